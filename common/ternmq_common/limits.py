@@ -1,0 +1,41 @@
+"""Limits of the contract (`producer.md` 6 and 14, `consumer.md` 15), checked at the front before memory is spent."""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+
+TOPIC_CHARACTERS_MAX = 127
+GROUP_CHARACTERS_MAX = 120
+LITE_TOPIC_BYTES_MAX = 64
+RECEIVE_BATCH_MAX = 32
+INVISIBLE_MIN_MS = 10 * SECOND_MS
+INVISIBLE_MAX_MS = 12 * HOUR_MS
+AUTO_RENEW_INVISIBLE_MS = 60 * SECOND_MS
+POLL_MAX_MS = 20 * SECOND_MS
+POLL_MARGIN_MS = 300
+FILTER_BYTES_MAX = 8 * KIB
+QUEUES_MAX = 1024
+DEFAULT_QUEUES = 8
+DEFAULT_MAX_ATTEMPTS = 17
+INBOUND_BYTES_MAX = 130 * MIB
+HEADER_LIST_BYTES_MAX = 16 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLimits:
+    """What one message may be. Sizes in bytes of UTF-8, times in milliseconds."""
+
+    body_bytes_max: int = 4 * MIB
+    properties_max: int = 128
+    properties_bytes_max: int = 16 * KIB
+    message_group_bytes_max: int = 63
+    delay_max_ms: int = 72 * HOUR_MS
+    transaction_recovery_max_ms: int = HOUR_MS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.body_bytes_max < INBOUND_BYTES_MAX:
+            raise ValueError(f"body_bytes_max={self.body_bytes_max} must be above 0 and below {INBOUND_BYTES_MAX}")

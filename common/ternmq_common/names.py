@@ -1,0 +1,64 @@
+"""Which names topics, groups and lite topics may have (`producer.md` 3.1 and 6.1, `consumer.md` 2.1)."""
+
+import re
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
+from ternmq_protos.v2 import definition_pb2
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+    }
+)
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+RESERVED_GROUP_PREFIX = "CID_RMQ_SYS_"
+_LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
+
+
+def checked_topic(name: str) -> str:
+    """`name`, if a client may use a topic of that name; else ILLEGAL_TOPIC."""
+    problem = _problem("topic", name, TOPIC_CHARACTERS_MAX)
+    if problem is None and is_system_topic(name):
+        problem = f"topic {name!r} is reserved for the broker"
+    if problem:
+        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, problem)
+    return name
+
+
+def checked_group(name: str) -> str:
+    """`name`, if a client may use a consumer group of that name; else ILLEGAL_CONSUMER_GROUP."""
+    problem = _problem("consumer group", name, GROUP_CHARACTERS_MAX)
+    if problem is None and name.startswith(RESERVED_GROUP_PREFIX):
+        problem = f"consumer group {name!r}: names that begin with {RESERVED_GROUP_PREFIX} are reserved for the broker"
+    if problem:
+        raise MessagingError(definition_pb2.ILLEGAL_CONSUMER_GROUP, problem)
+    return name
+
+
+def is_system_topic(name: str) -> bool:
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def _problem(kind: str, name: str, characters_max: int) -> str | None:
+    if not name.strip():
+        return f"the name of the {kind} is empty"
+    if len(name) > characters_max:
+        return f"the name of the {kind} has {len(name)} characters; {characters_max} are allowed"
+    if not _LEGAL.fullmatch(name):
+        return f"{kind} {name!r}: letters, digits and the characters _ - % | are allowed"
+    return None
