@@ -51,6 +51,6 @@ class StartupError(Exception):
 def code_name(code: int) -> str:
     """`TOPIC_NOT_FOUND` for 40402; a number that the contract doesn't have as it is."""
     try:
-        return definition_pb2.Code.Name(code)  # type: ignore[arg-type]
+        return definition_pb2.Code.Name(code)
     except ValueError:
         return str(code)

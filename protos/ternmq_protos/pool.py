@@ -10,6 +10,8 @@ from google.protobuf import duration_pb2, timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+__all__ = ["POOL", "Duration", "Timestamp"]
+
 POOL = DescriptorPool()  # type: ignore[no-untyped-call]
 POOL.AddSerializedFile(duration_pb2.DESCRIPTOR.serialized_pb)
 POOL.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)

@@ -1,0 +1,247 @@
+"""One storage broker: store, consumption and flusher, run by the event loop.
+
+Every method belongs to the loop's thread. Disk input that would block, every sync and every journal write go to
+threads.
+"""
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.consumption import Consumption
+from ternmq_broker.flusher import Flusher
+from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.pollers import Pollers
+from ternmq_broker.store.commit_log import CommitLogCorrupted
+from ternmq_broker.store.files import DiskFolders, WouldBlock
+from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.model import Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
+from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import NewMessage, QueueBounds, QueueProgress
+    from ternmq_common.receipt_handle import ReceiptHandle
+
+_log = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """Stores messages and hands them to consumer groups. Make one with `open`, in a thread."""
+
+    def __init__(
+        self, settings: BrokerSettings, lock: StoreLock, store: MessageStore, journal: ProgressJournal
+    ) -> None:
+        self._settings = settings
+        self._lock = lock
+        self._store = store
+        self._journal = journal
+        self._flusher = Flusher(store, settings.flush)
+        self._consumption = Consumption(
+            store, journal, broker=settings.name, readable_end=lambda: self._flusher.readable_end
+        )
+        self._pollers = Pollers(now_ms)
+        self._pulls = itertools.count()
+        self._housekeeping = Housekeeping(settings, store, self._consumption, journal)
+        self.name = settings.name
+
+    @classmethod
+    def open(cls, settings: BrokerSettings) -> "Broker":
+        """Open or make the store and recover it; blocks. StartupError says what stands in the way."""
+        try:
+            folders = DiskFolders(settings.folder)
+            lock = StoreLock(settings.folder)
+        except OSError as error:
+            raise StartupError(
+                f"the data directory {settings.folder} can't be used: {error.strerror}; "
+                "give this user the right to write there, or choose another --data-dir"
+            ) from error
+        try:
+            store = MessageStore(
+                folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
+            )
+            journal = ProgressJournal(folders.consumption)
+        except CommitLogCorrupted as error:
+            lock.release()
+            raise StartupError(
+                f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
+                "--accept-corruption to go on without the records that are damaged"
+            ) from error
+        if store.recovered:
+            _log.info("recovered %d messages that the index did not have yet", store.recovered)
+        return cls(settings, lock, store, journal)
+
+    def start(self) -> None:
+        self._flusher.start()
+        self._housekeeping.start()
+
+    def end_polls(self) -> None:
+        """Answer every waiting poll, and every one to come, with what is there."""
+        self._pollers.close()
+
+    @property
+    def failure(self) -> MessagingError | None:
+        """Why nothing is accepted any more, if so."""
+        return self._flusher.failure
+
+    async def close(self) -> None:
+        """Make everything durable, answer who waits for that, and let go of the files."""
+        await self._flusher.stop()
+        await self._housekeeping.stop()
+        await asyncio.to_thread(self._store.close)
+        self._journal.close()
+        self._lock.release()
+
+    # --- sending
+
+    async def append(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]") -> list[Appended]:
+        """Store the messages, in order, and return when that may be acknowledged."""
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        incoming = [
+            Incoming(tag_hash(message.tag), message.system, message.rest, (message.message_id, *message.keys))
+            for message in messages
+        ]
+        try:
+            batch = self._store.append(topic, queue_id, incoming, now_ms())
+        except OSError as error:
+            _log.error("nothing can be written to the commit log: %s", error)
+            raise MessagingError(
+                definition_pb2.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
+            ) from error
+        await self._flusher.acknowledged(batch.log_end, lambda: self._pollers.wake_topic(topic, len(messages)))
+        return [Appended(message.message_id, batch.first_offset + number) for number, message in enumerate(messages)]
+
+    # --- receiving
+
+    async def pop(self, order: PopOrder, poll_s: float) -> list[Delivery]:
+        """Hand out what is there, or wait up to `poll_s` seconds for something; [] when nothing came."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while True:
+            found, unfinished = await self._pop_now(order)
+            if found:
+                return found
+            if unfinished:
+                await asyncio.sleep(0)
+                continue
+            ready_at_ms = self._consumption.next_deadline_ms(order.group, order.topic)
+            if not await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()), ready_at_ms):
+                return []
+
+    async def _pop_now(self, order: PopOrder) -> tuple[list[Delivery], bool]:
+        while True:
+            try:
+                found, unfinished = self._consumption.pop(order, now_ms())
+            except WouldBlock as reading:
+                await asyncio.to_thread(reading.wait)
+            else:
+                if found and self._pollers.has_waiting(order.group, order.topic):
+                    self._look_after(order, full=len(found) == order.batch)
+                return found, unfinished
+
+    def _look_after(self, order: PopOrder, *, full: bool) -> None:
+        """A poll took messages: those that still wait need the next wake-up, now if there may be more."""
+        if full:
+            self._pollers.wake_group(order.group, order.topic, 1)
+        self._wake_when_ready(order.group, order.topic)
+
+    def _wake_when_ready(self, group: str, topic: str) -> None:
+        if self._pollers.has_waiting(group, topic):
+            ready_at_ms = self._consumption.next_deadline_ms(group, topic)
+            if ready_at_ms is not None:
+                self._pollers.wake_at(group, topic, ready_at_ms)
+
+    def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
+        """Finish messages; one outcome for each handle."""
+        now = now_ms()
+        return [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
+
+    def change_invisible(
+        self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
+    ) -> "ReceiptHandle | None":
+        """The handle that replaces `handle`, or None if its claim is not in force; 0 ms make the message ready."""
+        now = now_ms()
+        changed = self._consumption.change_invisible(
+            group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
+        )
+        self._wake_when_ready(group, topic)
+        return changed
+
+    def prolong(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int) -> list[bool]:
+        """Move the ends of claims and keep their handles; False for each that is not in force."""
+        now = now_ms()
+        return [
+            self._consumption.prolong(group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms)
+            for handle in handles
+        ]
+
+    def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
+        """Make messages ready for other consumers; with `counts` false nobody has seen them."""
+        now = now_ms()
+        released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
+        self._pollers.wake_group(group, topic, sum(released))
+
+    # --- reading by offset
+
+    async def pull(self, queue: QueueRef, offset: int, tags: TagFilter, limit: int, poll_s: float) -> Pulled:
+        """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while True:
+            pulled = await self._pull_now(queue, offset, tags, limit)
+            if pulled.messages or pulled.next_offset > offset:
+                return pulled
+            # A pull competes with nobody, so it stands in a line of its own, under a name that no group can have.
+            line = f"\n{next(self._pulls)}"
+            if not await self._pollers.wait(line, queue.topic, max(0, end - loop.time()), None):
+                return pulled
+
+    async def _pull_now(self, queue: QueueRef, offset: int, tags: TagFilter, limit: int) -> Pulled:
+        while True:
+            try:
+                return self._consumption.read(queue, offset, tags, limit)
+            except WouldBlock as reading:
+                await asyncio.to_thread(reading.wait)
+
+    # --- offsets
+
+    def bounds(self, topic: str, queue_id: int) -> "QueueBounds":
+        return self._consumption.bounds(topic, queue_id)
+
+    async def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """The first offset stored at or after that time; the end of the queue if there is none."""
+        return await asyncio.to_thread(self._store.offset_at, topic, queue_id, time_ms)
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group is in the queue; None if it never was there."""
+        return self._consumption.committed(group, topic, queue_id)
+
+    def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._consumption.set_committed(group, topic, queue_id, offset)
+
+    def progress(self, group: str) -> "list[QueueProgress]":
+        return self._consumption.progress(group)
+
+    # --- forgetting
+
+    async def forget_topic(self, topic: str) -> None:
+        """No message of the topic can be read any more; the disk space goes with its segments' age."""
+        await asyncio.to_thread(self._store.forget_topic(topic))
+
+    async def forget_group(self, group: str) -> None:
+        """Drop the group's progress."""
+        await self._housekeeping.forget_group(group)

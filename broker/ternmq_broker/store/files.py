@@ -1,0 +1,169 @@
+"""The files of a store, as few operations as it needs, so that tests can put a disk under it that loses power.
+
+A name is a plain file name inside the folder. `create` makes a file that survives a power cut only after `sync_names`;
+`replace` is atomic and durable when it returns.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The kernel takes at most this many pieces in one writev.
+_IOV_MAX = 1024
+
+
+class WouldBlock(Exception):
+    """The bytes are not in memory: reading them would wait for the disk. `wait` in a thread, then try again."""
+
+    def __init__(self, file: "StoreFile", position: int, size: int) -> None:
+        self._file = file
+        self._position = position
+        self._size = size
+        super().__init__(f"{size} bytes at {position}")
+
+    def wait(self) -> None:
+        """Have the kernel read the bytes. If the file was closed meanwhile, the second try finds that out."""
+        with contextlib.suppress(OSError):
+            self._file.read(self._position, self._size)
+
+
+class StoreFile(Protocol):
+    """A file that grows at its end."""
+
+    @property
+    def size(self) -> int: ...
+    def append(self, pieces: "Sequence[bytes]") -> None:
+        """Write all pieces after the last byte, or nothing: OSError leaves the file as it was."""
+
+    def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        """Up to `size` bytes; fewer only at the end. With `may_block` false, WouldBlock instead of disk input."""
+
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None:
+        """Return when every byte written before the call survives a power cut. May be called in any thread."""
+
+    def close(self) -> None: ...
+
+
+class Folder(Protocol):
+    """A flat set of files."""
+
+    def names(self) -> list[str]: ...
+    def open(self, name: str) -> StoreFile: ...
+    def create(self, name: str) -> StoreFile: ...
+    def sync_names(self) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def replace(self, name: str, content: bytes) -> None: ...
+    def content(self, name: str) -> bytes | None:
+        """All bytes of the file, or None if there is none of that name."""
+
+
+class DiskFile:
+    """A `StoreFile` on a real file system."""
+
+    def __init__(self, path: Path, flags: int = 0) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o640)
+        self._size = os.fstat(self._fd).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, pieces: "Sequence[bytes]") -> None:
+        end = self._size
+        try:
+            for start in range(0, len(pieces), _IOV_MAX):
+                end += self._write(pieces[start : start + _IOV_MAX], end)
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size = end
+
+    def _write(self, pieces: "Sequence[bytes]", position: int) -> int:
+        wanted = sum(map(len, pieces))
+        written = os.pwritev(self._fd, pieces, position)
+        if written < wanted:
+            rest = b"".join(pieces)
+            while written < wanted:
+                written += os.pwrite(self._fd, rest[written:], position + written)
+        return wanted
+
+    def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        if may_block:
+            return os.pread(self._fd, size, position)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:  # EAGAIN: not in memory; EOPNOTSUPP: a file system that can't tell
+            raise WouldBlock(self, position, size) from error
+        if count < min(size, self._size - position):
+            raise WouldBlock(self, position, size)
+        return bytes(buffer) if count == size else bytes(buffer[:count])
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class DiskFolder:
+    """A `Folder` on a real file system; made, with its parents, when it is not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in self.path.iterdir())
+
+    def open(self, name: str) -> StoreFile:
+        return DiskFile(self.path / name)
+
+    def create(self, name: str) -> StoreFile:
+        return DiskFile(self.path / name, os.O_CREAT | os.O_EXCL)
+
+    def sync_names(self) -> None:
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink()
+
+    def replace(self, name: str, content: bytes) -> None:
+        temporary = self.path / f"{name}.new"
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fdatasync(file.fileno())
+        temporary.replace(self.path / name)
+        self.sync_names()
+
+    def content(self, name: str) -> bytes | None:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+class DiskFolders:
+    """The folders of one store below `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.root: Folder = DiskFolder(path)
+        self.commit_log: Folder = DiskFolder(path / "commitlog")
+        self.index: Folder = DiskFolder(path / "index")
+        self.consumption: Folder = DiskFolder(path / "consumption")

@@ -1,0 +1,144 @@
+"""A block of an index file: for a stretch of the commit log, where each queue's messages are, and the keys.
+
+    at  size  field
+    0   u32   magic 0x58494D54 ("TMIX")
+    4   u32   crc32 of the bytes from 8 to the end
+    8   u64   size of the block
+    16  u64   first log offset that it covers     24  u64  log offset where it ends
+    32  u64   base: positions below are relative to it
+    40  u32   number of runs      44  u32  number of rows      48  u32  number of keys      52  u32  length of names
+    56        names: topics, UTF-8, each ended by a line feed, padded with zero bytes to a multiple of 8
+        24 B  a run: topic u32 (its place in names) | queue id u32 | first queue offset u64 | first row u32 | rows u32
+        12 B  a row: position u32 | size u32 | tag hash u32; size 0 stands for an offset whose record was lost
+        4 B   hashes of the keys, then as many positions of 4 B
+
+All integers are little-endian. The rows of a run are those of consecutive queue offsets. A key's hash is the crc32 of
+topic, line feed and key; since hashes collide, who looks up compares the record itself.
+"""
+
+import struct
+import sys
+from array import array
+from dataclasses import dataclass, field
+from zlib import crc32
+
+_MAGIC = 0x58494D54
+_HEAD = struct.Struct("<IIQQQQIIII")
+_RUN = struct.Struct("<IIQII")
+ROW_BYTES = 12
+_CHECKED_FROM = 8
+HEAD_BYTES = _HEAD.size
+assert HEAD_BYTES == 56
+assert array("I").itemsize == 4
+
+
+class BadBlock(Exception):
+    """The bytes are no whole index block."""
+
+
+def key_hash(topic: str, key: str) -> int:
+    return crc32(f"{topic}\n{key}".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive messages of one queue: `rows` of them from `first_offset` on, at `first_row` of the block."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    first_row: int
+    rows: int
+
+
+@dataclass(slots=True)
+class BlockContent:
+    """What a block is made from; `rows`, `key_hashes` and `key_positions` are arrays of u32, rows three to a row."""
+
+    log_from: int
+    log_to: int
+    base: int
+    runs: list[Run]
+    rows: "array[int]" = field(default_factory=lambda: array("I"))
+    key_hashes: "array[int]" = field(default_factory=lambda: array("I"))
+    key_positions: "array[int]" = field(default_factory=lambda: array("I"))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHead:
+    """What of a block stays in memory: what it covers, its runs, and where in the file its tables are."""
+
+    log_from: int
+    log_to: int
+    base: int
+    runs: list[Run]
+    rows_at: int
+    keys_at: int
+    keys: int
+    size: int
+
+
+def encode(content: BlockContent) -> bytes:
+    topics = sorted({run.topic for run in content.runs})
+    place = {topic: number for number, topic in enumerate(topics)}
+    names = "".join(f"{topic}\n" for topic in topics).encode()
+    names += bytes(-len(names) % 8)
+    body = b"".join(
+        (
+            names,
+            *(
+                _RUN.pack(place[run.topic], run.queue_id, run.first_offset, run.first_row, run.rows)
+                for run in content.runs
+            ),
+            _little_endian(content.rows),
+            _little_endian(content.key_hashes),
+            _little_endian(content.key_positions),
+        )
+    )
+    head = _HEAD.pack(
+        _MAGIC,
+        0,
+        HEAD_BYTES + len(body),
+        content.log_from,
+        content.log_to,
+        content.base,
+        len(content.runs),
+        len(content.rows) * 4 // ROW_BYTES,
+        len(content.key_hashes),
+        len(names),
+    )
+    check = crc32(body, crc32(head[_CHECKED_FROM:]))
+    return head[:4] + check.to_bytes(4, "little") + head[_CHECKED_FROM:] + body
+
+
+def announced_size(head: bytes) -> int:
+    """The size of the block that begins with `head`; BadBlock if none can."""
+    if len(head) < HEAD_BYTES:
+        raise BadBlock("cut off")
+    magic, _, size, *_ = _HEAD.unpack_from(head)
+    if magic != _MAGIC or size < HEAD_BYTES:
+        raise BadBlock("not the beginning of a block")
+    assert isinstance(size, int)
+    return size
+
+
+def decode(data: bytes, *, file_position: int) -> BlockHead:
+    """Check a whole block that stands at `file_position` of its file and say what it holds."""
+    if announced_size(data) != len(data):
+        raise BadBlock("cut off")
+    _, check, size, log_from, log_to, base, run_count, row_count, key_count, names_bytes = _HEAD.unpack_from(data)
+    if check != crc32(memoryview(data)[_CHECKED_FROM:]):
+        raise BadBlock("the check sum does not fit")
+    topics = data[HEAD_BYTES : HEAD_BYTES + names_bytes].rstrip(b"\0").decode().split("\n")
+    runs_at = HEAD_BYTES + names_bytes
+    rows_at = runs_at + run_count * _RUN.size
+    runs = [Run(topics[number], *rest) for number, *rest in _RUN.iter_unpack(data[runs_at:rows_at])]
+    keys_at = rows_at + row_count * ROW_BYTES
+    return BlockHead(log_from, log_to, base, runs, file_position + rows_at, file_position + keys_at, key_count, size)
+
+
+def _little_endian(values: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        values = array("I", values)
+        values.byteswap()
+    return values.tobytes()

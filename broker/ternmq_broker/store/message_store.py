@@ -1,0 +1,258 @@
+"""The store of one broker: the commit log, its index, and the checkpoint, as one thing that opens, appends and reads.
+
+Layout under the store's folder: `commitlog/`, `index/`, `checkpoint`, `lock` (design section 5).
+Checkpoint  what was known durable, as JSON. Absent or stale it is never wrong, only slower and less watchful.
+Threads     one thread owns the store. `sync` and `read_cold` may run in others.
+"""
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ternmq_broker.store.commit_log import CommitLog
+from ternmq_broker.store.log_index import LogIndex, SpillJob
+from ternmq_broker.store.record import HEADER_BYTES, BadRecord, Kind, Record, decode, stored_ms_of
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.queue_index import Location
+
+_CHECKPOINT = "checkpoint"
+# A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
+_SPAN_FACTOR = 4
+
+
+class StoreFolders(Protocol):
+    """Where a store keeps its files."""
+
+    root: "Folder"
+    commit_log: "Folder"
+    index: "Folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message to be stored; see `ternmq_common.model.NewMessage` for `system`, `rest` and `keys`."""
+
+    tag_hash: int
+    system: bytes
+    rest: bytes
+    keys: "tuple[str, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    """The queue offset of a batch's first message, and where the log ends behind its last."""
+
+    first_offset: int
+    log_end: int
+
+
+class MessageStore:
+    """Appends batches, finds and reads messages. What `append` wrote is durable once `synced` has passed its end."""
+
+    def __init__(self, folders: StoreFolders, *, segment_bytes: int, accept_corruption: bool = False) -> None:
+        self._root = folders.root
+        checkpoint = self._read_checkpoint()
+        self._log = CommitLog(folders.commit_log, segment_bytes=segment_bytes)
+        self._index = LogIndex(folders.index)
+        self._last_ms = checkpoint.get("stored_ms", 0)
+        self._index.load(self._log.segment_bases, self._log.end)
+        self.recovered = self._recover(checkpoint.get("durable", 0), accept_corruption=accept_corruption)
+
+    def _recover(self, durable: int, *, accept_corruption: bool) -> int:
+        covered = self._index.covered
+        count = 0
+        durable = max(durable, covered)
+        for placed in self._log.recover(since=covered, durable=durable, accept_corruption=accept_corruption):
+            record = placed.record
+            self._index.recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
+            queue = self._index.queue(record.topic, record.queue_id)
+            self._index.add(queue, placed.log_offset, placed.size, record.tag_hash, keys_of(record.system))
+            self._last_ms = max(self._last_ms, record.stored_ms)
+            count += 1
+        self._index.load_floors()
+        return count
+
+    def _read_checkpoint(self) -> dict[str, int]:
+        content = self._root.content(_CHECKPOINT)
+        if content is not None:
+            with contextlib.suppress(ValueError):
+                checkpoint = json.loads(content)
+                if isinstance(checkpoint, dict):
+                    return checkpoint
+        return {}
+
+    # --- writing
+
+    def append(self, topic: str, queue_id: int, messages: "Sequence[Incoming]", now_ms: int) -> AppendedBatch:
+        """Store the messages at the end of the queue; OSError: none of them was stored."""
+        stored_ms = self._last_ms = max(now_ms, self._last_ms)
+        queue = self._index.queue(topic, queue_id)
+        first = queue.end
+        records = [
+            Record(
+                Kind.MESSAGE,
+                topic,
+                queue_id,
+                first + number,
+                stored_ms,
+                message.tag_hash,
+                message.system,
+                message.rest,
+            )
+            for number, message in enumerate(messages)
+        ]
+        began = self._log.append(records)
+        ends = [*began[1:], self._log.end]
+        for message, log_offset, end in zip(messages, began, ends, strict=True):
+            self._index.add(queue, log_offset, end - log_offset, message.tag_hash, message.keys)
+        return AppendedBatch(first, self._log.end)
+
+    @property
+    def end(self) -> int:
+        return self._log.end
+
+    @property
+    def synced(self) -> int:
+        return self._log.synced
+
+    def sync(self) -> int:
+        """Make durable what was appended before the call; returns up to which log offset. For the flusher's thread."""
+        return self._log.sync()
+
+    # --- reading
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The first queue offset that is held, and the one after the last."""
+        return self._index.bounds(topic, queue_id)
+
+    def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> "list[Location]":
+        """Where up to `count` messages from `offset` on are; with `may_block` false, WouldBlock instead of waiting."""
+        return self._index.locate(topic, queue_id, offset, count, may_block=may_block)
+
+    def read(self, locations: "Sequence[Location]", *, may_block: bool) -> list[Record | None]:
+        """The records, in order; None where one was lost or can't be read. WouldBlock as in `locate`."""
+        held = [location for location in locations if location.size]
+        if not held:
+            return [None] * len(locations)
+        start = held[0].log_offset
+        span = held[-1].log_offset + held[-1].size - start
+        window = b""
+        if span <= _SPAN_FACTOR * sum(location.size for location in held):
+            with contextlib.suppress(BadRecord):
+                window = self._log.read(start, span, may_block=may_block)
+        return [self._record(location, start, window, may_block=may_block) for location in locations]
+
+    def _record(self, location: "Location", start: int, window: bytes, *, may_block: bool) -> Record | None:
+        if not location.size:
+            return None
+        at = location.log_offset - start
+        data = window[at : at + location.size]
+        try:
+            if len(data) < location.size:
+                data = self._log.read(location.log_offset, location.size, may_block=may_block)
+            return decode(data)
+        except BadRecord:
+            return None
+
+    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """The first offset stored at or after that time, the end if there is none. Reads, so for a thread."""
+        low, high = self.bounds(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            (location,) = self.locate(topic, queue_id, middle, 1, may_block=True)
+            if stored_ms_of(self._log.read(location.log_offset, HEADER_BYTES)) < time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def find_by_key(self, topic: str, key: str, limit: int) -> list[Record]:
+        """The newest messages of the topic with that key or message id. Reads, so for a thread."""
+        found: list[Record] = []
+        for log_offset in self._index.candidates(topic, key):
+            with contextlib.suppress(BadRecord):
+                record = self._log.record_at(log_offset)
+                if record.topic == topic and key in keys_of(record.system):
+                    found.append(record)
+            if len(found) == limit:
+                break
+        return found
+
+    # --- housekeeping
+
+    def prepare_spill(self, *, entries_min: int) -> SpillJob | None:
+        """A block of the index to be written, when at least that many entries are in memory."""
+        if self._index.entries_in_memory < entries_min:
+            return None
+        return self._index.prepare_spill(self._log.segment_bases, self._log.synced)
+
+    def finish_spill(self, job: SpillJob) -> None:
+        self._index.finish_spill(job)
+
+    def save_checkpoint(self) -> None:
+        """Remember how far the log is durable; writes a file, so for a thread."""
+        content = json.dumps({"durable": self._log.synced, "stored_ms": self._last_ms})
+        self._root.replace(_CHECKPOINT, content.encode())
+
+    def expired_segments(self, before_ms: int) -> int:
+        """How many of the oldest segments hold only messages stored before that time. Reads, so for a thread."""
+        bases = self._log.segment_bases
+        count = 0
+        for following in bases[1:]:
+            try:
+                head = self._log.read(following, HEADER_BYTES)
+                first_ms = stored_ms_of(head) if len(head) == HEADER_BYTES else self._last_ms
+            except BadRecord:
+                break
+            if first_ms >= before_ms:
+                break
+            count += 1
+        return count
+
+    @property
+    def last_stored_ms(self) -> int:
+        return self._last_ms
+
+    @property
+    def start(self) -> int:
+        return self._log.start
+
+    def roll(self) -> None:
+        self._log.roll()
+
+    def remove_segments(self, count: int) -> "Callable[[], None]":
+        """Forget the oldest segments at once; what is returned deletes their files, in a thread."""
+        delete_segments = self._log.detach_segments(count)
+        finish_index = self._index.drop_before(self._log.start)
+
+        def finish() -> None:
+            finish_index()
+            delete_segments()
+
+        return finish
+
+    def forget_topic(self, topic: str) -> "Callable[[], None]":
+        """No message of the topic can be found any more; what is returned makes that last, in a thread."""
+        return self._index.forget_topic(topic)
+
+    def close(self) -> None:
+        """Leave nothing to be recovered: everything durable, the whole index on disk."""
+        self._log.sync()
+        while job := self.prepare_spill(entries_min=1):
+            job.write()
+            self.finish_spill(job)
+        self.save_checkpoint()
+        self._log.close()
+        self._index.close()
+
+
+def keys_of(system: bytes) -> tuple[str, ...]:
+    """What a message can be found by: its id and its keys."""
+    properties = definition_pb2.SystemProperties.FromString(system)
+    return (properties.message_id, *properties.keys)

@@ -1,0 +1,130 @@
+"""Where the messages of one queue are: the newest in memory, the others as runs in index files."""
+
+import bisect
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.index_block import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ROW_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where one message is in the commit log; `size` 0: its record was lost."""
+
+    log_offset: int
+    size: int
+    tag_hash: int
+
+
+class QueueIndex:
+    """The queue offsets `first` up to `end` of one queue.
+
+    Invariants: the offsets from `tail_first` on are in memory, one entry each, at ascending log offsets; those before
+    are covered by runs without a gap. A run is kept as its first offset and one number: block << 32 | first row.
+    """
+
+    __slots__ = (
+        "_positions",
+        "_run_firsts",
+        "_run_places",
+        "_sizes",
+        "_tags",
+        "first",
+        "queue_id",
+        "tail_first",
+        "topic",
+    )
+
+    def __init__(self, topic: str, queue_id: int, first: int = 0) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.first = first
+        self.tail_first = first
+        self._positions = array("Q")
+        self._sizes = array("I")
+        self._tags = array("I")
+        self._run_firsts = array("Q")
+        self._run_places = array("Q")
+
+    @property
+    def end(self) -> int:
+        return self.tail_first + len(self._positions)
+
+    def add(self, log_offset: int, size: int, tag_hash: int) -> None:
+        self._positions.append(log_offset)
+        self._sizes.append(size)
+        self._tags.append(tag_hash)
+
+    def add_lost(self, end: int, log_offset: int) -> None:
+        """Let the queue go on at offset `end`; what lies between was lost before `log_offset`."""
+        for _ in range(end - self.end):
+            self.add(log_offset, 0, 0)
+
+    def add_run(self, block: int, run: Run) -> None:
+        """Take over a run that follows what is known; used when index files are opened, before any `add`."""
+        assert not self._positions
+        if not self._run_firsts and run.first_offset >= self.first:
+            self.first = run.first_offset
+        self._run_firsts.append(run.first_offset)
+        self._run_places.append(block << _ROW_BITS | run.first_row)
+        self.tail_first = run.first_offset + run.rows
+
+    def tail_below(self, log_offset: int) -> int:
+        """How many of the entries in memory lie below that log offset."""
+        return bisect.bisect_left(self._positions, log_offset)
+
+    def rows(self, count: int, base: int) -> "array[int]":
+        """The first `count` entries in memory as rows of a block, positions relative to `base`."""
+        rows = array("I", bytes(12 * count))
+        rows[0::3] = array("I", [position - base for position in self._positions[:count]])
+        rows[1::3] = self._sizes[:count]
+        rows[2::3] = self._tags[:count]
+        return rows
+
+    def drop_tail(self, count: int, block: int, first_row: int) -> None:
+        """The first `count` entries in memory are in a block now."""
+        self._run_firsts.append(self.tail_first)
+        self._run_places.append(block << _ROW_BITS | first_row)
+        self.tail_first += count
+        del self._positions[:count], self._sizes[:count], self._tags[:count]
+
+    def drop_runs(self, is_dropped: "Callable[[int], bool]") -> None:
+        """Forget the runs of blocks that are dropped, which are the oldest."""
+        count = 0
+        while count < len(self._run_places) and is_dropped(self._run_places[count] >> _ROW_BITS):
+            count += 1
+        del self._run_firsts[:count], self._run_places[:count]
+        self.first = max(self.first, self._run_firsts[0] if self._run_firsts else self.tail_first)
+
+    def raise_first(self, first: int) -> None:
+        """The messages below `first` are gone; if the queue knows fewer, it goes on from there."""
+        self.first = max(self.first, first)
+        if self.end < first:
+            assert not self._positions
+            self.tail_first = first
+
+    def in_memory(self, offset: int, count: int) -> list[Location]:
+        """Up to `count` locations from `offset` on; `offset` must be in memory."""
+        at = offset - self.tail_first
+        assert at >= 0
+        return [
+            Location(*row)
+            for row in zip(
+                self._positions[at : at + count], self._sizes[at : at + count], self._tags[at : at + count], strict=True
+            )
+        ]
+
+    def run_of(self, offset: int) -> tuple[int, int, int]:
+        """Of an `offset` below `tail_first`: its block, its row there, and how many rows follow in that run with it."""
+        number = bisect.bisect_right(self._run_firsts, offset) - 1
+        assert number >= 0
+        first = self._run_firsts[number]
+        following = self._run_firsts[number + 1] if number + 1 < len(self._run_firsts) else self.tail_first
+        place = self._run_places[number]
+        return place >> _ROW_BITS, (place & ((1 << _ROW_BITS) - 1)) + offset - first, following - offset

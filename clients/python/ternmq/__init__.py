@@ -1,0 +1,81 @@
+"""The Python client of TernMQ, for any server that speaks the RocketMQ 5 protocol.
+
+    async with Producer("127.0.0.1:8081", topics=["orders"]) as producer:
+        await producer.send(Message("orders", b"hello"))
+
+`ternmq.blocking` has the same clients without `async`; `ternmq.otel` makes traces.
+"""
+
+from ternmq.errors import (
+    AckError,
+    BadRequest,
+    ClientError,
+    ConnectionFailed,
+    DeadlineExceeded,
+    Forbidden,
+    InternalError,
+    LiteSubscriptionQuotaExceeded,
+    LiteTopicQuotaExceeded,
+    NotFound,
+    NotRunning,
+    PayloadEmpty,
+    PayloadTooLarge,
+    PaymentRequired,
+    ProxyTimeout,
+    RequestHeaderFieldsTooLarge,
+    SendManyError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+    Unsupported,
+)
+from ternmq.filters import SqlFilter, TagFilter
+from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
+from ternmq.identity import Credentials
+from ternmq.message import Message, SendReceipt
+from ternmq.message_id import parse_message_id
+from ternmq.message_view import MessageView
+from ternmq.options import ClientOptions, Timing
+from ternmq.producer import Producer
+from ternmq.push_consumer import PushConsumer
+from ternmq.simple_consumer import SimpleConsumer
+
+__all__ = [
+    "AckError",
+    "BadRequest",
+    "ClientError",
+    "ClientOptions",
+    "ConnectionFailed",
+    "ConsumeResult",
+    "Consuming",
+    "Credentials",
+    "DeadlineExceeded",
+    "Forbidden",
+    "Hooks",
+    "InternalError",
+    "LiteSubscriptionQuotaExceeded",
+    "LiteTopicQuotaExceeded",
+    "Message",
+    "MessageView",
+    "NotFound",
+    "NotRunning",
+    "PayloadEmpty",
+    "PayloadTooLarge",
+    "PaymentRequired",
+    "Producer",
+    "ProxyTimeout",
+    "PushConsumer",
+    "RequestHeaderFieldsTooLarge",
+    "SendManyError",
+    "SendReceipt",
+    "Sending",
+    "SimpleConsumer",
+    "SqlFilter",
+    "TagFilter",
+    "Timing",
+    "TooManyRequests",
+    "TransportError",
+    "Unauthorized",
+    "Unsupported",
+    "parse_message_id",
+]

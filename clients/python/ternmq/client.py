@@ -1,0 +1,311 @@
+"""What producers and consumers have in common: life cycle, sessions, routes, heartbeats, isolation of failed endpoints.
+
+Life        new, running, closing, closed; a client that was closed can't be started again
+Sessions    one per endpoint that a known route names; a route is used only when its endpoints' sessions were tried
+Isolation   an endpoint on which a call broke is used last until it answers a heartbeat or takes settings
+Threads     one event loop; nothing here is safe to call from another thread (`ternmq.blocking` is)
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from enum import Enum
+from io import StringIO
+from types import TracebackType
+from typing import Self, Unpack
+
+from ternmq import connection as calls
+from ternmq.backoff import RECONNECT_BACKOFF
+from ternmq.connection import Connection, Method, RequestT, ResponseT
+from ternmq.endpoints import Endpoints
+from ternmq.errors import ClientError, NotRunning, TransportError, check
+from ternmq.hooks import HookChain
+from ternmq.identity import Identity, user_agent
+from ternmq.options import ClientOptions, Timing
+from ternmq.route import Route, Routes
+from ternmq.session import Session
+from ternmq.wire_time import duration
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+logger = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_S = 3.0
+# Longer than a request: the server may look up topics and groups before it answers the first settings.
+HANDSHAKE_EXTRA_S = 3.0
+START_ATTEMPTS = 3
+
+
+class Life(Enum):
+    """Where a client is in its life."""
+
+    NEW = "was not started"
+    RUNNING = "is running"
+    CLOSING = "is being closed"
+    CLOSED = "was closed"
+
+
+class Client:
+    """The base of `Producer`, `SimpleConsumer` and `PushConsumer`.
+
+    Invariants: sessions and connections exist only while running or closing; `_isolated` holds endpoints, never queues.
+    """
+
+    client_type: pb.ClientType
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self._access_point = Endpoints.parse(endpoint)
+        self._group = group
+        self._tls = options.get("tls", False)
+        self._request_timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
+        self._timing = options.get("timing") or Timing()
+        self._hooks = HookChain(options.get("hooks", ()))
+        self._identity = Identity(options.get("credentials"))
+        self._life = Life.NEW
+        self._connections: dict[Endpoints, Connection] = {}
+        self._sessions: dict[Endpoints, Session] = {}
+        self._isolated: set[Endpoints] = set()
+        self._routes = Routes(self._fetch_route)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def client_id(self) -> str:
+        """The name under which the server knows this client."""
+        return self._identity.client_id
+
+    async def start(self) -> Self:
+        """Get the routes, shake hands with every server, begin the heartbeats."""
+        if self._life is not Life.NEW:
+            raise NotRunning(f"this {type(self).__name__} {self._life.value}; make a new one")
+        self._life = Life.RUNNING
+        try:
+            await self._started()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
+        if self._life in {Life.CLOSING, Life.CLOSED}:
+            return
+        was_running = self._life is Life.RUNNING
+        self._life = Life.CLOSING
+        try:
+            if was_running:
+                await self._finish()
+        finally:
+            await self._disconnect()
+            self._life = Life.CLOSED
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What the kinds of clients fill in.
+
+    def settings(self) -> pb.Settings:
+        """What the server is told about this client; the kinds add what they publish or subscribe to."""
+        return pb.Settings(
+            client_type=self.client_type,
+            access_point=self._access_point.to_proto(),
+            request_timeout=duration(self._request_timeout_s),
+            user_agent=user_agent(),
+        )
+
+    def settings_answered(self, connection: Connection, settings: pb.Settings) -> None:
+        """A server took the settings, so it is well; the kinds take from its answer what concerns them."""
+        self._isolated.discard(connection.endpoints)
+
+    async def answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+        """Answer a command of a server; None where there is nothing to say."""
+        kind = command.WhichOneof("command")
+        if kind == "print_thread_stack_trace_command":
+            trace = rpc.ThreadStackTrace(
+                nonce=command.print_thread_stack_trace_command.nonce, thread_stack_trace=_stacks()
+            )
+            return rpc.TelemetryCommand(status=pb.Status(code=pb.OK), thread_stack_trace=trace)
+        if kind == "verify_message_command":
+            result = rpc.VerifyMessageResult(nonce=command.verify_message_command.nonce)
+            status = pb.Status(code=pb.NOT_IMPLEMENTED, message="only push consumers can verify a message")
+            return rpc.TelemetryCommand(status=status, verify_message_result=result)
+        logger.debug("%s: the command %s is ignored", self.client_id, kind)
+        return None
+
+    async def _started(self) -> None:
+        """The start of a kind; the base only begins the housekeeping."""
+        timing = self._timing
+        self._spawn(self._every(timing.heartbeat_s, self._heartbeat))
+        self._spawn(self._every(timing.route_refresh_s, self._routes.refresh))
+        self._spawn(self._every(timing.settings_s, self._send_settings))
+
+    async def _finish(self) -> None:
+        """Let work in flight end; bounded in time."""
+
+    # What the kinds use.
+
+    def _check_running(self) -> None:
+        if self._life is not Life.RUNNING:
+            raise NotRunning(f"this {type(self).__name__} {self._life.value}")
+
+    async def _call(
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
+    ) -> ResponseT:
+        """One request to one endpoint, which is isolated when it doesn't answer."""
+        connection = self._connection(endpoints)
+        try:
+            return await connection.unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
+        except TransportError:
+            self._isolated.add(endpoints)
+            raise
+
+    def _connection(self, endpoints: Endpoints) -> Connection:
+        connection = self._connections.get(endpoints)
+        if connection is None:
+            if self._life not in {Life.RUNNING, Life.CLOSING}:
+                self._check_running()
+            connection = self._connections[endpoints] = Connection(endpoints, self._identity, self._tls)
+        return connection
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _every(self, period_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await work()
+            except ClientError as error:
+                logger.warning("%s: %s", self.client_id, error)
+            except Exception:
+                logger.exception("%s: housekeeping failed", self.client_id)
+
+    async def _send_settings(self) -> None:
+        for session in list(self._sessions.values()):
+            try:
+                await session.send_settings()
+            except ClientError as error:
+                logger.warning("%s: settings were not sent: %s", self.client_id, error)
+
+    # Routes and sessions.
+
+    async def _fetch_route(self, topic: str) -> Route:
+        request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
+        response = await self._call(self._access_point, calls.QUERY_ROUTE, request)
+        check(response.status)
+        route = Route.from_proto(topic, response.message_queues, self._access_point)
+        await self._open_sessions(route.endpoints)
+        return route
+
+    async def _first_routes(self, topics: Iterable[str]) -> None:
+        """The routes without which a client can't start; a server that is just coming up gets a few chances."""
+        for topic in topics:
+            for attempt in range(1, START_ATTEMPTS + 1):
+                try:
+                    await self._routes.get(topic)
+                    break
+                except ClientError as error:
+                    if attempt == START_ATTEMPTS or not error.retryable:
+                        raise
+                    await asyncio.sleep(RECONNECT_BACKOFF.delay_s(attempt))
+
+    async def _open_sessions(self, all_endpoints: Sequence[Endpoints]) -> None:
+        """Shake hands where it wasn't done yet; one server of several may be away, all of them may not."""
+        for endpoints in all_endpoints:
+            if endpoints not in self._sessions:
+                self._sessions[endpoints] = Session(
+                    self._connection(endpoints), self, handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S
+                )
+        waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].settled}
+        failures: list[ClientError] = []
+        for endpoints, session in waited.items():
+            try:
+                await session.opened()
+            except TransportError as error:
+                self._isolated.add(endpoints)
+                failures.append(error)
+            except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
+                failures.insert(0, error)
+        if failures and (not isinstance(failures[0], TransportError) or len(failures) == len(all_endpoints)):
+            await self._drop_sessions(waited)
+            raise failures[0]
+
+    async def _drop_sessions(self, sessions: Mapping[Endpoints, Session]) -> None:
+        for endpoints, session in sessions.items():
+            if self._sessions.get(endpoints) is session:
+                del self._sessions[endpoints]
+            await session.close()
+
+    async def _heartbeat(self) -> None:
+        await asyncio.gather(*(self._heartbeat_to(endpoints) for endpoints in list(self._sessions)))
+
+    async def _heartbeat_to(self, endpoints: Endpoints) -> None:
+        request = rpc.HeartbeatRequest(client_type=self.client_type, group=self._group_proto())
+        try:
+            response = await self._call(endpoints, calls.HEARTBEAT, request)
+            check(response.status)
+        except ClientError as error:
+            logger.warning("%s: heartbeat: %s", self.client_id, error)
+            if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
+                await self._sessions[endpoints].send_settings()
+        else:
+            self._isolated.discard(endpoints)
+
+    def _group_proto(self) -> pb.Resource | None:
+        return pb.Resource(name=self._group) if self._group else None
+
+    # The end.
+
+    async def _disconnect(self) -> None:
+        self._routes.close()
+        await cancelled(self._tasks)
+        await asyncio.gather(*(self._say_goodbye(endpoints) for endpoints in self._sessions))
+        await asyncio.gather(*(session.close() for session in self._sessions.values()))
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+        self._sessions.clear()
+        self._connections.clear()
+
+    async def _say_goodbye(self, endpoints: Endpoints) -> None:
+        request = rpc.NotifyClientTerminationRequest(group=self._group_proto())
+        try:
+            await self._connection(endpoints).unary(
+                calls.NOTIFY_CLIENT_TERMINATION, request, timeout_s=self._request_timeout_s
+            )
+        except ClientError as error:
+            logger.debug("%s: goodbye: %s", self.client_id, error)
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their end."""
+    own = asyncio.current_task()
+    others = [task for task in tasks if task is not own]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _stacks() -> str:
+    """Where every task and every thread is, for an operator who asks why nothing moves."""
+    import sys
+    import threading
+
+    text = StringIO()
+    for task in asyncio.all_tasks():
+        task.print_stack(file=text)
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
+        text.write(f'\nThread "{names.get(ident, ident)}"\n{"".join(traceback.format_stack(frame))}')
+    return text.getvalue()

@@ -1,0 +1,94 @@
+"""How far the demo is: bars in a terminal, a line every few seconds elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from ternmq.command.demo import CONSUMERS
+from ternmq.command.demo.ledger import Ledger
+
+LINE_INTERVAL_S = 2.0
+
+
+class Display(Protocol):
+    """Shows a ledger on standard error while its `with` block runs."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, ledger: Ledger) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+def display_for(wanted: int) -> Display:
+    return BarDisplay(wanted) if sys.stderr.isatty() else LineDisplay(wanted)
+
+
+class LineDisplay:
+    """Plain lines."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._next_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def update(self, ledger: Ledger) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + LINE_INTERVAL_S
+            percent = 100 * ledger.consumed_count // self._wanted
+            self.say(f"sent {ledger.sent_count:,}  consumed {ledger.consumed_count:,} of {self._wanted:,} ({percent}%)")
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(f"demo: {text}\n")
+        sys.stderr.flush()
+
+
+class BarDisplay:
+    """One bar for what was sent, one for each consumer's share, one for what came back."""
+
+    def __init__(self, wanted: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description:<12}"),
+            BarColumn(bar_width=40),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        self._bars = Progress(*columns, console=Console(stderr=True), refresh_per_second=8)
+        names = ["sent", *(f"consumer {number}" for number in range(1, CONSUMERS + 1)), "consumed"]
+        self._tasks = [self._bars.add_task(name, total=wanted, rate="") for name in names]
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def update(self, ledger: Ledger) -> None:
+        shares = [ledger.by_consumer.get(number, 0) for number in range(1, CONSUMERS + 1)]
+        rates = [f"{ledger.sending.rate:,.0f}/s", *("" for _ in shares), f"{ledger.consuming.rate:,.0f}/s"]
+        values = [ledger.sent_count, *shares, ledger.consumed_count]
+        for task, value, rate in zip(self._tasks, values, rates, strict=True):
+            self._bars.update(task, completed=value, rate=rate)
+
+    def say(self, text: str) -> None:
+        self._bars.console.print(text, highlight=False)

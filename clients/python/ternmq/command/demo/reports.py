@@ -1,0 +1,35 @@
+"""What a consumer process tells the demo: one line of JSON per batch that it received.
+
+Line   {"acked": true, "flights": [[row, latency_ms, origin, destination, carrier, departure delay or null], ...]}
+"""
+
+import json
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Flight(NamedTuple):
+    """One delivery; `latency_ms` is from its birth at the producer to its arrival at the consumer."""
+
+    row: int
+    latency_ms: float
+    origin: str
+    destination: str
+    carrier: str
+    delay_minutes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One received batch, and whether the broker took its acknowledgement."""
+
+    flights: list[Flight]
+    acked: bool
+
+    def encode(self) -> bytes:
+        return json.dumps({"acked": self.acked, "flights": self.flights}, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> "Report":
+        fields = json.loads(line)
+        return cls([Flight(*flight) for flight in fields["flights"]], fields["acked"])

@@ -1,0 +1,145 @@
+"""Follows all queues of a topic over the pull calls of the protocol (`QueryRoute`, `QueryOffset`, `PullMessage`).
+
+One task per queue pulls and puts messages into a short queue, so a slow reader slows the pulls. The tasks belong to one
+iteration of `messages` and end with it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Self, TypeVar
+
+import grpc.aio
+from google.protobuf.message import Message
+
+from ternmq.command.admin import CALL_TIMEOUT_S, CHANNEL_OPTIONS, call_failure, client_metadata
+from ternmq.command.failures import CommandFailure, Refused
+from ternmq.endpoints import Endpoints
+from ternmq.message_view import MessageView
+from ternmq_protos.v2 import definition_pb2, service_pb2
+
+A = TypeVar("A", bound=Message)
+
+SERVICE = "apache.rocketmq.v2.MessagingService"
+GROUP = "ternmq-tail"
+BATCH_MAX = 32
+WAITING_MAX = 256
+READABLE = (definition_pb2.READ, definition_pb2.READ_WRITE)
+# Nothing came, or retention removed what we were about to read: in both cases next_offset says where to go on.
+HARMLESS = (definition_pb2.OK, definition_pb2.MESSAGE_NOT_FOUND)
+
+
+class Follower:
+    """The messages of a topic from now, or from the beginning, on."""
+
+    def __init__(
+        self, endpoint: str, topic: str, expression: definition_pb2.FilterExpression, *, long_poll: timedelta
+    ) -> None:
+        self._endpoint, self._topic, self._expression = endpoint, topic, expression
+        self._long_poll = long_poll
+        self._metadata = client_metadata()
+        self._channel = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+    async def messages(self, *, from_beginning: bool) -> AsyncIterator[MessageView]:
+        """All messages, queue by queue in order; ends only by an error or when the caller stops asking."""
+        policy = definition_pb2.BEGINNING if from_beginning else definition_pb2.END
+        arrived: asyncio.Queue[MessageView | BaseException] = asyncio.Queue(WAITING_MAX)
+        starts = [(queue, await self._start(queue, policy)) for queue in await self._queues()]
+        pulls = [asyncio.create_task(self._follow(queue, offset, arrived)) for queue, offset in starts]
+        try:
+            while True:
+                item = await arrived.get()
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            for pull in pulls:
+                pull.cancel()
+            await asyncio.gather(*pulls, return_exceptions=True)
+
+    async def _queues(self) -> list[definition_pb2.MessageQueue]:
+        request = service_pb2.QueryRouteRequest(
+            topic=definition_pb2.Resource(name=self._topic), endpoints=Endpoints.parse(self._endpoint).to_proto()
+        )
+        answer = await self._unary("QueryRoute", request, service_pb2.QueryRouteResponse)
+        _check(answer.status)
+        return [queue for queue in answer.message_queues if queue.permission in READABLE and queue.broker.id == 0]
+
+    async def _start(self, queue: definition_pb2.MessageQueue, policy: definition_pb2.QueryOffsetPolicy) -> int:
+        request = service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=policy)
+        answer = await self._unary("QueryOffset", request, service_pb2.QueryOffsetResponse)
+        _check(answer.status)
+        return answer.offset
+
+    async def _follow(
+        self,
+        queue: definition_pb2.MessageQueue,
+        next_offset: int,
+        arrived: "asyncio.Queue[MessageView | BaseException]",
+    ) -> None:
+        try:
+            while True:
+                next_offset = await self._pull(queue, next_offset, arrived)
+        except CommandFailure as failure:
+            await arrived.put(failure)
+
+    async def _pull(
+        self,
+        queue: definition_pb2.MessageQueue,
+        pull_offset: int,
+        arrived: "asyncio.Queue[MessageView | BaseException]",
+    ) -> int:
+        """One long poll; the offset of the next one."""
+        request = service_pb2.PullMessageRequest(
+            group=definition_pb2.Resource(name=GROUP),
+            message_queue=queue,
+            offset=pull_offset,
+            batch_size=BATCH_MAX,
+            filter_expression=self._expression,
+            long_polling_timeout=self._long_poll,
+        )
+        call = self._channel.unary_stream(
+            f"/{SERVICE}/PullMessage",
+            request_serializer=service_pb2.PullMessageRequest.SerializeToString,
+            response_deserializer=service_pb2.PullMessageResponse.FromString,
+        )
+        timeout_s = self._long_poll.total_seconds() + CALL_TIMEOUT_S
+        next_offset, status = pull_offset, None
+        endpoints = Endpoints.from_proto(queue.broker.endpoints)
+        try:
+            async for answer in call(request, timeout=timeout_s, metadata=self._metadata):
+                kind = answer.WhichOneof("content")
+                if kind == "message":
+                    await arrived.put(MessageView(answer.message, broker=queue.broker.name, endpoints=endpoints))
+                elif kind == "next_offset":
+                    next_offset = answer.next_offset
+                elif kind == "status":
+                    status = answer.status
+        except grpc.aio.AioRpcError as error:
+            raise call_failure(self._endpoint, error.code(), error.details()) from None
+        if status is not None and status.code not in HARMLESS:
+            _check(status)
+        return next_offset
+
+    async def _unary(self, method: str, request: Message, answer_type: type[A]) -> A:
+        call = self._channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer_type.FromString,
+        )
+        try:
+            answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise call_failure(self._endpoint, error.code(), error.details()) from None
+        return answer
+
+
+def _check(status: definition_pb2.Status) -> None:
+    if status.code != definition_pb2.OK:
+        raise Refused(status.code, status.message)

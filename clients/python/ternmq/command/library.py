@@ -1,0 +1,83 @@
+"""What `send`, `receive` and `tail` share: errors of the client library as failures, messages as records.
+
+The module imports the client library, so subcommands import it when they run.
+"""
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq.command.failures import CommandFailure, Refused, Unreachable
+from ternmq.command.output import iso_datetime, print_json_line
+from ternmq.errors import ClientError, TransportError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ternmq.command.output import Record
+    from ternmq.message_view import MessageView
+
+
+@contextmanager
+def client_errors(endpoint: str) -> Iterator[None]:
+    """Errors of the library become failures with an exit code."""
+    try:
+        yield
+    except TransportError as error:
+        if error.retryable:
+            raise Unreachable(endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
+        raise CommandFailure(error.message) from None
+    except ClientError as error:
+        raise Refused(error.code, error.message) from None
+
+
+def message_record(view: "MessageView") -> dict[str, object]:
+    """A message as JSON has it. A body that is not UTF-8 is `body_base64` instead of `body`."""
+    record: dict[str, object] = {
+        "topic": view.topic,
+        "message_id": view.message_id,
+        "broker": view.broker,
+        "queue": view.queue_id,
+        "offset": view.offset,
+        "tag": view.tag,
+        "keys": list(view.keys),
+        "message_group": view.message_group,
+        "properties": view.properties,
+        "born": _iso_ms(view.born_timestamp),
+        "stored": _iso_ms(view.store_timestamp),
+        "attempt": view.delivery_attempt,
+    }
+    try:
+        record["body"] = view.body.decode()
+    except UnicodeDecodeError:
+        record["body_base64"] = base64.b64encode(view.body).decode()
+    return record
+
+
+def print_message(view: "MessageView", *, as_json: bool) -> None:
+    record = message_record(view)
+    if as_json:
+        print_json_line(record)
+    else:
+        click.echo(message_line(record))
+
+
+def message_line(record: "Record") -> str:
+    """`2026-08-01T12:00:00.123Z  queue 3 offset 17  tag=EWR  keys=UA1545  the body`."""
+    parts = [str(record["stored"] or record["born"] or "-"), f"queue {record['queue']} offset {record['offset']}"]
+    if record["tag"]:
+        parts.append(f"tag={record['tag']}")
+    if keys := record["keys"]:
+        assert isinstance(keys, list)
+        parts.append(f"keys={','.join(keys)}")
+    if record["message_group"]:
+        parts.append(f"group={record['message_group']}")
+    body = record["body"] if "body" in record else f"base64:{record['body_base64']}"
+    return "  ".join([*parts, str(body)])
+
+
+def _iso_ms(moment: "datetime | None") -> str | None:
+    return None if moment is None else iso_datetime(moment, timespec="milliseconds")

@@ -1,0 +1,100 @@
+"""The entry of the command: names of the subcommands, loaded when they are needed, and the exit codes.
+
+0 done · 1 the server refused · 2 wrong usage or settings · 3 nothing answers at the endpoint · 130 Ctrl-C
+"""
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import click
+
+INTERRUPTED = 130
+
+# Name of the subcommand and its module, in the order of `--help`.
+COMMANDS = {
+    "up": "up",
+    "topic": "topic",
+    "group": "group",
+    "send": "send",
+    "receive": "receive",
+    "tail": "tail",
+    "apply": "apply",
+    "config": "config",
+    "version": "version",
+    "completion": "completion",
+}
+
+
+class RootGroup(click.Group):
+    """Imports a subcommand's module when it is asked for, and ends on Ctrl-C as shells expect it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"ternmq.command.{COMMANDS[cmd_name]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
+        """Run, and leave the process with one of the codes of this module's docstring."""
+        extra.pop("standalone_mode", None)
+        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False))
+
+
+def leave(run: Callable[[], object]) -> NoReturn:
+    """Leave the process as `run`, a click command without its standalone mode, says by its result or failure."""
+    try:
+        code = run()
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    except click.ClickException as failure:
+        show(failure)
+        sys.exit(failure.exit_code)
+    except BrokenPipeError:
+        # The reader of our output (`head`, say) has what it wanted; Python would complain once more at exit.
+        sys.stdout = None
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def show(failure: click.ClickException) -> None:
+    """One line on standard error; only a group without a subcommand answers with its whole help."""
+    if not isinstance(failure, click.UsageError) or type(failure).__name__ == "NoArgsIsHelpError":
+        failure.show()
+        return
+    path = failure.ctx.command_path if failure.ctx else "ternmq"
+    click.echo(f"{path}: {' '.join(failure.format_message().split())} (see `{path} --help`)", err=True)
+
+
+@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def cli() -> None:
+    """A message broker that speaks the RocketMQ 5 protocol, and the tools to work with one.
+
+    \b
+    Examples:
+      ternmq up                                        start a broker here, on 127.0.0.1:8081
+      ternmq topic create orders --type fifo           make a topic
+      ternmq send orders 'hello' --group customer-7    send a message
+      ternmq receive orders --group billing            take and acknowledge messages
+      ternmq tail orders                               watch a topic
+
+    Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
+    the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted.
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the `ternmq` script."""
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

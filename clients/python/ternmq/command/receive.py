@@ -1,0 +1,91 @@
+"""`ternmq receive`: take messages in a group's name, print them, acknowledge them."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq.command.failures import WrongUsage
+from ternmq.command.options import Duration, endpoint_option, json_lines_option
+
+if TYPE_CHECKING:
+    from ternmq import SimpleConsumer
+
+BATCH_MAX = 32
+INVISIBLE_DURATION = timedelta(seconds=30)
+FOLLOW_WAIT = timedelta(seconds=15)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", required=True, help="The consumer group in whose name messages are taken.")
+@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: 32]")
+@click.option("--wait", type=Duration(), default="5s", show_default=True, help="Stop when nothing came for this long.")
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, or --max.")
+@click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages come again after 30 s.")
+@click.option("--filter", "tags", default="*", metavar="TAGS", help="Only these tags: 'paid || refunded'.")
+@click.option("--sql", metavar="CONDITION", help="Only messages whose properties meet this SQL condition.")
+@endpoint_option
+@json_lines_option
+def command(
+    topic: str,
+    group: str,
+    messages_max: int | None,
+    wait: timedelta,
+    follow: bool,
+    no_ack: bool,
+    tags: str,
+    sql: str | None,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Take messages of TOPIC in a group's name.
+
+    Each is printed and then acknowledged. What an interrupted call did not acknowledge comes again.
+
+    \b
+    Examples:
+      ternmq receive orders --group billing
+      ternmq receive orders --group billing --max 1 --json | jq -r .body
+      ternmq receive orders --group audit --follow --filter 'paid || refunded'
+      ternmq receive orders --group audit --sql "amount > 100" --no-ack
+    """
+    if sql is not None and tags != "*":
+        raise WrongUsage("give --filter or --sql, not both")
+    import asyncio
+
+    from ternmq import SimpleConsumer
+    from ternmq.command.library import client_errors
+    from ternmq.filters import SqlFilter
+
+    wanted = tags if sql is None else SqlFilter(sql)
+    wait = FOLLOW_WAIT if follow else wait
+    limit = messages_max or (None if follow else BATCH_MAX)
+
+    async def receive() -> int:
+        received = 0
+        subscriptions = {topic: wanted}
+        async with SimpleConsumer(endpoint, group=group, subscriptions=subscriptions, await_duration=wait) as consumer:
+            while limit is None or received < limit:
+                batch_max = BATCH_MAX if limit is None else min(BATCH_MAX, limit - received)
+                count = await _receive_batch(consumer, batch_max, ack=not no_ack, as_json=as_json)
+                received += count
+                if not count and not follow:
+                    break
+        return received
+
+    with client_errors(endpoint):
+        received = asyncio.run(receive())
+    if not received:
+        click.echo(f"no message came within {wait.total_seconds():g} s", err=True)
+
+
+async def _receive_batch(consumer: "SimpleConsumer", batch_max: int, *, ack: bool, as_json: bool) -> int:
+    from ternmq.command.library import print_message
+
+    views = await consumer.receive(max_messages=batch_max, invisible_duration=INVISIBLE_DURATION)
+    for view in views:
+        print_message(view, as_json=as_json)
+    if ack and views:
+        await consumer.ack(views)
+    return len(views)

@@ -1,0 +1,68 @@
+"""`ternmq tail`: follow a topic without a group, by pulling each of its queues with long polling.
+
+Nothing on the server changes: no group, no progress, no delivery. Order holds within a queue, not between queues.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq.command.failures import WrongUsage
+from ternmq.command.options import endpoint_option, json_lines_option
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2 import definition_pb2
+
+LONG_POLL = timedelta(seconds=15)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--from-beginning", is_flag=True, help="Begin with the oldest message that is kept, not with the next.")
+@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: never]")
+@click.option("--filter", "tags", default="*", metavar="TAGS", help="Only these tags: 'paid || refunded'.")
+@click.option("--sql", metavar="CONDITION", help="Only messages whose properties meet this SQL condition.")
+@endpoint_option
+@json_lines_option
+def command(
+    topic: str,
+    from_beginning: bool,
+    messages_max: int | None,
+    tags: str,
+    sql: str | None,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Print the messages of TOPIC as they arrive, until Ctrl-C. No consumer group is touched.
+
+    \b
+    Examples:
+      ternmq tail orders
+      ternmq tail orders --from-beginning --max 10 --json
+      ternmq tail orders --filter 'paid || refunded'
+    """
+    if sql is not None and tags != "*":
+        raise WrongUsage("give --filter or --sql, not both")
+    import asyncio
+
+    from ternmq.command.follower import Follower
+    from ternmq.command.library import client_errors, print_message
+
+    async def follow() -> None:
+        async with Follower(endpoint, topic, _expression(tags, sql), long_poll=LONG_POLL) as follower:
+            printed = 0
+            async for view in follower.messages(from_beginning=from_beginning):
+                print_message(view, as_json=as_json)
+                printed += 1
+                if printed == messages_max:
+                    return
+
+    with client_errors(endpoint):
+        asyncio.run(follow())
+
+
+def _expression(tags: str, sql: str | None) -> "definition_pb2.FilterExpression":
+    from ternmq.filters import SqlFilter, TagFilter
+
+    return TagFilter(tags).to_proto() if sql is None else SqlFilter(sql).to_proto()

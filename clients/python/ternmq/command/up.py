@@ -1,0 +1,42 @@
+"""`ternmq up`: the embedded stack in this process, until it is told to stop."""
+
+from pathlib import Path
+
+import click
+
+from ternmq.command.failures import CommandFailure
+from ternmq.command.server_options import loaded_settings, server_options
+from ternmq_common.errors import StartupError
+
+SERVER_EXTRA_MODULES = frozenset({"alembic", "grpc_health", "grpc_reflection", "h11", "sqlalchemy"})
+
+
+@click.command()
+@server_options
+def command(config: Path | None, **flags: object) -> int:
+    """Start a broker here, in this process.
+
+    It is the whole stack: gRPC and HTTP fronts, storage and registry. It prints `ready grpc=HOST:PORT http=HOST:PORT`
+    on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also
+    be in the file that --config names or in a variable TERNMQ_NAME; `ternmq config` lists them all.
+
+    \b
+    Examples:
+      ternmq up
+      ternmq up --data-dir /var/lib/ternmq --grpc 0.0.0.0:8081
+      ternmq up --grpc 127.0.0.1:0 --http 127.0.0.1:0 --no-auto-create
+      TERNMQ_RETENTION_MS=3d ternmq up --config ternmq.toml
+    """
+    settings = loaded_settings(config, flags).settings
+    try:
+        from ternmq_proxy.main import run
+
+        return run(settings)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in SERVER_EXTRA_MODULES:
+            raise
+        raise CommandFailure(
+            f"the server's packages are not installed ({missing.name} is missing): pip install 'ternmq[server]'"
+        ) from None
+    except StartupError as error:
+        raise CommandFailure(str(error)) from None

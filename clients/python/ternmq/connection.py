@@ -1,0 +1,213 @@
+"""One gRPC channel to one endpoint, and the calls of the protocol on it.
+
+What gRPC raises becomes a `TransportError` here that names the endpoint; nothing above this module knows gRPC's errors.
+Calls that break because the channel was closed raise `NotRunning`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message as Proto
+
+from ternmq.endpoints import Endpoints
+from ternmq.errors import BadRequest, ClientError, ConnectionFailed, DeadlineExceeded, NotRunning, Unsupported
+from ternmq.identity import Identity
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SERVICE = "/apache.rocketmq.v2.MessagingService/"
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Channels to one target share a connection by default: closing one client would then not close its connection,
+    # and two producers of one process would queue behind each other.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+_BROKEN = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.ABORTED,
+    }
+)
+
+RequestT = TypeVar("RequestT", bound=Proto)
+ResponseT = TypeVar("ResponseT", bound=Proto)
+
+
+@dataclass(frozen=True)
+class Method(Generic[RequestT, ResponseT]):
+    """One call of the service."""
+
+    name: str
+    request: type[RequestT]
+    response: type[ResponseT]
+
+
+QUERY_ROUTE = Method("QueryRoute", rpc.QueryRouteRequest, rpc.QueryRouteResponse)
+HEARTBEAT = Method("Heartbeat", rpc.HeartbeatRequest, rpc.HeartbeatResponse)
+SEND_MESSAGE = Method("SendMessage", rpc.SendMessageRequest, rpc.SendMessageResponse)
+QUERY_ASSIGNMENT = Method("QueryAssignment", rpc.QueryAssignmentRequest, rpc.QueryAssignmentResponse)
+RECEIVE_MESSAGE = Method("ReceiveMessage", rpc.ReceiveMessageRequest, rpc.ReceiveMessageResponse)
+ACK_MESSAGE = Method("AckMessage", rpc.AckMessageRequest, rpc.AckMessageResponse)
+RECALL_MESSAGE = Method("RecallMessage", rpc.RecallMessageRequest, rpc.RecallMessageResponse)
+CHANGE_INVISIBLE_DURATION = Method(
+    "ChangeInvisibleDuration", rpc.ChangeInvisibleDurationRequest, rpc.ChangeInvisibleDurationResponse
+)
+FORWARD_TO_DEAD_LETTER_QUEUE = Method(
+    "ForwardMessageToDeadLetterQueue",
+    rpc.ForwardMessageToDeadLetterQueueRequest,
+    rpc.ForwardMessageToDeadLetterQueueResponse,
+)
+NOTIFY_CLIENT_TERMINATION = Method(
+    "NotifyClientTermination", rpc.NotifyClientTerminationRequest, rpc.NotifyClientTerminationResponse
+)
+
+
+class Connection:
+    """A channel; made on the event loop that uses it."""
+
+    def __init__(self, endpoints: Endpoints, identity: Identity, tls: "bool | grpc.ChannelCredentials") -> None:
+        self.endpoints = endpoints
+        self._identity = identity
+        self._closed = False
+        self._channel = _open_channel(endpoints.grpc_target, tls)
+        self._callables: dict[str, Callable[..., Any]] = {}
+        self._telemetry = self._channel.stream_stream(
+            SERVICE + "Telemetry",
+            request_serializer=rpc.TelemetryCommand.SerializeToString,
+            response_deserializer=rpc.TelemetryCommand.FromString,
+        )
+
+    async def unary(self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout_s: float) -> ResponseT:
+        """Ask once; the answer's status is for the caller to look at."""
+        self._check_open()
+        call = self._callables.get(method.name)
+        if call is None:
+            call = self._callables[method.name] = self._channel.unary_unary(
+                SERVICE + method.name,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+        try:
+            response: ResponseT = await call(request, timeout=timeout_s, metadata=self._identity.metadata())
+        except grpc.aio.AioRpcError as error:
+            self._raise_typed(method.name, error)
+        except asyncio.CancelledError:
+            self._raise_if_closed()
+            raise
+        return response
+
+    async def stream(
+        self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout_s: float
+    ) -> AsyncIterator[ResponseT]:
+        """Ask once and get the parts of the answer as they come."""
+        self._check_open()
+        call = self._callables.get(method.name)
+        if call is None:
+            call = self._callables[method.name] = self._channel.unary_stream(
+                SERVICE + method.name,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+        answer = call(request, timeout=timeout_s, metadata=self._identity.metadata())
+        try:
+            async for part in answer:
+                yield part
+        except grpc.aio.AioRpcError as error:
+            self._raise_typed(method.name, error)
+        except asyncio.CancelledError:
+            self._raise_if_closed()
+            raise
+        finally:
+            answer.cancel()
+
+    def telemetry(self) -> "TelemetryStream":
+        """Open the stream on which the server and the client tell each other their settings."""
+        self._check_open()
+        return TelemetryStream(self, self._telemetry(metadata=self._identity.metadata()))
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._channel.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._raise_closed()
+
+    def _raise_closed(self) -> NoReturn:
+        raise NotRunning(f"the client was closed, and with it the connection to {self.endpoints}")
+
+    def _raise_if_closed(self) -> None:
+        """Closing the channel cancels its calls, and only then a `CancelledError` isn't the caller's own."""
+        task = asyncio.current_task()
+        if self._closed and not (task and task.cancelling()):
+            self._raise_closed()
+
+    def _raise_typed(self, name: str, error: grpc.aio.AioRpcError) -> NoReturn:
+        self._check_open()
+        raise typed_error(str(self.endpoints), name, error) from None
+
+
+class TelemetryStream:
+    """The open stream; one reader, any number of writers one after the other."""
+
+    def __init__(self, connection: Connection, call: Any) -> None:  # noqa: ANN401 - grpc has no types
+        self._connection = connection
+        self._call = call
+        self._writing = asyncio.Lock()
+
+    async def write(self, command: rpc.TelemetryCommand) -> None:
+        try:
+            async with self._writing:  # gRPC takes one write at a time
+                await self._call.write(command)
+        except grpc.aio.AioRpcError as error:
+            raise typed_error(str(self._connection.endpoints), "Telemetry", error) from None
+        except asyncio.InvalidStateError:
+            raise ConnectionFailed(str(self._connection.endpoints), "the Telemetry stream has ended") from None
+
+    async def read(self) -> rpc.TelemetryCommand | None:
+        """The next command; None when the server ended the stream in peace."""
+        try:
+            command = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise typed_error(str(self._connection.endpoints), "Telemetry", error) from None
+        return command if isinstance(command, rpc.TelemetryCommand) else None
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+
+def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError) -> ClientError:
+    """What a gRPC status means to a user."""
+    status = error.code()
+    details = f"{call}: {status.name}: {error.details() or 'no details'}"
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded(endpoint, details)
+    if status is grpc.StatusCode.INVALID_ARGUMENT:
+        return BadRequest(pb.BAD_REQUEST, f"{endpoint}: {details}")
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return Unsupported(pb.NOT_IMPLEMENTED, f"{endpoint}: {details}")
+    return ConnectionFailed(endpoint, details, retryable=status in _BROKEN)
+
+
+def _open_channel(target: str, tls: "bool | grpc.ChannelCredentials") -> grpc.aio.Channel:
+    if tls is False:
+        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+    credentials = grpc.ssl_channel_credentials() if tls is True else tls
+    return grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)

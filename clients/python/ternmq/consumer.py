@@ -1,0 +1,83 @@
+"""What simple and push consumers share: a group, subscriptions, and the settling of deliveries."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Unpack
+
+from ternmq import connection as calls
+from ternmq.acknowledging import Refused, ack_request, refused_of
+from ternmq.client import Client
+from ternmq.endpoints import Endpoints
+from ternmq.errors import BadRequest, check
+from ternmq.filters import Subscriptions, checked_subscriptions
+from ternmq.message_view import MessageView
+from ternmq.options import ClientOptions
+from ternmq.route import Queue, queues_to_try
+from ternmq.wire_time import duration
+from ternmq_common.errors import MessagingError
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+
+class Consumer(Client):
+    """The base of `SimpleConsumer` and `PushConsumer`."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        subscriptions: Subscriptions,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(endpoint, group, **options)
+        self.group = group
+        self._filters = checked_subscriptions(subscriptions)
+        self._turn = itertools.count()
+        _check_names(group, list(self._filters))
+
+    def settings(self) -> pb.Settings:
+        settings = super().settings()
+        settings.subscription.group.name = self.group
+        for topic, wanted in self._filters.items():
+            settings.subscription.subscriptions.add(topic=pb.Resource(name=topic), expression=wanted.to_proto())
+        return settings
+
+    async def _started(self) -> None:
+        await super()._started()
+        await self._first_routes(self._filters)
+
+    async def _readable_queue(self, topic: str) -> Queue:
+        """A queue to ask, each in turn, those of failed endpoints last."""
+        queues = (await self._routes.get(topic)).checked_readable()
+        return queues_to_try(queues, turn=next(self._turn), isolated=self._isolated, count=1)[0]
+
+    async def _ack_once(self, endpoints: Endpoints, topic: str, views: Sequence[MessageView]) -> list[Refused]:
+        response = await self._call(endpoints, calls.ACK_MESSAGE, ack_request(self.group, topic, views))
+        return refused_of(views, response)
+
+    async def _change_invisible(self, view: MessageView, seconds: float) -> None:
+        """Renews the view's receipt handle: the old one may settle nothing any more."""
+        request = rpc.ChangeInvisibleDurationRequest(
+            group=pb.Resource(name=self.group),
+            topic=pb.Resource(name=view.topic),
+            receipt_handle=view.receipt_handle,
+            invisible_duration=duration(seconds),
+            message_id=view.message_id,
+            lite_topic=view.lite_topic,
+        )
+        response = await self._call(view.endpoints, calls.CHANGE_INVISIBLE_DURATION, request)
+        check(response.status)
+        if response.receipt_handle:
+            view.receipt_handle = response.receipt_handle
+
+
+def _check_names(group: str, topics: Sequence[str]) -> None:
+    try:
+        checked_group(group)
+        for topic in topics:
+            checked_topic(topic)
+    except MessagingError as error:
+        raise BadRequest(error.code, error.message) from None
+    if not topics:
+        raise BadRequest(pb.ILLEGAL_TOPIC, "a consumer needs at least one subscription")

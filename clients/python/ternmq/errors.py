@@ -1,0 +1,181 @@
+"""What can go wrong for a user of the library, sorted as the official clients sort it.
+
+Every error is a `ClientError` with a status code of the protocol and a sentence; `retryable` says whether the same call
+may succeed later. Errors of the network name the endpoint and, since no server answered, mostly have no code (0).
+
+    try:
+        await producer.send(message)
+    except ternmq.NotFound as error:
+        print(error.code, error.message)
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq.message import SendReceipt
+    from ternmq.message_view import MessageView
+
+
+class ClientError(MessagingError):
+    """The base of all errors of this library."""
+
+
+class BadRequest(ClientError):
+    """The request is malformed or breaks a rule of the topic or group; repeating it can't help."""
+
+
+class Unauthorized(ClientError):
+    """Credentials are missing or wrong, or don't allow this."""
+
+
+class PaymentRequired(ClientError):
+    """The account of this client has to be paid."""
+
+
+class Forbidden(ClientError):
+    """The topic or group doesn't allow this."""
+
+
+class NotFound(ClientError):
+    """The topic, group, message or offset doesn't exist."""
+
+
+class PayloadTooLarge(ClientError):
+    """The body is longer than the server takes."""
+
+
+class PayloadEmpty(ClientError):
+    """A message without a body."""
+
+
+class RequestHeaderFieldsTooLarge(ClientError):
+    """Too many or too long properties."""
+
+
+class TooManyRequests(ClientError):
+    """The server asks to slow down."""
+
+
+class LiteTopicQuotaExceeded(ClientError):
+    """No room for one more lite topic."""
+
+
+class LiteSubscriptionQuotaExceeded(ClientError):
+    """No room for one more subscription to a lite topic."""
+
+
+class InternalError(ClientError):
+    """The server failed."""
+
+
+class ProxyTimeout(ClientError):
+    """A server behind the one that was asked didn't answer in time; what was asked for may have happened."""
+
+
+class Unsupported(ClientError):
+    """The server doesn't know the call, or answered a code that this library doesn't know."""
+
+
+class NotRunning(ClientError):
+    """The client was used before its start or after its close."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(pb.CODE_UNSPECIFIED, message)
+
+
+class TransportError(ClientError):
+    """No answer came from `endpoint`; whether the request was handled there is unknown."""
+
+    def __init__(
+        self, endpoint: str, details: str, *, retryable: bool = True, code: pb.Code = pb.CODE_UNSPECIFIED
+    ) -> None:
+        self.endpoint = endpoint
+        self._retryable = retryable
+        super().__init__(code, f"{endpoint}: {details}")
+
+    @property
+    def retryable(self) -> bool:
+        return self._retryable
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConnectionFailed(TransportError):
+    """The endpoint can't be reached, or the connection broke."""
+
+
+class DeadlineExceeded(TransportError):
+    """The endpoint didn't answer in time."""
+
+    def __init__(self, endpoint: str, details: str) -> None:
+        super().__init__(endpoint, details, code=pb.REQUEST_TIMEOUT)
+
+
+class SendManyError(ClientError):
+    """Some messages of one `send_many` weren't stored, or it isn't known that they were.
+
+    `outcomes` has one item per message in the order of the call: a `SendReceipt`, or the error of that message.
+    """
+
+    def __init__(self, outcomes: "Sequence[SendReceipt | ClientError]") -> None:
+        self.outcomes = tuple(outcomes)
+        self.errors = tuple(outcome for outcome in self.outcomes if isinstance(outcome, ClientError))
+        first = self.errors[0]
+        super().__init__(first.code, f"{len(self.errors)} of {len(self.outcomes)} messages failed; the first: {first}")
+
+
+class AckError(ClientError):
+    """Some acknowledgements were refused; `refused` has each such message with its error."""
+
+    def __init__(self, refused: "Sequence[tuple[MessageView, ClientError]]") -> None:
+        self.refused = tuple(refused)
+        first = self.refused[0][1]
+        super().__init__(first.code, f"{len(self.refused)} acknowledgements were refused; the first: {first}")
+
+
+_OTHER_FAMILIES: dict[int, type[ClientError]] = {
+    pb.UNAUTHORIZED: Unauthorized,
+    pb.PAYMENT_REQUIRED: PaymentRequired,
+    pb.FORBIDDEN: Forbidden,
+    pb.NOT_FOUND: NotFound,
+    pb.MESSAGE_NOT_FOUND: NotFound,
+    pb.TOPIC_NOT_FOUND: NotFound,
+    pb.CONSUMER_GROUP_NOT_FOUND: NotFound,
+    pb.OFFSET_NOT_FOUND: NotFound,
+    pb.REQUEST_TIMEOUT: ProxyTimeout,
+    pb.PAYLOAD_TOO_LARGE: PayloadTooLarge,
+    pb.MESSAGE_BODY_TOO_LARGE: PayloadTooLarge,
+    pb.MESSAGE_BODY_EMPTY: PayloadEmpty,
+    pb.PRECONDITION_FAILED: BadRequest,
+    pb.TOO_MANY_REQUESTS: TooManyRequests,
+    pb.LITE_TOPIC_QUOTA_EXCEEDED: LiteTopicQuotaExceeded,
+    pb.LITE_SUBSCRIPTION_QUOTA_EXCEEDED: LiteSubscriptionQuotaExceeded,
+    pb.REQUEST_HEADER_FIELDS_TOO_LARGE: RequestHeaderFieldsTooLarge,
+    pb.MESSAGE_PROPERTIES_TOO_LARGE: RequestHeaderFieldsTooLarge,
+    pb.INTERNAL_ERROR: InternalError,
+    pb.INTERNAL_SERVER_ERROR: InternalError,
+    pb.HA_NOT_AVAILABLE: InternalError,
+    pb.PROXY_TIMEOUT: ProxyTimeout,
+    pb.MASTER_PERSISTENCE_TIMEOUT: ProxyTimeout,
+    pb.SLAVE_PERSISTENCE_TIMEOUT: ProxyTimeout,
+}
+
+
+def error_of(code: pb.Code, message: str) -> ClientError:
+    """The typed error for a status that isn't a success."""
+    family = _OTHER_FAMILIES.get(code)
+    if family is None:
+        family = BadRequest if pb.BAD_REQUEST <= code < pb.UNAUTHORIZED else Unsupported
+    return family(code, message)
+
+
+def check(status: pb.Status) -> None:
+    """Raise the typed error of a status other than OK."""
+    if status.code != pb.OK:
+        raise error_of(status.code, status.message)

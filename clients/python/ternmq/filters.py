@@ -1,0 +1,47 @@
+"""Which messages of a topic a consumer wants."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ternmq.errors import BadRequest
+from ternmq_protos.v2 import definition_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Messages with one of some tags: `TagFilter("paid || refunded")`; `*` means all.
+
+    A plain string in a subscription means the same.
+    """
+
+    expression: str = "*"
+
+    def __post_init__(self) -> None:
+        if not any(tag.strip() for tag in self.expression.split("||")):
+            raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, f"{self.expression!r} names no tag; write '*' for all")
+
+    def to_proto(self) -> pb.FilterExpression:
+        return pb.FilterExpression(type=pb.TAG, expression=self.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """Messages whose properties meet an SQL92 condition: `SqlFilter("amount > 5 AND region IN ('eu')")`."""
+
+    expression: str
+
+    def __post_init__(self) -> None:
+        if not self.expression.strip():
+            raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
+
+    def to_proto(self) -> pb.FilterExpression:
+        return pb.FilterExpression(type=pb.SQL, expression=self.expression)
+
+
+Filter = TagFilter | SqlFilter
+Subscriptions = Mapping[str, str | Filter]
+
+
+def checked_subscriptions(subscriptions: Subscriptions) -> dict[str, Filter]:
+    """Topic to filter; a plain string is a tag expression."""
+    return {topic: TagFilter(wanted) if isinstance(wanted, str) else wanted for topic, wanted in subscriptions.items()}

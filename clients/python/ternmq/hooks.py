@@ -1,0 +1,116 @@
+"""Where observers see a client's messages; `ternmq.otel` makes traces of it.
+
+    class Count(ternmq.Hooks):
+        def send_finished(self, token, sending, outcomes):
+            print(sending.topic, len(outcomes))
+
+    Producer(..., hooks=[Count()])
+
+Hooks are called on the event loop and must not block. An exception in a hook is logged and changes nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ParamSpec
+
+from ternmq.errors import ClientError
+from ternmq.message import Message, SendReceipt
+from ternmq.message_view import MessageView
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+
+class ConsumeResult(Enum):
+    """What a listener made of a message."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+@dataclass(slots=True)
+class Sending:
+    """One SendMessage request, all its attempts included.
+
+    `trace_context` is what a hook wants every message to carry: the text of a W3C `traceparent`.
+    """
+
+    client_id: str
+    topic: str
+    messages: Sequence[Message]
+    message_ids: Sequence[str]
+    trace_context: str | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """One call of a push consumer's listener."""
+
+    client_id: str
+    group: str
+    view: MessageView
+
+
+class Hooks:
+    """What can be observed; every method does nothing until it is overridden.
+
+    What a `..._started` method returns is handed to its `..._finished` counterpart as `token`.
+    """
+
+    def send_started(self, sending: Sending) -> object:
+        """A request is about to be built."""
+
+    def send_finished(self, token: object, sending: Sending, outcomes: Sequence[SendReceipt | ClientError]) -> None:
+        """Every message of the request has its outcome."""
+
+    def delivered(self, client_id: str, group: str, views: Sequence[MessageView]) -> None:
+        """A consumer received messages."""
+
+    def consume_started(self, consuming: Consuming) -> object:
+        """A listener is about to be called; in the context in which it will run."""
+
+    def consume_finished(
+        self, token: object, consuming: Consuming, result: ConsumeResult, error: BaseException | None
+    ) -> None:
+        """The listener returned, or raised `error`; in the context of `consume_started`."""
+
+
+class HookChain:
+    """Calls all hooks: finishing ones in reverse, so that they nest."""
+
+    def __init__(self, hooks: Sequence[Hooks]) -> None:
+        self._hooks = tuple(hooks)
+
+    def send_started(self, sending: Sending) -> list[object]:
+        return [_guarded(hook.send_started, sending) for hook in self._hooks]
+
+    def send_finished(
+        self, tokens: Sequence[object], sending: Sending, outcomes: Sequence[SendReceipt | ClientError]
+    ) -> None:
+        for hook, token in zip(reversed(self._hooks), reversed(tokens), strict=True):
+            _guarded(hook.send_finished, token, sending, outcomes)
+
+    def delivered(self, client_id: str, group: str, views: Sequence[MessageView]) -> None:
+        for hook in self._hooks:
+            _guarded(hook.delivered, client_id, group, views)
+
+    def consume_started(self, consuming: Consuming) -> list[object]:
+        return [_guarded(hook.consume_started, consuming) for hook in self._hooks]
+
+    def consume_finished(
+        self, tokens: Sequence[object], consuming: Consuming, result: ConsumeResult, error: BaseException | None
+    ) -> None:
+        for hook, token in zip(reversed(self._hooks), reversed(tokens), strict=True):
+            _guarded(hook.consume_finished, token, consuming, result, error)
+
+
+def _guarded(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> object:
+    """An observer that fails must not cost a message."""
+    try:
+        return call(*args, **kwargs)
+    except Exception:
+        logger.exception("a hook failed")
+        return None

@@ -1,0 +1,145 @@
+"""What a producer sends and what it gets back."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import MessageLimits
+from ternmq_common.names import checked_topic
+from ternmq_protos.v2 import definition_pb2 as pb
+
+LIMITS = MessageLimits()
+_known_topics: set[str] = set()
+_KNOWN_TOPICS_MAX = 10_000
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(slots=True)
+class Message:
+    """One message to send; checked when it is made, so a mistake shows where it was made.
+
+        Message("orders", b"...", tag="paid", keys=("order-17",), properties={"region": "eu"})
+
+    `message_group` makes it ordered: messages of one group are delivered one after the other. `delivery_timestamp`
+    (an aware datetime, or milliseconds since 1970) delays it. `priority` is for topics of that type. At most one of
+    the three can be set, and the topic must be of that type.
+    """
+
+    topic: str
+    body: bytes = field(repr=False)
+    tag: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    message_group: str | None = None
+    delivery_timestamp: datetime | int | None = None
+    priority: int | None = None
+    message_type: pb.MessageType = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.topic not in _known_topics:
+            _check_topic(self.topic)
+        if not isinstance(self.body, bytes):
+            self.body = _bytes_of(self.body)
+        if not self.body:
+            raise PayloadEmpty(pb.MESSAGE_BODY_EMPTY, "the body of a message must not be empty")
+        if self.tag is not None:
+            _check_tag(self.tag)
+        if self.keys:
+            self.keys = _checked_keys(self.keys)
+        if self.properties:
+            _check_properties(self.properties)
+        self.message_type = self._checked_type()
+
+    @property
+    def delivery_timestamp_ms(self) -> int | None:
+        """Milliseconds since 1970, rounded down."""
+        if isinstance(self.delivery_timestamp, datetime):
+            return int(self.delivery_timestamp.timestamp() * 1000)
+        return self.delivery_timestamp
+
+    def _checked_type(self) -> pb.MessageType:
+        if self.message_group is None and self.delivery_timestamp is None and self.priority is None:
+            return pb.NORMAL
+        kinds = [self.message_group, self.delivery_timestamp, self.priority]
+        if sum(kind is not None for kind in kinds) > 1:
+            raise BadRequest(
+                pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                "message_group, delivery_timestamp and priority exclude each other",
+            )
+        if self.message_group is not None:
+            _check_message_group(self.message_group)
+            return pb.FIFO
+        if self.priority is not None:
+            if self.priority < 0:
+                raise BadRequest(pb.BAD_REQUEST, f"priority {self.priority} must not be negative")
+            return pb.PRIORITY
+        if isinstance(self.delivery_timestamp, datetime) and self.delivery_timestamp.tzinfo is None:
+            raise BadRequest(pb.ILLEGAL_DELIVERY_TIME, "delivery_timestamp needs a time zone: datetime.now(UTC) + ...")
+        return pb.DELAY
+
+
+class SendReceipt(NamedTuple):
+    """Proof that a message was stored.
+
+    `offset` is its place in its queue (for delayed messages the place in a queue of the server's own);
+    `recall_handle` of a delayed message is what `Producer.recall` needs, else it is empty.
+    """
+
+    message_id: str
+    topic: str
+    offset: int
+    transaction_id: str = ""
+    recall_handle: str = ""
+
+
+def _check_topic(name: str) -> None:
+    try:
+        checked_topic(name)
+    except MessagingError as error:
+        raise BadRequest(error.code, error.message) from None
+    if len(_known_topics) < _KNOWN_TOPICS_MAX:
+        _known_topics.add(name)
+
+
+def _bytes_of(body: object) -> bytes:
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    raise BadRequest(pb.MESSAGE_CORRUPTED, f"the body of a message is bytes, not {type(body).__name__}")
+
+
+def _check_tag(tag: str) -> None:
+    if not tag.strip() or "|" in tag or _CONTROL_CHARACTER.search(tag):
+        raise BadRequest(pb.ILLEGAL_MESSAGE_TAG, f"tag {tag!r} must not be blank nor hold '|' or control characters")
+
+
+def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(keys, str):
+        raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"keys is a list of strings: write keys=({keys!r},)")
+    for key in keys:
+        if not key.strip() or _CONTROL_CHARACTER.search(key):
+            raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"key {key!r} must not be blank nor hold control characters")
+    return tuple(keys)
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    if len(properties) > LIMITS.properties_max:
+        raise RequestHeaderFieldsTooLarge(
+            pb.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(properties)} properties; {LIMITS.properties_max} are allowed"
+        )
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise BadRequest(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {key!r}: {value!r} must be text: text")
+
+
+def _check_message_group(group: str) -> None:
+    too_long = len(group.encode()) > LIMITS.message_group_bytes_max
+    if not group.strip() or too_long or _CONTROL_CHARACTER.search(group):
+        raise BadRequest(
+            pb.ILLEGAL_MESSAGE_GROUP,
+            f"message group {group!r} must have 1 to {LIMITS.message_group_bytes_max} bytes, "
+            "not only white space, no control characters",
+        )

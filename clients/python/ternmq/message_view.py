@@ -1,0 +1,169 @@
+"""A delivered message, as a consumer sees it."""
+
+import hashlib
+import zlib
+from typing import TYPE_CHECKING
+
+from ternmq.errors import BadRequest
+from ternmq.wire_time import datetime_of
+from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ternmq.endpoints import Endpoints
+
+# zlib reads gzip and zlib headers alike with this: one producer writes zlib and calls it gzip.
+_ANY_HEADER = zlib.MAX_WBITS | 32
+
+
+class MessageView:
+    """One delivery of one message; fields are read from the protobuf message when they are asked for.
+
+    `receipt_handle` is the right to settle this delivery; `change_invisible_duration` replaces it.
+    `delivery_attempt` is 1 on the first delivery.
+    """
+
+    __slots__ = ("_body", "_message", "_properties", "broker", "delivery_attempt", "endpoints", "receipt_handle")
+
+    def __init__(self, message: pb.Message, *, broker: str, endpoints: "Endpoints") -> None:
+        self._message = message
+        self._body: bytes | None = None
+        self._properties: dict[str, str] | None = None
+        self.broker = broker
+        self.endpoints = endpoints
+        self.receipt_handle = message.system_properties.receipt_handle
+        self.delivery_attempt = message.system_properties.delivery_attempt or 1
+
+    @property
+    def topic(self) -> str:
+        return self._message.topic.name
+
+    @property
+    def body(self) -> bytes:
+        """The body as the producer gave it; MESSAGE_CORRUPTED when it can't be decompressed."""
+        if self._body is None:
+            self._body = self._decoded_body()
+        return self._body
+
+    @property
+    def stored_bytes(self) -> int:
+        """The length of the body on the wire, before decompression."""
+        return len(self._message.body)
+
+    @property
+    def message_id(self) -> str:
+        return self._message.system_properties.message_id
+
+    @property
+    def tag(self) -> str | None:
+        return self._message.system_properties.tag or None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self._message.system_properties.keys)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The user's properties."""
+        if self._properties is None:
+            self._properties = dict(self._message.user_properties)
+        return self._properties
+
+    @property
+    def message_group(self) -> str | None:
+        return self._message.system_properties.message_group or None
+
+    @property
+    def priority(self) -> int | None:
+        system = self._message.system_properties
+        return system.priority if system.HasField("priority") else None
+
+    @property
+    def lite_topic(self) -> str | None:
+        return self._message.system_properties.lite_topic or None
+
+    @property
+    def trace_context(self) -> str | None:
+        """The W3C `traceparent` of the producer, if it sent one."""
+        return self._message.system_properties.trace_context or None
+
+    @property
+    def born_timestamp(self) -> "datetime | None":
+        """When the producer made it, by the producer's clock."""
+        system = self._message.system_properties
+        return datetime_of(system.born_timestamp) if system.HasField("born_timestamp") else None
+
+    @property
+    def store_timestamp(self) -> "datetime | None":
+        """When the server stored it."""
+        system = self._message.system_properties
+        return datetime_of(system.store_timestamp) if system.HasField("store_timestamp") else None
+
+    @property
+    def delivery_timestamp(self) -> "datetime | None":
+        """When it was to be delivered; None for messages that weren't delayed."""
+        system = self._message.system_properties
+        return datetime_of(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+
+    @property
+    def born_host(self) -> str:
+        return self._message.system_properties.born_host
+
+    @property
+    def store_host(self) -> str:
+        return self._message.system_properties.store_host
+
+    @property
+    def queue_id(self) -> int:
+        return self._message.system_properties.queue_id
+
+    @property
+    def offset(self) -> int:
+        """Its place in its queue."""
+        return self._message.system_properties.queue_offset
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """The topic it came from, if this is a dead letter and the server says so."""
+        return self._message.system_properties.dead_letter_queue.topic or None
+
+    @property
+    def intact(self) -> bool:
+        """Whether the body is what was stored: its digest fits, and it can be decompressed."""
+        digest = self._message.system_properties.body_digest
+        if not _digest_fits(digest, self._message.body):
+            return False
+        try:
+            return self.body is not None
+        except BadRequest:
+            return False
+
+    def to_proto(self) -> pb.Message:
+        """The message as it came; not a copy."""
+        return self._message
+
+    def _decoded_body(self) -> bytes:
+        if self._message.system_properties.body_encoding != pb.GZIP:
+            return self._message.body
+        try:
+            return zlib.decompress(self._message.body, _ANY_HEADER)
+        except zlib.error as error:
+            raise BadRequest(
+                pb.MESSAGE_CORRUPTED, f"the body of {self.message_id} says gzip and can't be read: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return (
+            f"MessageView(topic={self.topic!r}, message_id={self.message_id!r}, queue_id={self.queue_id}, "
+            f"offset={self.offset}, delivery_attempt={self.delivery_attempt}, bytes={self.stored_bytes})"
+        )
+
+
+def _digest_fits(digest: pb.Digest, body: bytes) -> bool:
+    if digest.type == pb.MD5:
+        return hashlib.md5(body, usedforsecurity=False).hexdigest().upper() == digest.checksum.upper()
+    if digest.type == pb.SHA1:
+        return hashlib.sha1(body, usedforsecurity=False).hexdigest().upper() == digest.checksum.upper()
+    # The text form of CRC32 depends on the producer's language, so it proves nothing.
+    return True

@@ -1,0 +1,41 @@
+"""What all kinds of clients can be told besides what makes them a kind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from ternmq.hooks import Hooks
+from ternmq.identity import Credentials
+
+if TYPE_CHECKING:
+    import grpc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How often a client does its housekeeping, in seconds; the defaults are those of the official clients."""
+
+    heartbeat_s: float = 10.0
+    route_refresh_s: float = 30.0
+    settings_s: float = 300.0
+    assignment_s: float = 5.0
+    error_pause_s: float = 1.0
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of every client, all optional."""
+
+    credentials: Credentials | None
+    """Who the client is, for servers with access control."""
+
+    tls: "bool | grpc.ChannelCredentials"
+    """True for a server whose certificate the system trusts, or what `grpc.ssl_channel_credentials` makes."""
+
+    request_timeout: float
+    """Seconds for one attempt of one request; 3 by default."""
+
+    hooks: Sequence[Hooks]
+    """Observers, such as `ternmq.otel.OpenTelemetryHooks`."""
+
+    timing: Timing
+    """The periods of heartbeats and the like."""

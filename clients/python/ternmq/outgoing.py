@@ -1,0 +1,146 @@
+"""From messages to SendMessage requests and from replies to outcomes; pure, and the hot path of a producer.
+
+A request is built from one template: what all its messages share (topic, host, time) is set once and merged in.
+"""
+
+import gzip
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ternmq.errors import ClientError, InternalError, error_of
+from ternmq.hooks import Sending
+from ternmq.identity import hostname
+from ternmq.message import Message, SendReceipt
+from ternmq.wire_time import timestamp
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+Outcome = SendReceipt | ClientError
+
+BATCH_MESSAGES_MAX = 1000
+# What ids, timestamps, host name and framing take, and the server's own fields beside them; generous.
+OVERHEAD_BYTES = 512
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages of one topic for one request, with their places in the user's call."""
+
+    topic: str
+    messages: list[Message]
+    places: list[int]
+
+
+def batches_of(messages: Sequence[Message], *, bytes_max: int) -> dict[str, list[Batch]]:
+    """The requests for many messages, by topic; each is within the limits of count and size, and keeps the order."""
+    batches: dict[str, list[Batch]] = {}
+    sizes: dict[str, int] = {}
+    for place, message in enumerate(messages):
+        size = _size_bytes(message)
+        of_topic = batches.setdefault(message.topic, [])
+        total = sizes.get(message.topic, 0) + size
+        if not of_topic or total > bytes_max or len(of_topic[-1].messages) >= BATCH_MESSAGES_MAX:
+            of_topic.append(Batch(message.topic, [], []))
+            total = size
+        sizes[message.topic] = total
+        of_topic[-1].messages.append(message)
+        of_topic[-1].places.append(place)
+    return batches
+
+
+def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | None) -> rpc.SendMessageRequest:
+    """One request; the queue is set by `set_queue` before each attempt."""
+    template = pb.Message(
+        topic=pb.Resource(name=sending.topic),
+        system_properties=pb.SystemProperties(
+            body_encoding=pb.IDENTITY,
+            born_timestamp=timestamp(born_ns),
+            born_host=hostname(),
+            trace_context=sending.trace_context,
+        ),
+    )
+    request = rpc.SendMessageRequest()
+    add = request.messages.add
+    for message, message_id in zip(sending.messages, sending.message_ids, strict=True):
+        wire = add()
+        wire.MergeFrom(template)
+        system = wire.system_properties
+        system.message_id = message_id
+        system.message_type = message.message_type
+        if message.tag is not None:
+            system.tag = message.tag
+        if message.keys:
+            system.keys.extend(message.keys)
+        if message.properties:
+            wire.user_properties.update(message.properties)
+        if message.message_type != pb.NORMAL:
+            _set_kind(system, message)
+        if compress_from_bytes is not None and len(message.body) >= compress_from_bytes:
+            system.body_encoding = pb.GZIP
+            # The time in gzip's header would make the same body different bytes each time.
+            wire.body = gzip.compress(message.body, mtime=0)
+        else:
+            wire.body = message.body
+    return request
+
+
+def set_queue(request: rpc.SendMessageRequest, queue_id: int) -> None:
+    for wire in request.messages:
+        wire.system_properties.queue_id = queue_id
+
+
+def outcomes_of(topic: str, message_ids: Sequence[str], response: rpc.SendMessageResponse) -> list[Outcome]:
+    """One outcome per message.
+
+    Apache RocketMQ answers a batch with a single entry whose ids mean the batch: the messages have the ids that the
+    client gave them, and follow each other from the entry's offset on.
+    """
+    count, entries = len(message_ids), response.entries
+    if len(entries) == count:
+        return [_outcome(topic, message_id, entry) for message_id, entry in zip(message_ids, entries, strict=True)]
+    if response.status.code != pb.OK:
+        error = error_of(response.status.code, response.status.message)
+        return [error] * count
+    if len(entries) == 1:
+        first = entries[0].offset
+        return [SendReceipt(message_id, topic, first + index) for index, message_id in enumerate(message_ids)]
+    wrong = InternalError(pb.INTERNAL_ERROR, f"the server answered {len(entries)} results for {count} messages")
+    return [wrong] * count
+
+
+def repeatable(outcomes: Sequence[Outcome], messages: Sequence[Message]) -> Iterator[int]:
+    """The places of the failed messages that may be sent again.
+
+    When a part of a request was stored, ordered messages of the rest aren't repeated: they would come after their
+    successors.
+    """
+    partly = any(not isinstance(outcome, ClientError) for outcome in outcomes)
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, ClientError) and outcome.retryable:
+            if partly and messages[index].message_type == pb.FIFO:
+                continue
+            yield index
+
+
+def _outcome(topic: str, message_id: str, entry: rpc.SendResultEntry) -> Outcome:
+    if entry.status.code != pb.OK:
+        return error_of(entry.status.code, entry.status.message)
+    return SendReceipt(message_id, topic, entry.offset, entry.transaction_id, entry.recall_handle)
+
+
+def _set_kind(system: pb.SystemProperties, message: Message) -> None:
+    if message.message_group is not None:
+        system.message_group = message.message_group
+    if message.priority is not None:
+        system.priority = message.priority
+    delivery_ms = message.delivery_timestamp_ms
+    if delivery_ms is not None:
+        system.delivery_timestamp.CopyFrom(timestamp(delivery_ms * 1_000_000))
+
+
+def _size_bytes(message: Message) -> int:
+    size = len(message.body) + OVERHEAD_BYTES
+    if message.properties or message.keys or message.tag:
+        texts = (*message.properties.keys(), *message.properties.values(), *message.keys, message.tag or "")
+        size += 4 * sum(map(len, texts))  # at most four bytes a character
+    return size

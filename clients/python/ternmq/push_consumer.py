@@ -1,0 +1,274 @@
+"""The push consumer: keeps messages coming and calls a listener for each.
+
+Receive     one poll per assigned queue is always waiting at the server; received messages stay hidden until they are
+            settled, the server renews that by itself (`auto_renew`)
+Unordered   success acknowledges; failure gives the message back with the group's back-off
+Ordered     (the group is FIFO) one message of a message group at a time; failure is repeated here with the back-off,
+            the followers wait; after the last attempt the message goes to the dead letter queue
+Close       no more polls; what is cached is consumed, within `drain_timeout`; acknowledgements go out; then goodbye
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Unpack
+
+from ternmq import connection as calls
+from ternmq.acker import Acker
+from ternmq.backoff import CONSUME_BACKOFF, Backoff, backoff_of
+from ternmq.client import cancelled
+from ternmq.connection import Connection
+from ternmq.consumer import Consumer
+from ternmq.consumption import Consumption
+from ternmq.errors import ClientError, TooManyRequests, TransportError, check
+from ternmq.filters import Subscriptions
+from ternmq.hooks import ConsumeResult
+from ternmq.listening import Listener, ListenerCalls
+from ternmq.message_view import MessageView
+from ternmq.options import ClientOptions
+from ternmq.receiving import receive
+from ternmq.route import Queue
+from ternmq.wire_time import duration, seconds_of
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, MIB, RECEIVE_BATCH_MAX
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+logger = logging.getLogger(__name__)
+
+CACHED_MESSAGES_MAX = 1024
+CACHED_BYTES_MAX = 64 * MIB
+LONG_POLLING_S = 20.0
+THROTTLED_PAUSE_S = 0.02
+
+
+class PushConsumer(Consumer):
+    """Calls `listener` for every message.
+
+        async def listener(view: MessageView) -> None:
+            print(view.body)
+
+        async with PushConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "*"}, listener=listener):
+            await asyncio.Event().wait()
+
+    A listener that returns (nothing, or `ConsumeResult.SUCCESS`) settles the message; `ConsumeResult.FAILURE` or an
+    exception gives it back. `concurrency` listeners run at a time: coroutine functions on the event loop, plain
+    functions in threads. Whether order is kept is a property of the group on the server. The other arguments are those
+    of `ternmq.options.ClientOptions`.
+    """
+
+    client_type = pb.PUSH_CONSUMER
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        subscriptions: Subscriptions,
+        listener: Listener,
+        *,
+        concurrency: int = 20,
+        cached_messages_max: int = CACHED_MESSAGES_MAX,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
+        drain_timeout: float = 30.0,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            endpoint,
+            group,
+            subscriptions,
+            **options,
+        )
+        if concurrency < 1 or cached_messages_max < 1:
+            raise ValueError(f"{concurrency=} and {cached_messages_max=} must be at least 1")
+        self._listener = listener
+        self._concurrency = concurrency
+        self._cached_messages_max = cached_messages_max
+        self._cached_bytes_max = cached_bytes_max
+        self._drain_timeout_s = drain_timeout
+        self._fifo = False
+        self._batch_size = RECEIVE_BATCH_MAX
+        self._poll_s = LONG_POLLING_S
+        self._max_attempts = DEFAULT_MAX_ATTEMPTS
+        self._backoff: Backoff = CONSUME_BACKOFF
+        self._receiving: dict[Queue, asyncio.Task[None]] = {}
+        self._acker = Acker(self._ack_once, error_pause_s=self._timing.error_pause_s)
+        self._assigner: asyncio.Task[None] | None = None
+        self._listener_calls: ListenerCalls | None = None
+        self._consumption: Consumption | None = None
+
+    def settings_answered(self, connection: Connection, settings: pb.Settings) -> None:
+        super().settings_answered(connection, settings)
+        told = settings.subscription
+        self._fifo = told.fifo
+        self._batch_size = told.receive_batch_size or RECEIVE_BATCH_MAX
+        self._poll_s = seconds_of(told.long_polling_timeout) or LONG_POLLING_S
+        self._max_attempts = settings.backoff_policy.max_attempts or DEFAULT_MAX_ATTEMPTS
+        self._backoff = backoff_of(settings.backoff_policy, CONSUME_BACKOFF)
+
+    async def answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+        """Also verifies a message for an operator: the listener is called, nothing is settled."""
+        if command.WhichOneof("command") != "verify_message_command" or self._listener_calls is None:
+            return await super().answer(command)
+        result = rpc.VerifyMessageResult(nonce=command.verify_message_command.nonce)
+        if self._fifo:
+            status = pb.Status(code=pb.VERIFY_FIFO_MESSAGE_UNSUPPORTED, message="the group is ordered")
+            return rpc.TelemetryCommand(status=status, verify_message_result=result)
+        message = command.verify_message_command.message
+        view = MessageView(message, broker="", endpoints=self._access_point)
+        consumed = await self._listener_calls.consume(view)
+        code = pb.OK if consumed is ConsumeResult.SUCCESS else pb.FAILED_TO_CONSUME_MESSAGE
+        return rpc.TelemetryCommand(status=pb.Status(code=code), verify_message_result=result)
+
+    async def _started(self) -> None:
+        await super()._started()
+        self._listener_calls = ListenerCalls(
+            self._listener,
+            concurrency=self._concurrency,
+            hooks=self._hooks,
+            client_id=self.client_id,
+            group=self.group,
+        )
+        self._consumption = Consumption(
+            self._consume,
+            concurrency=self._concurrency,
+            messages_max=self._cached_messages_max,
+            bytes_max=self._cached_bytes_max,
+        )
+        await self._assign()
+        self._assigner = self._spawn(self._every(self._timing.assignment_s, self._assign))
+
+    async def _finish(self) -> None:
+        receivers = [*self._receiving.values(), *([self._assigner] if self._assigner else [])]
+        await cancelled(receivers)
+        if self._consumption is not None:
+            await self._consumption.finish(self._drain_timeout_s)
+        if self._listener_calls is not None:
+            self._listener_calls.close()
+        await self._acker.finish(self._request_timeout_s + self._timing.error_pause_s)
+
+    # Assignment: which queues to poll.
+
+    async def _assign(self) -> None:
+        """Poll the queues that the server names, and no others."""
+        assigned: set[Queue] = set()
+        for topic in self._filters:
+            try:
+                assigned |= await self._assignment(topic)
+            except ClientError as error:
+                logger.warning("%s: the assignment of %s stays as it was: %s", self.client_id, topic, error)
+                assigned |= {queue for queue in self._receiving if queue.topic == topic}
+        for queue in assigned - self._receiving.keys():
+            self._receiving[queue] = self._spawn(self._receive_always(queue))
+        await cancelled([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
+
+    async def _assignment(self, topic: str) -> set[Queue]:
+        queue = await self._readable_queue(topic)
+        request = rpc.QueryAssignmentRequest(
+            topic=pb.Resource(name=topic), group=self._group_proto(), endpoints=self._access_point.to_proto()
+        )
+        response = await self._call(queue.endpoints, calls.QUERY_ASSIGNMENT, request)
+        check(response.status)
+        return {Queue.from_proto(assignment.message_queue, self._access_point) for assignment in response.assignments}
+
+    # Receiving.
+
+    async def _receive_always(self, queue: Queue) -> None:
+        """One poll after the other.
+
+        The attempt id changes only when messages have come: with the same one an ordered group gives at once what
+        a broken poll took with it.
+        """
+        assert self._consumption is not None
+        attempt_id = _new_attempt_id()
+        while True:
+            await self._consumption.room()
+            try:
+                views = await self._receive(queue, attempt_id)
+            except ClientError as error:
+                logger.warning("%s: receive: %s", self.client_id, error)
+                throttled = isinstance(error, TooManyRequests)
+                await asyncio.sleep(THROTTLED_PAUSE_S if throttled else self._timing.error_pause_s)
+            except Exception:
+                logger.exception("%s: receive failed", self.client_id)
+                await asyncio.sleep(self._timing.error_pause_s)
+            else:
+                if views:
+                    attempt_id = _new_attempt_id()
+                    self._hooks.delivered(self.client_id, self.group, views)
+                    self._consumption.accept(views, self._lane_of)
+
+    async def _receive(self, queue: Queue, attempt_id: str) -> list[MessageView]:
+        share = max(1, self._cached_messages_max // max(1, len(self._receiving)))
+        request = rpc.ReceiveMessageRequest(
+            group=pb.Resource(name=self.group),
+            message_queue=queue.proto,
+            filter_expression=self._filters[queue.topic].to_proto(),
+            batch_size=min(self._batch_size, share),
+            auto_renew=True,
+            long_polling_timeout=duration(self._poll_s),
+            attempt_id=attempt_id,
+        )
+        timeout_s = self._poll_s + self._request_timeout_s
+        connection = self._connection(queue.endpoints)
+        try:
+            return await receive(connection, request, queue, timeout_s=timeout_s, keep_partial=not self._fifo)
+        except TransportError:
+            self._isolated.add(queue.endpoints)
+            raise
+
+    def _lane_of(self, view: MessageView) -> Hashable | None:
+        """Ordered groups keep the order of a message group, and that of a queue for messages without one."""
+        if not self._fifo:
+            return None
+        if view.message_group is not None:
+            return view.topic, view.message_group
+        return view.topic, view.broker, view.queue_id
+
+    # Consuming.
+
+    async def _consume(self, view: MessageView) -> float | None:
+        """Run the listener and settle; the seconds to wait when an ordered message has to be tried again here."""
+        assert self._listener_calls is not None
+        intact = view.intact
+        if not intact:
+            logger.error("%r is corrupted: its digest or its compression is wrong", view)
+        if intact and await self._listener_calls.consume(view) is ConsumeResult.SUCCESS:
+            self._acker.ack(view)
+        elif not self._fifo:
+            await self._settled(lambda: self._change_invisible(view, self._backoff.delay_s(view.delivery_attempt)))
+        elif intact and view.delivery_attempt < self._max_attempts:
+            delay_s = self._backoff.delay_s(view.delivery_attempt)
+            view.delivery_attempt += 1
+            return delay_s
+        else:
+            await self._settled(lambda: self._forward_to_dead_letter_queue(view))
+        return None
+
+    async def _settled(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Repeat until it succeeds or is refused for good."""
+        while True:
+            try:
+                return await settle()
+            except ClientError as error:
+                if not error.retryable:
+                    logger.warning("%s: a delivery was not settled and may come again: %s", self.client_id, error)
+                    return None
+                logger.warning("%s: settling is tried again: %s", self.client_id, error)
+            await asyncio.sleep(self._timing.error_pause_s)
+
+    async def _forward_to_dead_letter_queue(self, view: MessageView) -> None:
+        request = rpc.ForwardMessageToDeadLetterQueueRequest(
+            group=pb.Resource(name=self.group),
+            topic=pb.Resource(name=view.topic),
+            receipt_handle=view.receipt_handle,
+            message_id=view.message_id,
+            delivery_attempt=view.delivery_attempt,
+            max_delivery_attempts=self._max_attempts,
+            lite_topic=view.lite_topic,
+        )
+        response = await self._call(view.endpoints, calls.FORWARD_TO_DEAD_LETTER_QUEUE, request)
+        check(response.status)
+
+
+def _new_attempt_id() -> str:
+    return os.urandom(16).hex()

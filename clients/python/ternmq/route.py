@@ -1,0 +1,157 @@
+"""Where the queues of topics are, and which of them to use.
+
+The choice is pure; `Routes` keeps what the access point answered and asks again every now and then. A route that can't
+be refreshed stays as it is: brokers that were there a minute ago are the best guess.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ternmq.endpoints import Endpoints
+from ternmq.errors import ClientError, Forbidden
+from ternmq.siphash import siphash24
+from ternmq_protos.v2 import definition_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+MASTER = 0
+_WRITABLE = (pb.WRITE, pb.READ_WRITE)
+_READABLE = (pb.READ, pb.READ_WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One message queue; `proto` is what the server sent and gets back unchanged."""
+
+    topic: str
+    queue_id: int
+    broker: str
+    endpoints: Endpoints
+    proto: pb.MessageQueue = field(compare=False, repr=False)
+
+    @classmethod
+    def from_proto(cls, queue: pb.MessageQueue, access_point: Endpoints) -> "Queue":
+        """A queue without addresses is reached the way by which its route was asked."""
+        endpoints = Endpoints.from_proto(queue.broker.endpoints) if queue.broker.endpoints.addresses else access_point
+        return cls(queue.topic.name, queue.id, queue.broker.name, endpoints, queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """All queues of a topic that a client may use."""
+
+    topic: str
+    writable: tuple[Queue, ...]
+    readable: tuple[Queue, ...]
+
+    @classmethod
+    def from_proto(cls, topic: str, queues: Sequence[pb.MessageQueue], access_point: Endpoints) -> "Route":
+        masters = [(Queue.from_proto(queue, access_point), queue) for queue in queues if queue.broker.id == MASTER]
+        return cls(
+            topic,
+            writable=tuple(queue for queue, proto in masters if proto.permission in _WRITABLE),
+            readable=tuple(queue for queue, proto in masters if proto.permission in _READABLE),
+        )
+
+    @property
+    def endpoints(self) -> list[Endpoints]:
+        """Each place where a queue is, once, in the order of the route."""
+        return list(dict.fromkeys(queue.endpoints for queue in (*self.writable, *self.readable)))
+
+    def checked_writable(self) -> tuple[Queue, ...]:
+        if not self.writable:
+            raise Forbidden(pb.FORBIDDEN, f"topic {self.topic} has no queue that can be written")
+        return self.writable
+
+    def checked_readable(self) -> tuple[Queue, ...]:
+        if not self.readable:
+            raise Forbidden(pb.FORBIDDEN, f"topic {self.topic} has no queue that can be read")
+        return self.readable
+
+
+def queues_to_try(queues: Sequence[Queue], *, turn: int, isolated: Collection[Endpoints], count: int) -> list[Queue]:
+    """The queues for up to `count` attempts, beginning at the `turn`-th.
+
+    Endpoints that failed come last, brokers that were not tried yet come first.
+    """
+    start = turn % len(queues)
+    in_turn = [*queues[start:], *queues[:start]]
+    if isolated:
+        in_turn.sort(key=lambda queue: queue.endpoints in isolated)
+    if len(in_turn) > 1 and count > 1:
+        in_turn = list(_brokers_spread(in_turn, count))
+    return [in_turn[attempt % len(in_turn)] for attempt in range(count)]
+
+
+def queue_of_group(queues: Sequence[Queue], message_group: str) -> Queue:
+    """The one queue of a message group: the same as Java's and Go's producers choose."""
+    signed = (siphash24(message_group.encode()) ^ (1 << 63)) - (1 << 63)
+    return queues[signed % len(queues)]
+
+
+def _brokers_spread(queues: Sequence[Queue], count: int) -> Iterator[Queue]:
+    """One queue of each broker, then the next of each, until there are `count`."""
+    rest = list(queues)
+    while rest and count > 0:
+        seen: set[str] = set()
+        later: list[Queue] = []
+        for queue in rest:
+            if queue.broker in seen:
+                later.append(queue)
+            else:
+                seen.add(queue.broker)
+                count -= 1
+                yield queue
+        rest = later
+
+
+class Routes:
+    """The routes that one client knows. `fetch` asks the access point and makes a new route usable."""
+
+    def __init__(self, fetch: Callable[[str], Awaitable[Route]]) -> None:
+        self._fetch = fetch
+        self._known: dict[str, Route] = {}
+        self._fetching: dict[str, asyncio.Task[Route]] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted(self._known)
+
+    @property
+    def endpoints(self) -> set[Endpoints]:
+        return {endpoints for route in self._known.values() for endpoints in route.endpoints}
+
+    async def get(self, topic: str) -> Route:
+        """The route of a topic; callers that ask for a new topic at the same time share one request."""
+        route = self._known.get(topic)
+        if route is not None:
+            return route
+        task = self._fetching.get(topic)
+        if task is None:
+            task = self._fetching[topic] = asyncio.ensure_future(self._fetched(topic))
+            task.add_done_callback(lambda done: self._fetch_ended(topic, done))
+        return await asyncio.shield(task)
+
+    async def refresh(self) -> None:
+        """Ask again for everything."""
+        for topic in self.topics:
+            try:
+                await self._fetched(topic)
+            except ClientError as error:
+                logger.warning("the route of %s could not be refreshed, the old one stays: %s", topic, error)
+
+    def close(self) -> None:
+        for task in self._fetching.values():
+            task.cancel()
+
+    def _fetch_ended(self, topic: str, task: asyncio.Task[Route]) -> None:
+        self._fetching.pop(topic, None)
+        if not task.cancelled():
+            task.exception()  # seen, even if everybody who waited for it has gone
+
+    async def _fetched(self, topic: str) -> Route:
+        route = await self._fetch(topic)
+        self._known[topic] = route
+        return route

@@ -1,0 +1,140 @@
+"""A client's standing with one endpoint: the Telemetry stream, on which both sides tell their settings.
+
+The client writes its settings first, the server answers with what it makes of them; only then other calls are sure to
+be served. The stream stays open; when it breaks it is opened again with a growing pause, settings first. The server
+may send commands on it at any time.
+"""
+
+import asyncio
+import itertools
+import logging
+import random
+from typing import Protocol
+
+from ternmq.backoff import RECONNECT_BACKOFF, jittered
+from ternmq.connection import Connection, TelemetryStream
+from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, error_of
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+logger = logging.getLogger(__name__)
+
+
+class SessionOwner(Protocol):
+    """What a session needs of its client."""
+
+    def settings(self) -> pb.Settings:
+        """The settings to tell the server."""
+
+    def settings_answered(self, connection: Connection, settings: pb.Settings) -> None:
+        """The server told its settings."""
+
+    async def answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+        """Do what the server asks for."""
+
+
+class Session:
+    """Keeps one Telemetry stream open."""
+
+    def __init__(self, connection: Connection, owner: SessionOwner, *, handshake_timeout_s: float) -> None:
+        self.connection = connection
+        self._owner = owner
+        self._handshake_timeout_s = handshake_timeout_s
+        self._stream: TelemetryStream | None = None
+        self._settled = asyncio.Event()
+        self._failure: ClientError | None = None
+        self._answers: set[asyncio.Task[None]] = set()
+        self._task = asyncio.create_task(self._run(), name=f"ternmq session {connection.endpoints}")
+
+    @property
+    def settled(self) -> bool:
+        """Whether the first handshake came to an end, good or bad."""
+        return self._settled.is_set()
+
+    async def opened(self) -> None:
+        """Wait for the first handshake; raise why it failed. The session goes on trying nevertheless."""
+        await self._settled.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def send_settings(self) -> None:
+        """Tell the settings again, after a change or for a server that forgot them."""
+        if self._stream is not None:
+            await self._stream.write(rpc.TelemetryCommand(settings=self._owner.settings()))
+
+    async def close(self) -> None:
+        tasks = [self._task, *self._answers]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failures = itertools.count(1)
+        while True:
+            try:
+                stream = self.connection.telemetry()
+                await self._handshake(stream)
+                failures = itertools.count(1)
+                await self._listen(stream)
+                logger.info("%s ended the session; it is opened again", self.connection.endpoints)
+            except ClientError as error:
+                self._settle(error)
+                logger.warning("the session broke and is opened again: %s", error)
+            except Exception:
+                # A settings answer or a command that trips a bug must not end the session for good.
+                logger.exception("the session with %s failed", self.connection.endpoints)
+                self._settle(ConnectionFailed(str(self.connection.endpoints), "the settings could not be used"))
+            finally:
+                self._stream = None
+            # Not for secrets: it only spreads the reconnections of many clients.
+            delay_s = jittered(RECONNECT_BACKOFF.delay_s(next(failures)), random.random())  # noqa: S311
+            await asyncio.sleep(delay_s)
+
+    async def _handshake(self, stream: TelemetryStream) -> None:
+        try:
+            async with asyncio.timeout(self._handshake_timeout_s):
+                await stream.write(rpc.TelemetryCommand(settings=self._owner.settings()))
+                while not self._settings_taken(await stream.read()):
+                    pass
+        except TimeoutError:
+            stream.cancel()
+            raise DeadlineExceeded(
+                str(self.connection.endpoints), f"no answer to the settings within {self._handshake_timeout_s:g} s"
+            ) from None
+        self._stream = stream
+        self._settle(None)
+
+    async def _listen(self, stream: TelemetryStream) -> None:
+        while (command := await stream.read()) is not None:
+            if command.WhichOneof("command") in {None, "settings"}:
+                self._settings_taken(command)
+            else:
+                # Verifying a message takes as long as the user's listener; meanwhile other commands may come.
+                task = asyncio.create_task(self._answer(stream, command))
+                self._answers.add(task)
+                task.add_done_callback(self._answers.discard)
+
+    def _settings_taken(self, command: rpc.TelemetryCommand | None) -> bool:
+        if command is None:
+            raise ConnectionFailed(str(self.connection.endpoints), "the server ended the Telemetry stream")
+        if command.status.code not in {pb.OK, pb.CODE_UNSPECIFIED}:
+            raise error_of(command.status.code, f"{self.connection.endpoints}: {command.status.message}")
+        if not command.HasField("settings"):
+            return False
+        self._owner.settings_answered(self.connection, command.settings)
+        return True
+
+    async def _answer(self, stream: TelemetryStream, command: rpc.TelemetryCommand) -> None:
+        try:
+            answer = await self._owner.answer(command)
+            if answer is not None:
+                await stream.write(answer)
+        except ClientError as error:
+            logger.warning("a command of %s could not be answered: %s", self.connection.endpoints, error)
+        except Exception:
+            logger.exception("a command of %s failed", self.connection.endpoints)
+
+    def _settle(self, failure: ClientError | None) -> None:
+        if not self._settled.is_set():
+            self._failure = failure
+            self._settled.set()

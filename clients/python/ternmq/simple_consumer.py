@@ -1,0 +1,142 @@
+"""The simple consumer: the user asks for messages and settles each delivery.
+
+A receive that is interrupted may leave messages behind that nobody has: they come again after their invisible
+duration. Acknowledgements are repeated after failures of the network, since a second one changes nothing; changes of
+the invisible duration aren't, since each makes a new receipt handle.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Unpack
+
+from ternmq.acknowledging import ACK_ENTRIES_MAX, AckKey, Refused, by_request
+from ternmq.backoff import SEND_BACKOFF
+from ternmq.consumer import Consumer
+from ternmq.errors import AckError, ClientError, TransportError
+from ternmq.filters import Subscriptions
+from ternmq.message_view import MessageView
+from ternmq.options import ClientOptions
+from ternmq.receiving import receive
+from ternmq.wire_time import duration
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+DEFAULT_AWAIT = timedelta(seconds=15)
+DEFAULT_INVISIBLE = timedelta(seconds=30)
+ACK_ATTEMPTS = 3
+# Apache RocketMQ polls for at least this long and refuses calls whose deadline is nearer.
+SHORTEST_POLL_S = 5.0
+
+
+class SimpleConsumer(Consumer):
+    """Receives messages when it is asked to.
+
+        async with SimpleConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "paid"}) as consumer:
+            for view in await consumer.receive(max_messages=16):
+                ...
+                await consumer.ack(view)
+
+    `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
+    topics each `receive` asks for the next one. `await_duration` is how long the server waits for a first message. The
+    other arguments are those of `ternmq.options.ClientOptions`.
+    """
+
+    client_type = pb.SIMPLE_CONSUMER
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        subscriptions: Subscriptions,
+        *,
+        await_duration: timedelta = DEFAULT_AWAIT,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            endpoint,
+            group,
+            subscriptions,
+            **options,
+        )
+        self._await_s = await_duration.total_seconds()
+        self._topic_turn = itertools.cycle(self._filters)
+        self._settling = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    async def receive(
+        self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
+    ) -> list[MessageView]:
+        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
+        self._check_running()
+        topic = next(self._topic_turn)
+        queue = await self._readable_queue(topic)
+        request = rpc.ReceiveMessageRequest(
+            group=pb.Resource(name=self.group),
+            message_queue=queue.proto,
+            filter_expression=self._filters[topic].to_proto(),
+            batch_size=max_messages,
+            invisible_duration=duration(invisible_duration.total_seconds()),
+            auto_renew=False,
+            long_polling_timeout=duration(self._await_s),
+        )
+        timeout_s = max(self._await_s, SHORTEST_POLL_S) + self._request_timeout_s
+        try:
+            views = await receive(self._connection(queue.endpoints), request, queue, timeout_s=timeout_s)
+        except TransportError:
+            self._isolated.add(queue.endpoints)
+            raise
+        if views:
+            self._hooks.delivered(self.client_id, self.group, views)
+        return views
+
+    async def ack(self, views: MessageView | Iterable[MessageView]) -> None:
+        """Settle deliveries for good; `AckError` holds those that the server refused."""
+        self._check_running()
+        views = [views] if isinstance(views, MessageView) else list(views)
+        self._settling += 1
+        self._settled.clear()
+        try:
+            parts = await asyncio.gather(*(self._ack_all(key, part) for key, part in by_request(views).items()))
+        finally:
+            self._settling -= 1
+            if not self._settling:
+                self._settled.set()
+        refused = [entry for part in parts for entry in part]
+        if refused:
+            raise AckError(refused)
+
+    async def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
+        """Keep a message hidden for longer, or show it again sooner: 0 gives it back at once."""
+        self._check_running()
+        await self._change_invisible(view, invisible_duration.total_seconds())
+
+    def settings(self) -> pb.Settings:
+        settings = super().settings()
+        settings.subscription.long_polling_timeout.CopyFrom(duration(self._await_s))
+        return settings
+
+    async def _finish(self) -> None:
+        try:
+            async with asyncio.timeout(ACK_ATTEMPTS * (self._request_timeout_s + 1.0)):
+                await self._settled.wait()
+        except TimeoutError:
+            pass  # these acks fail with NotRunning when the connections close
+
+    async def _ack_all(self, key: AckKey, views: list[MessageView]) -> list[Refused]:
+        refused: list[Refused] = []
+        for start in range(0, len(views), ACK_ENTRIES_MAX):
+            refused += await self._ack_repeated(key, views[start : start + ACK_ENTRIES_MAX])
+        return refused
+
+    async def _ack_repeated(self, key: AckKey, views: list[MessageView]) -> list[Refused]:
+        for attempt in itertools.count(1):
+            try:
+                return await self._ack_once(key.endpoints, key.topic, views)
+            except ClientError as error:
+                if attempt == ACK_ATTEMPTS or not error.retryable:
+                    return [(view, error) for view in views]
+            await asyncio.sleep(SEND_BACKOFF.delay_s(attempt + 1))
+        raise AssertionError("the loop above has no end")

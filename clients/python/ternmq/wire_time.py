@@ -1,0 +1,32 @@
+"""Times as the wire has them and as people have them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.timestamp_pb2 import Timestamp
+else:
+    from ternmq_protos.pool import Duration, Timestamp
+
+NANOS_PER_SECOND = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def duration(seconds: float) -> Duration:
+    whole, nanos = divmod(round(seconds * NANOS_PER_SECOND), NANOS_PER_SECOND)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def seconds_of(value: Duration) -> float:
+    return value.seconds + value.nanos / NANOS_PER_SECOND
+
+
+def timestamp(nanos_since_1970: int) -> Timestamp:
+    seconds, nanos = divmod(nanos_since_1970, NANOS_PER_SECOND)
+    return Timestamp(seconds=seconds, nanos=nanos)
+
+
+def datetime_of(value: Timestamp) -> datetime:
+    """An aware time in UTC; microseconds are the finest that it can hold."""
+    return _EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)

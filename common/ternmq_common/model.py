@@ -1,0 +1,139 @@
+"""Values that pass between the layers: topics, groups, routes, and messages on their way in and out."""
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES
+
+if TYPE_CHECKING:
+    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.tag_filter import TagFilter
+    from ternmq_protos.v2.definition_pb2 import MessageType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker."""
+
+    name: str
+    type: "MessageType"
+    queues: int = DEFAULT_QUEUES
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A consumer group as the registry has it; `max_attempts` counts the first delivery too."""
+
+    name: str
+    fifo: bool = False
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRef:
+    """One message queue: which one of which topic on which broker."""
+
+    topic: str
+    broker: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A checked message on its way into the store, already in stored form.
+
+    `system` is the serialized `SystemProperties` without the fields that the server owns, `rest` the serialized
+    `Message` without `system_properties`. `keys` are what it can be found by: its id and its own keys.
+    """
+
+    system: bytes
+    rest: bytes
+    message_id: str
+    keys: tuple[str, ...]
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a message was stored."""
+
+    message_id: str
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it was read back; `system` and `rest` as in `NewMessage`, `stored_ms` since the epoch."""
+
+    queue: QueueRef
+    queue_offset: int
+    stored_ms: int
+    system: bytes
+    rest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One handing out of a message to one consumer of a group; `attempt` counts from 1."""
+
+    message: StoredMessage
+    handle: "ReceiptHandle"
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProgress:
+    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`."""
+
+    queue: QueueRef
+    committed: int
+    cursor: int
+    in_flight: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """A queue holds the offsets `minimum` up to, not including, `maximum`."""
+
+    minimum: int
+    maximum: int
+
+
+class Settled(enum.Enum):
+    """What became of an acknowledgement."""
+
+    DONE = "done"
+    STALE = "stale"  # settled before, or the message has gone to another delivery: nothing left to do
+    EXPIRED = "expired"  # the claim ended first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopOrder:
+    """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`."""
+
+    group: str
+    topic: str
+    queues: range
+    filter: "TagFilter"
+    batch: int
+    invisible_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Messages read by offset, and where to read on."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues."""
+
+    topic: Topic
+    brokers: tuple[str, ...]

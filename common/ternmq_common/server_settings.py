@@ -1,0 +1,159 @@
+"""Settings of `ternmq up`, the embedded stack. Sizes in bytes, times in milliseconds; checked once, at start."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ternmq_common.limits import (
+    DEFAULT_QUEUES,
+    HOUR_MS,
+    INBOUND_BYTES_MAX,
+    KIB,
+    MIB,
+    MINUTE_MS,
+    POLL_MAX_MS,
+    QUEUES_MAX,
+    SECOND_MS,
+)
+from ternmq_common.settings import InvalidSetting, rendered
+
+GIB = 1024 * MIB
+DAY_MS = 24 * HOUR_MS
+DEFAULT_GRPC = "127.0.0.1:8081"
+DEFAULT_HTTP = "127.0.0.1:8082"
+
+RANGES = {
+    "default_queues": (1, QUEUES_MAX),
+    "segment_bytes": (MIB, 2 * GIB),
+    "retention_ms": (MINUTE_MS, 3650 * DAY_MS),
+    "retention_check_interval_ms": (100, DAY_MS),
+    "body_bytes_max": (1, INBOUND_BYTES_MAX - MIB),
+    "properties_bytes_max": (1, MIB),
+    "properties_max": (1, 1024),
+    "delay_max_ms": (SECOND_MS, 3650 * DAY_MS),
+    "long_poll_max_ms": (SECOND_MS, 10 * MINUTE_MS),
+    "client_expiry_ms": (10 * SECOND_MS, DAY_MS),
+    "consumption_flush_interval_ms": (10, MINUTE_MS),
+    "shutdown_grace_ms": (0, 5 * MINUTE_MS),
+}
+_BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})", re.ASCII)
+
+
+class FlushMode(StrEnum):
+    """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class LogLevel(StrEnum):
+    """The least grave of what is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """Log lines for people, or one JSON object per line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """One process of the embedded stack. May change between restarts."""
+
+    data_dir: Path = Path("ternmq-data")
+    """Everything that survives a restart; one stack at a time."""
+
+    grpc: str = DEFAULT_GRPC
+    """HOST:PORT of the gRPC front; port 0 picks a free one."""
+
+    http: str = DEFAULT_HTTP
+    """HOST:PORT of health, metrics and console; port 0 picks a free one."""
+
+    broker_name: str = "broker-0"
+    """The shard's name in routes; clients remember queues by it."""
+
+    auto_create: bool = True
+    """Create NORMAL topics and groups when they are first used."""
+
+    default_queues: int = DEFAULT_QUEUES
+    """Message queues of a topic that is created without a number."""
+
+    flush: FlushMode = FlushMode.SYNC
+    """When a message is acknowledged: after fdatasync, or after the write."""
+
+    segment_bytes: int = field(default=GIB, metadata={"flag": "--segment-size"})
+    """Bytes of one commit log file; retention removes whole files."""
+
+    retention_ms: int = field(default=72 * HOUR_MS, metadata={"flag": "--retention"})
+    """How long a message is kept, consumed or not, in milliseconds."""
+
+    retention_check_interval_ms: int = MINUTE_MS
+    """Milliseconds between two looks for files that are older than the retention."""
+
+    body_bytes_max: int = 4 * MIB
+    """Bytes of one message's body."""
+
+    properties_bytes_max: int = 16 * KIB
+    """Bytes of one message's user properties, names and values together."""
+
+    properties_max: int = 128
+    """Number of one message's user properties."""
+
+    delay_max_ms: int = 72 * HOUR_MS
+    """How far ahead a delayed message may be due, in milliseconds."""
+
+    long_poll_max_ms: int = POLL_MAX_MS
+    """How long a receive may wait for a message, in milliseconds."""
+
+    client_expiry_ms: int = 120 * SECOND_MS
+    """A client is forgotten this many milliseconds after its last sign of life."""
+
+    consumption_flush_interval_ms: int = SECOND_MS
+    """Milliseconds between two writes of the groups' progress; what a crash delivers again."""
+
+    accept_corruption: bool = False
+    """Start although records that were durable can't be read any more; those, and no others, are lost."""
+
+    shutdown_grace_ms: int = 1500
+    """Milliseconds that running calls get to end when the stack stops."""
+
+    log_level: LogLevel = LogLevel.INFO
+    """The least grave of what is logged."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    """Log lines for people, or one JSON object per line."""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
+        for name in ("grpc", "http"):
+            self._check_address(name)
+        if self.grpc == self.http and parsed_address(self.grpc)[1] != 0:
+            raise InvalidSetting("http", "the gRPC front has this address already")
+        if not _BROKER_NAME.fullmatch(self.broker_name):
+            raise InvalidSetting("broker_name", "1 to 127 letters, digits and the characters _ . - are allowed")
+        if self.body_bytes_max > self.segment_bytes // 2:
+            raise InvalidSetting("body_bytes_max", "at most half a segment (segment_bytes) is allowed")
+
+    def _check_address(self, name: str) -> None:
+        try:
+            parsed_address(getattr(self, name))
+        except ValueError as error:
+            raise InvalidSetting(name, str(error)) from None
+
+
+def parsed_address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; an IPv6 host is in brackets there and bare in the result."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("HOST:PORT is needed, like 127.0.0.1:8081 or [::1]:8081")
+    return match["host"].strip("[]"), int(match["port"])

@@ -1,0 +1,47 @@
+"""Tag expressions (`consumer.md` 2.6): `*` or nothing for all, else exact tags separated by `||`."""
+
+from dataclasses import dataclass
+from zlib import crc32
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_protos.v2 import definition_pb2
+
+
+def tag_hash(tag: str) -> int:
+    """The hash that a stored message keeps of its tag, 32 bits; 0 stands for "no tag" and for nothing else."""
+    return (crc32(tag.encode()) or 1) if tag else 0
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which tags pass; `tags` None lets everything pass, also what has no tag."""
+
+    tags: frozenset[str] | None
+    hashes: frozenset[int]
+
+    @classmethod
+    def parse(cls, expression: str) -> "TagFilter":
+        """Raises ILLEGAL_FILTER_EXPRESSION for a text that names no tag, such as `||`, or that is too long."""
+        if len(expression.encode()) > FILTER_BYTES_MAX:
+            raise _illegal(f"it is longer than {FILTER_BYTES_MAX} bytes")
+        if expression.strip() in ("", "*"):
+            return ALL
+        tags = frozenset(piece.strip() for piece in expression.split("||") if piece.strip())
+        if not tags:
+            raise _illegal("it names no tag; write tags separated by ||, or * for all")
+        return cls(tags, frozenset(map(tag_hash, tags)))
+
+    def may_pass(self, hash_of_tag: int) -> bool:
+        """Whether a message with that tag hash can match; a collision is told apart by `passes`."""
+        return self.tags is None or hash_of_tag in self.hashes
+
+    def passes(self, tag: str) -> bool:
+        return self.tags is None or tag in self.tags
+
+
+ALL = TagFilter(None, frozenset())
+
+
+def _illegal(reason: str) -> MessagingError:
+    return MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, f"the tag expression can't be used: {reason}")

@@ -1,0 +1,1 @@
+"""The stateless proxy: fronts take calls, activities check and answer them, a MessageService acts."""

@@ -1,0 +1,161 @@
+"""The calls of `ternmq.admin.v1.Admin`: topics, groups and progress for tools."""
+
+import os
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES, QUEUES_MAX
+from ternmq_common.model import Group, QueueRef, Topic
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_ATTEMPTS_MAX = 1000
+
+
+async def create_topic(
+    request: admin_pb2.CreateTopicRequest, call: "Call", services: "Services"
+) -> admin_pb2.CreateTopicResponse:
+    """Make a topic; one that exists with the same settings is fine."""
+    del call
+    asked = request.topic
+    queues = asked.queues or DEFAULT_QUEUES
+    if not 1 <= queues <= QUEUES_MAX:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"{queues} queues were asked for; 1 to {QUEUES_MAX} are allowed"
+        )
+    kind = asked.type or definition_pb2.NORMAL
+    if kind not in definition_pb2.MessageType.values():
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
+    topic = Topic(name=checked_topic(asked.name), type=kind, queues=queues, created_ms=time.time_ns() // 1_000_000)
+    return admin_pb2.CreateTopicResponse(status=OK, created=await services.catalog.create_topic(topic))
+
+
+async def list_topics(
+    request: admin_pb2.ListTopicsRequest, call: "Call", services: "Services"
+) -> admin_pb2.ListTopicsResponse:
+    """All topics, by name."""
+    del request, call
+    return admin_pb2.ListTopicsResponse(status=OK, topics=[_topic(topic) for topic in services.catalog.topics()])
+
+
+async def describe_topic(
+    request: admin_pb2.DescribeTopicRequest, call: "Call", services: "Services"
+) -> admin_pb2.DescribeTopicResponse:
+    """The topic and what each of its queues holds."""
+    del call
+    topic = services.catalog.find_topic(request.name)
+    route = await services.messages.route(topic)
+    answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
+    for broker in route.brokers:
+        for queue_id in range(topic.queues):
+            bounds = await services.messages.bounds(QueueRef(topic.name, broker, queue_id))
+            answer.queues.add(broker=broker, queue_id=queue_id, min_offset=bounds.minimum, max_offset=bounds.maximum)
+    return answer
+
+
+async def delete_topic(
+    request: admin_pb2.DeleteTopicRequest, call: "Call", services: "Services"
+) -> admin_pb2.DeleteTopicResponse:
+    """Delete the topic with its messages."""
+    del call
+    await services.catalog.delete_topic(request.name)
+    await services.messages.forget_topic(request.name)
+    return admin_pb2.DeleteTopicResponse(status=OK)
+
+
+async def create_group(
+    request: admin_pb2.CreateGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.CreateGroupResponse:
+    """Make a group; one that exists with the same settings is fine."""
+    del call
+    asked = request.group
+    attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
+    if not 1 <= attempts <= _ATTEMPTS_MAX:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"{attempts} attempts were asked for; 1 to {_ATTEMPTS_MAX} are allowed"
+        )
+    group = Group(
+        name=checked_group(asked.name),
+        fifo=asked.fifo,
+        max_attempts=attempts,
+        created_ms=time.time_ns() // 1_000_000,
+    )
+    return admin_pb2.CreateGroupResponse(status=OK, created=await services.catalog.create_group(group))
+
+
+async def list_groups(
+    request: admin_pb2.ListGroupsRequest, call: "Call", services: "Services"
+) -> admin_pb2.ListGroupsResponse:
+    """All groups, by name."""
+    del request, call
+    return admin_pb2.ListGroupsResponse(status=OK, groups=[_group(group) for group in services.catalog.groups()])
+
+
+async def describe_group(
+    request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.DescribeGroupResponse:
+    """The group, how far it is in each queue, and which clients of it are connected here."""
+    del call
+    group = services.catalog.find_group(request.name)
+    answer = admin_pb2.DescribeGroupResponse(
+        status=OK, group=_group(group), client_ids=services.clients.members(group.name)
+    )
+    for progress in await services.messages.progress(group.name):
+        answer.progress.add(
+            topic=progress.queue.topic,
+            broker=progress.queue.broker,
+            queue_id=progress.queue.queue_id,
+            committed=progress.committed,
+            cursor=progress.cursor,
+            in_flight=progress.in_flight,
+            max_offset=progress.max_offset,
+        )
+    return answer
+
+
+async def delete_group(
+    request: admin_pb2.DeleteGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.DeleteGroupResponse:
+    """Delete the group with its progress."""
+    del call
+    await services.catalog.delete_group(request.name)
+    await services.messages.forget_group(request.name)
+    return admin_pb2.DeleteGroupResponse(status=OK)
+
+
+async def get_server_info(
+    request: admin_pb2.GetServerInfoRequest, call: "Call", services: "Services"
+) -> admin_pb2.GetServerInfoResponse:
+    """Version, start and resident memory of this process."""
+    del request, call
+    answer = admin_pb2.GetServerInfoResponse(status=OK, version=version("ternmq"), resident_bytes=_resident_bytes())
+    answer.started.FromMilliseconds(services.started_ms)
+    return answer
+
+
+def _resident_bytes() -> int:
+    """0 where the system has no /proc; reading that takes no disk."""
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _topic(topic: Topic) -> admin_pb2.Topic:
+    answer = admin_pb2.Topic(name=topic.name, type=topic.type, queues=topic.queues)
+    answer.created.FromMilliseconds(topic.created_ms)
+    return answer
+
+
+def _group(group: Group) -> admin_pb2.Group:
+    answer = admin_pb2.Group(name=group.name, fifo=group.fifo, max_attempts=group.max_attempts)
+    answer.created.FromMilliseconds(group.created_ms)
+    return answer

@@ -1,0 +1,73 @@
+"""Heartbeat and NotifyClientTermination: clients come, stay and go (`producer.md` 4)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.names import checked_group
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.service_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    NotifyClientTerminationRequest,
+    NotifyClientTerminationResponse,
+)
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_PRODUCERS = {definition_pb2.PRODUCER}
+_CONSUMERS = {
+    definition_pb2.PUSH_CONSUMER,
+    definition_pb2.SIMPLE_CONSUMER,
+    definition_pb2.PULL_CONSUMER,
+    definition_pb2.LITE_PUSH_CONSUMER,
+    definition_pb2.LITE_SIMPLE_CONSUMER,
+}
+
+
+async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services") -> HeartbeatResponse:
+    """Keep the client alive. One that is unknown here, after a restart, is taken as it describes itself, since no
+    client sends its settings again because a heartbeat was refused."""
+    client_id = call.require_client()
+    known = services.clients.find(client_id)
+    kind = known.settings.client_type if known and known.settings else request.client_type
+    if kind in _CONSUMERS:
+        group = request.group.name or (known.group if known else "")
+        await _existing_group(group, services)
+        services.clients.seen(client_id, group)
+    elif kind in _PRODUCERS:
+        services.clients.seen(client_id)
+    else:
+        raise MessagingError(
+            definition_pb2.UNRECOGNIZED_CLIENT_TYPE,
+            "the client's type is unknown: it sent no settings, and its heartbeat names no type",
+        )
+    return HeartbeatResponse(status=OK)
+
+
+async def _existing_group(name: str, services: "Services") -> None:
+    try:
+        await services.catalog.group(checked_group(name))
+    except MessagingError as error:
+        if error.code == definition_pb2.CONSUMER_GROUP_NOT_FOUND:
+            raise MessagingError(definition_pb2.ILLEGAL_CONSUMER_GROUP, error.message) from error
+        raise
+
+
+async def notify_client_termination(
+    request: NotifyClientTerminationRequest, call: "Call", services: "Services"
+) -> NotifyClientTerminationResponse:
+    """Forget the client and show the messages that it holds to others at once."""
+    client_id = call.require_client()
+    client = services.clients.find(client_id)
+    if client is None:
+        raise MessagingError(
+            definition_pb2.UNRECOGNIZED_CLIENT_TYPE, "the client is not known here; it has ended before, or never began"
+        )
+    services.clients.forget(client_id)
+    await services.renewal.release(client_id)
+    if client.settings is not None and client.settings.client_type in _CONSUMERS:
+        checked_group(request.group.name or client.group)
+    return NotifyClientTerminationResponse(status=OK)

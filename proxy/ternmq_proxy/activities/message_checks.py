@@ -1,0 +1,152 @@
+"""What a message must be to be accepted, in the order of the contract (`producer.md` 6.1 to 6.3)."""
+
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import LITE_TOPIC_BYTES_MAX
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_common.limits import MessageLimits
+    from ternmq_protos.v2.definition_pb2 import Code, Message, MessageType, SystemProperties
+
+RESERVED_PROPERTY_KEYS = frozenset(
+    # A table of names is read more easily without 54 pairs of quotes.
+    """
+    TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_GROUP ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY
+    MAX_RECONSUME_TIMES CONSUME_START_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET DUP_INFO
+    EXTEND_UNIQ_INFO INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE
+    INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+    TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC
+    DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_ __LITE_TOPIC
+    """.split()  # noqa: SIM905
+)
+assert len(RESERVED_PROPERTY_KEYS) == 54
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
+
+
+def check_message(message: "Message", limits: "MessageLimits", now_ms: int) -> None:
+    """Raise the MessagingError of the first rule that the message breaks; the topic and its type are checked apart."""
+    properties = message.system_properties
+    _check_body(message.body, limits)
+    _check_properties(message, limits)
+    if not properties.message_id.strip():
+        _refuse(definition_pb2.ILLEGAL_MESSAGE_ID, "the message id is empty")
+    if effective_type(properties) != definition_pb2.NORMAL:
+        _check_special(properties, limits, now_ms)
+
+
+def effective_type(properties: "SystemProperties") -> "MessageType":
+    """What the message is by its fields, whatever its producer called it (`producer.md` 6.2)."""
+    if properties.message_type == definition_pb2.TRANSACTION:
+        return definition_pb2.TRANSACTION
+    if properties.HasField("delivery_timestamp"):
+        return definition_pb2.DELAY
+    if properties.message_group:
+        return definition_pb2.FIFO
+    if properties.HasField("priority"):
+        return definition_pb2.PRIORITY
+    if properties.HasField("lite_topic"):
+        return definition_pb2.LITE
+    return definition_pb2.NORMAL
+
+
+def _check_body(body: bytes, limits: "MessageLimits") -> None:
+    if not body:
+        _refuse(definition_pb2.MESSAGE_BODY_EMPTY, "the body is empty; a message needs at least one byte")
+    if len(body) > limits.body_bytes_max:
+        _refuse(
+            definition_pb2.MESSAGE_BODY_TOO_LARGE,
+            f"the body has {len(body)} bytes; {limits.body_bytes_max} are allowed (body_bytes_max)",
+        )
+
+
+def _check_properties(message: "Message", limits: "MessageLimits") -> None:
+    user = message.user_properties
+    if len(user) > limits.properties_max:
+        _refuse(
+            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message has {len(user)} properties; {limits.properties_max} are allowed (properties_max)",
+        )
+    text = ""
+    if user:
+        pairs = dict(user)
+        reserved = RESERVED_PROPERTY_KEYS & pairs.keys()
+        if reserved:
+            _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property key {min(reserved)!r} is reserved")
+        text = "".join(pairs) + "".join(pairs.values())
+        if _CONTROL.search(text):
+            culprit = next(key for key, value in pairs.items() if _CONTROL.search(key + value))
+            _refuse(
+                definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY,
+                f"property {culprit!r} holds a control character, in its key or its value",
+            )
+    properties = message.system_properties
+    if properties.tag:
+        text += _checked_text(properties.tag, "tag", definition_pb2.ILLEGAL_MESSAGE_TAG)
+        if "|" in properties.tag:
+            _refuse(
+                definition_pb2.ILLEGAL_MESSAGE_TAG, f"tag {properties.tag!r} holds |, which separates tags in filters"
+            )
+    for key in properties.keys:
+        text += _checked_text(key, "key", definition_pb2.ILLEGAL_MESSAGE_KEY)
+    size = len(text.encode())
+    if size > limits.properties_bytes_max:
+        _refuse(
+            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"properties, tag and keys have {size} bytes together; {limits.properties_bytes_max} are allowed "
+            "(properties_bytes_max)",
+        )
+
+
+def _checked_text(text: str, what: str, code: "Code") -> str:
+    if not text.strip():
+        _refuse(code, f"a {what} is blank")
+    if _CONTROL.search(text):
+        _refuse(code, f"{what} {text!r} holds a control character")
+    return text
+
+
+def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_ms: int) -> None:
+    recovery = properties.orphaned_transaction_recovery_duration
+    is_transaction = properties.message_type == definition_pb2.TRANSACTION
+    if is_transaction and recovery.ToMilliseconds() > limits.transaction_recovery_max_ms:
+        _refuse(
+            definition_pb2.BAD_REQUEST,
+            f"the transaction's recovery duration is {recovery.ToMilliseconds()} ms; "
+            f"{limits.transaction_recovery_max_ms} are allowed",
+        )
+    if properties.HasField("delivery_timestamp"):
+        ahead_ms = properties.delivery_timestamp.ToMilliseconds() - now_ms
+        if ahead_ms > limits.delay_max_ms:
+            _refuse(
+                definition_pb2.ILLEGAL_DELIVERY_TIME,
+                f"the delivery time is {ahead_ms} ms ahead; {limits.delay_max_ms} are allowed (delay_max_ms)",
+            )
+    if properties.HasField("priority") and properties.priority < 0:
+        _refuse(definition_pb2.BAD_REQUEST, f"the priority is {properties.priority}; it must not be negative")
+    if properties.message_group:
+        _checked_text(properties.message_group, "message group", definition_pb2.ILLEGAL_MESSAGE_GROUP)
+        if len(properties.message_group.encode()) > limits.message_group_bytes_max:
+            _refuse(
+                definition_pb2.ILLEGAL_MESSAGE_GROUP,
+                f"the message group has {len(properties.message_group.encode())} bytes; "
+                f"{limits.message_group_bytes_max} are allowed",
+            )
+    if properties.HasField("lite_topic"):
+        _check_lite_topic(properties.lite_topic)
+
+
+def _check_lite_topic(name: str) -> None:
+    if not name.strip() or len(name.encode()) > LITE_TOPIC_BYTES_MAX or not _LITE_TOPIC.fullmatch(name):
+        _refuse(
+            definition_pb2.ILLEGAL_LITE_TOPIC,
+            f"lite topic {name!r}: 1 to {LITE_TOPIC_BYTES_MAX} letters, digits, _ or - are allowed",
+        )
+
+
+def _refuse(code: "Code", text: str) -> NoReturn:
+    raise MessagingError(code, text)

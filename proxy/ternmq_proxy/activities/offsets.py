@@ -1,0 +1,159 @@
+"""UpdateOffset, GetOffset, QueryOffset and PullMessage: consumption by offset (`consumer.md` 9)."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common import wire
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import POLL_MARGIN_MS, RECEIVE_BATCH_MAX
+from ternmq_common.model import QueueRef
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.service_pb2 import (
+    GetOffsetRequest,
+    GetOffsetResponse,
+    PullMessageRequest,
+    PullMessageResponse,
+    QueryOffsetRequest,
+    QueryOffsetResponse,
+    UpdateOffsetRequest,
+    UpdateOffsetResponse,
+)
+from ternmq_proxy.activities.receive_message import tag_filter
+from ternmq_proxy.activities.status import OK, status, status_of
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Pulled, QueueBounds
+    from ternmq_protos.v2.definition_pb2 import MessageQueue, Status
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+async def _queue(queue: "MessageQueue", services: "Services") -> QueueRef:
+    topic = services.catalog.find_topic(checked_topic(queue.topic.name))
+    if not 0 <= queue.id < topic.queues:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {queue.id}"
+        )
+    route = await services.messages.route(topic)
+    broker = queue.broker.name if queue.broker.name in route.brokers else route.brokers[0]
+    return QueueRef(topic.name, broker, queue.id)
+
+
+async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "Services") -> UpdateOffsetResponse:
+    """Let the group go on at the offset; one outside of what the queue holds is ILLEGAL_OFFSET."""
+    call.require_client()
+    queue = await _queue(request.message_queue, services)
+    group = await services.catalog.group(checked_group(request.group.name))
+    bounds = await services.messages.bounds(queue)
+    if not 0 <= request.offset <= bounds.maximum:
+        raise _outside(request.offset, bounds)
+    await services.messages.set_committed(group.name, queue, request.offset)
+    return UpdateOffsetResponse(status=OK)
+
+
+async def get_offset(request: GetOffsetRequest, call: "Call", services: "Services") -> GetOffsetResponse:
+    """Where the group is in the queue; OFFSET_NOT_FOUND if it never was there."""
+    call.require_client()
+    queue = await _queue(request.message_queue, services)
+    group = checked_group(request.group.name)
+    offset = await services.messages.committed(group, queue)
+    if offset is None:
+        raise MessagingError(
+            definition_pb2.OFFSET_NOT_FOUND,
+            f"group {group!r} has no offset in queue {queue.queue_id} of {queue.topic!r}",
+        )
+    return GetOffsetResponse(status=OK, offset=offset)
+
+
+async def query_offset(request: QueryOffsetRequest, call: "Call", services: "Services") -> QueryOffsetResponse:
+    """The first offset held, the one after the last, or the first that was stored at or after a time."""
+    call.require_client()
+    queue = await _queue(request.message_queue, services)
+    bounds = await services.messages.bounds(queue)
+    if request.query_offset_policy == definition_pb2.BEGINNING:
+        return QueryOffsetResponse(status=OK, offset=bounds.minimum)
+    if request.query_offset_policy == definition_pb2.END:
+        return QueryOffsetResponse(status=OK, offset=bounds.maximum)
+    if request.query_offset_policy == definition_pb2.TIMESTAMP and request.HasField("timestamp"):
+        offset = await services.messages.offset_at(queue, request.timestamp.ToMilliseconds())
+        return QueryOffsetResponse(status=OK, offset=offset)
+    raise MessagingError(definition_pb2.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class PulledFrames:
+    """The answer's items, serialized."""
+
+    frames: list[bytes]
+
+
+async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
+    """Status, messages, then the offset to go on from; no claim is made and no progress kept."""
+    try:
+        call.require_client()
+        queue = await _queue(request.message_queue, services)
+        if request.group.name:
+            checked_group(request.group.name)
+        bounds = await services.messages.bounds(queue)
+        if request.offset > bounds.maximum or request.offset < 0:
+            error = _outside(request.offset, bounds)
+            return _answer(status(error.code, error.message), bounds.maximum)
+        if request.offset < bounds.minimum:
+            text = f"offset {request.offset} was removed; the queue begins at {bounds.minimum}"
+            return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, text), bounds.minimum)
+        pulled = await services.messages.pull(
+            queue,
+            request.offset,
+            tag_filter(request.filter_expression),
+            batch=min(max(1, request.batch_size), RECEIVE_BATCH_MAX),
+            poll_s=_poll_s(request, call, services),
+        )
+    except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+        return PulledFrames([PullMessageResponse(status=status_of(error, "PullMessage")).SerializeToString()])
+    return _with_messages(pulled, services)
+
+
+def _with_messages(pulled: "Pulled", services: "Services") -> PulledFrames:
+    if not pulled.messages:
+        return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, "no new message"), pulled.next_offset)
+    store_host = services.store_host.encode()
+    messages = [
+        wire.response_with_message(
+            rest=message.rest,
+            system=message.system,
+            added=wire.delivered_fields(
+                stored_ms=message.stored_ms,
+                store_host=store_host,
+                queue_id=message.queue.queue_id,
+                queue_offset=message.queue_offset,
+                attempt=1,
+                handle=None,
+            ),
+        )
+        for message in pulled.messages
+    ]
+    return _answer(OK, pulled.next_offset, messages)
+
+
+def _answer(first: "Status", next_offset: int, messages: "list[bytes] | None" = None) -> PulledFrames:
+    return PulledFrames(
+        [
+            PullMessageResponse(status=first).SerializeToString(),
+            *(messages or ()),
+            PullMessageResponse(next_offset=next_offset).SerializeToString(),
+        ]
+    )
+
+
+def _poll_s(request: PullMessageRequest, call: "Call", services: "Services") -> float:
+    asked_s = request.long_polling_timeout.ToMilliseconds() / 1000
+    remaining_s = asked_s if call.remaining_s is None else call.remaining_s - POLL_MARGIN_MS / 1000
+    return max(0.0, min(asked_s, services.long_poll_max_ms / 1000, remaining_s))
+
+
+def _outside(offset: int, bounds: "QueueBounds") -> MessagingError:
+    return MessagingError(
+        definition_pb2.ILLEGAL_OFFSET,
+        f"offset {offset} is outside of the queue, which holds {bounds.minimum} up to {bounds.maximum}",
+    )

@@ -1,0 +1,171 @@
+"""ReceiveMessage: claim messages, waiting for some if there are none (`consumer.md` 4)."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common import wire
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import (
+    AUTO_RENEW_INVISIBLE_MS,
+    INVISIBLE_MAX_MS,
+    INVISIBLE_MIN_MS,
+    POLL_MARGIN_MS,
+    RECEIVE_BATCH_MAX,
+)
+from ternmq_common.model import Delivery, PopOrder
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.tag_filter import TagFilter
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import FilterExpression, Status
+from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
+from ternmq_proxy.activities.status import OK, status, status_of
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Topic
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_NOTHING = status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")
+# Go and Rust poll again within milliseconds of an error: it is held back, so that they can't spin.
+_ERROR_HOLD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The answer's items, serialized, and how to give back what could not be written to the client."""
+
+    frames: list[bytes]
+    deliveries: list[Delivery]
+    call: "Call"
+    services: "Services"
+    group: str = ""
+    topic: str = ""
+
+    async def undelivered(self, frames_written: int) -> None:
+        """The client is gone after that many frames (the first is the status): others get the rest at once."""
+        rest = self.deliveries[max(0, frames_written - 1) :]
+        if rest:
+            handles = [delivery.handle for delivery in rest]
+            for handle in handles:
+                self.services.renewal.let_go(self.call.client_id, self.group, self.topic, handle)
+            await self.services.messages.release(self.group, self.topic, handles, counts=False)
+
+
+async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
+    """Status, messages, time of delivery; an error is a status too, and never comes at once."""
+    began = time.monotonic()
+    try:
+        return await _receive(request, call, services)
+    except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+        answer = status_of(error, "ReceiveMessage")
+        if answer.code != definition_pb2.CLIENT_ID_REQUIRED:
+            await asyncio.sleep(max(0.0, _hold_s(call) - (time.monotonic() - began)))
+        return Received(_frames(answer, []), [], call, services)
+
+
+async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
+    client_id = call.require_client()
+    group_name = checked_group(request.group.name)
+    topic_name = checked_topic(request.message_queue.topic.name)
+    tags = tag_filter(request.filter_expression)
+    batch = _batch(request.batch_size)
+    invisible_ms = _invisible_ms(request)
+    topic = await services.catalog.topic(topic_name)
+    group = await services.catalog.group(group_name)
+    if group.fifo:
+        raise MessagingError(
+            definition_pb2.NOT_IMPLEMENTED,
+            f"consumer group {group_name!r} is FIFO, and ordered delivery is not served by this version",
+        )
+    services.clients.seen(client_id, group_name)
+    poll_s = _poll_s(request, call, services)
+    order = PopOrder(
+        group=group_name,
+        topic=topic_name,
+        queues=range(topic.queues),
+        filter=tags,
+        batch=batch,
+        invisible_ms=invisible_ms,
+    )
+    if not batch:
+        await asyncio.sleep(poll_s)
+        return Received(_frames(_NOTHING, []), [], call, services)
+    deliveries = await services.messages.pop(order, broker=request.message_queue.broker.name, poll_s=poll_s)
+    if not deliveries:
+        return Received(_frames(_NOTHING, []), [], call, services)
+    if request.auto_renew:
+        handles = (delivery.handle for delivery in deliveries)
+        services.renewal.hold(client_id, group_name, topic_name, handles)
+    store_host = services.store_host.encode()
+    frames = _frames(OK, [_message_frame(delivery, group_name, topic, store_host) for delivery in deliveries])
+    return Received(frames, deliveries, call, services, group_name, topic_name)
+
+
+def tag_filter(expression: FilterExpression) -> TagFilter:
+    """The filter of a request; SQL92 is refused in this version."""
+    if expression.type == definition_pb2.SQL:
+        if not expression.expression.strip():
+            raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
+        raise MessagingError(
+            definition_pb2.NOT_IMPLEMENTED, "SQL92 filters are not served by this version; filter by tag"
+        )
+    return TagFilter.parse(expression.expression)
+
+
+def _batch(asked: int) -> int:
+    if asked < 0:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"batch_size is {asked}; 1 to {RECEIVE_BATCH_MAX} are allowed")
+    return min(asked, RECEIVE_BATCH_MAX)
+
+
+def _invisible_ms(request: ReceiveMessageRequest) -> int:
+    if request.auto_renew:
+        return AUTO_RENEW_INVISIBLE_MS
+    asked: int = request.invisible_duration.ToMilliseconds()
+    if not INVISIBLE_MIN_MS <= asked <= INVISIBLE_MAX_MS:
+        raise MessagingError(
+            definition_pb2.ILLEGAL_INVISIBLE_TIME,
+            f"the invisible duration is {asked} ms; {INVISIBLE_MIN_MS} to {INVISIBLE_MAX_MS} are allowed",
+        )
+    return asked
+
+
+def _poll_s(request: ReceiveMessageRequest, call: "Call", services: "Services") -> float:
+    """How long to wait: what was asked, at most the server's limit, and ending safely before the client gives up."""
+    longest_s = services.long_poll_max_ms / 1000
+    remaining_s = longest_s if call.remaining_s is None else call.remaining_s - POLL_MARGIN_MS / 1000
+    asked_s = longest_s
+    if request.HasField("long_polling_timeout"):
+        asked_s = request.long_polling_timeout.ToMilliseconds() / 1000
+    elif call.remaining_s is not None:
+        client = services.clients.find(call.client_id)
+        timeout_ms = client.settings.request_timeout.ToMilliseconds() if client and client.settings else 0
+        asked_s = call.remaining_s - timeout_ms / 2000
+    return max(0.0, min(asked_s, longest_s, remaining_s))
+
+
+def _hold_s(call: "Call") -> float:
+    if call.remaining_s is None:
+        return _ERROR_HOLD_S
+    return max(0.0, min(_ERROR_HOLD_S, call.remaining_s - POLL_MARGIN_MS / 1000))
+
+
+def _frames(first: Status, messages: list[bytes]) -> list[bytes]:
+    last = ReceiveMessageResponse()
+    last.delivery_timestamp.FromMilliseconds(time.time_ns() // 1_000_000)
+    return [ReceiveMessageResponse(status=first).SerializeToString(), *messages, last.SerializeToString()]
+
+
+def _message_frame(delivery: Delivery, group: str, topic: "Topic", store_host: bytes) -> bytes:
+    message = delivery.message
+    added = wire.delivered_fields(
+        stored_ms=message.stored_ms,
+        store_host=store_host,
+        queue_id=message.queue.queue_id,
+        queue_offset=message.queue_offset,
+        attempt=delivery.attempt,
+        handle=delivery.handle.encode(group=group, topic=topic.name),
+    )
+    return wire.response_with_message(rest=message.rest, system=message.system, added=added)

@@ -1,0 +1,91 @@
+"""AckMessage and ChangeInvisibleDuration: what a consumer says of a message it received (`consumer.md` 6)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import INVISIBLE_MAX_MS
+from ternmq_common.model import Settled
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import Status
+from ternmq_protos.v2.service_pb2 import (
+    AckMessageRequest,
+    AckMessageResponse,
+    AckMessageResultEntry,
+    ChangeInvisibleDurationRequest,
+    ChangeInvisibleDurationResponse,
+)
+from ternmq_proxy.activities.status import OK, overall, status, status_of
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_EXPIRED = status(
+    definition_pb2.INVALID_RECEIPT_HANDLE,
+    "the invisible time has passed; the message is or will be delivered again",
+)
+_STATUS_OF = {Settled.DONE: OK, Settled.STALE: OK, Settled.EXPIRED: _EXPIRED}
+
+
+async def ack_message(request: AckMessageRequest, call: "Call", services: "Services") -> AckMessageResponse:
+    """Finish messages for good; an entry for each, in order."""
+    client_id = call.require_client()
+    group = checked_group(request.group.name)
+    topic = checked_topic(request.topic.name)
+    if not request.entries:
+        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no message")
+    decoded = [_decoded(entry.receipt_handle, group, topic) for entry in request.entries]
+    handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
+    outcomes = iter(await services.messages.acknowledge(group, topic, handles))
+    statuses = [_STATUS_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
+    for handle in handles:
+        services.renewal.let_go(client_id, group, topic, handle)
+    return AckMessageResponse(
+        status=overall(statuses),
+        entries=[
+            AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
+            for entry, outcome in zip(request.entries, statuses, strict=True)
+        ],
+    )
+
+
+def _decoded(text: str, group: str, topic: str) -> ReceiptHandle | Status:
+    try:
+        return ReceiptHandle.decode(text, group=group, topic=topic)
+    except MessagingError as error:
+        return Status(code=error.code, message=error.message)
+
+
+async def change_invisible_duration(
+    request: ChangeInvisibleDurationRequest, call: "Call", services: "Services"
+) -> ChangeInvisibleDurationResponse:
+    """Keep a received message hidden for longer, or show it again sooner; 0 shows it at once.
+
+    An error comes with the handle of the request, since Java and Python take over whatever handle is in the answer.
+    """
+    try:
+        client_id = call.require_client()
+        group = checked_group(request.group.name)
+        topic = checked_topic(request.topic.name)
+        invisible_ms = _checked_invisible_ms(request)
+        handle = ReceiptHandle.decode(request.receipt_handle, group=group, topic=topic)
+        changed = await services.messages.change_invisible(
+            group, topic, handle, invisible_ms, counts=not request.suspend
+        )
+    except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+        answer = status_of(error, "ChangeInvisibleDuration")
+        return ChangeInvisibleDurationResponse(status=answer, receipt_handle=request.receipt_handle)
+    services.renewal.let_go(client_id, group, topic, handle)
+    return ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.encode(group=group, topic=topic))
+
+
+def _checked_invisible_ms(request: ChangeInvisibleDurationRequest) -> int:
+    asked: int = request.invisible_duration.ToMilliseconds()
+    if not 0 <= asked <= INVISIBLE_MAX_MS:
+        raise MessagingError(
+            definition_pb2.ILLEGAL_INVISIBLE_TIME,
+            f"the invisible duration is {asked} ms; 0 to {INVISIBLE_MAX_MS} are allowed",
+        )
+    return asked

@@ -1,0 +1,38 @@
+"""Statuses of answers, and the one place where an error becomes one."""
+
+import logging
+import secrets
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError, code_name
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_protos.v2.definition_pb2 import Code
+
+_log = logging.getLogger(__name__)
+OK = Status(code=definition_pb2.OK, message="OK")
+
+
+def status(code: "Code", message: str = "") -> Status:
+    return Status(code=code, message=message or code_name(code))
+
+
+def status_of(error: BaseException, call_name: str) -> Status:
+    """The status for an error that ended a call. What was not foreseen gets a number that the log has too."""
+    if isinstance(error, MessagingError):
+        return Status(code=error.code, message=error.message)
+    number = secrets.token_hex(4)
+    _log.error("%s failed unexpectedly, error %s", call_name, number, exc_info=error)
+    return status(definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the server's log has it as error {number}")
+
+
+def overall(entries: "Sequence[Status]") -> Status:
+    """The status for a whole answer: the common one, or MULTIPLE_RESULTS."""
+    codes = {entry.code for entry in entries}
+    if len(codes) == 1:
+        return entries[0]
+    return status(definition_pb2.MULTIPLE_RESULTS, "the entries have different results")

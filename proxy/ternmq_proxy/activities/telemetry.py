@@ -1,0 +1,72 @@
+"""Telemetry: a client tells its settings, the server answers with those in force (`producer.md` 5)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.tag_filter import TagFilter
+from ternmq_protos.pool import Duration
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import CustomizedBackoff, ExponentialBackoff, Metric, RetryPolicy, Settings
+from ternmq_protos.v2.service_pb2 import TelemetryCommand
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+PRODUCER_MAX_ATTEMPTS = 3
+LITE_SUBSCRIPTION_QUOTA = 2000
+# The delay levels of RocketMQ (`consumer.md` 7.2), in seconds.
+RETRY_STEPS_S = (1, 5, 10, 30, *(60 * minute for minute in range(1, 11)), 1200, 1800, 3600, 7200)
+
+
+async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> TelemetryCommand | None:
+    """The answer to one command of a client, None if it needs none. A MessagingError ends the stream."""
+    client_id = call.require_client()
+    if not command.HasField("settings"):
+        return None  # a result of a command that nobody waits for any more, or nothing at all
+    settings = command.settings
+    if not settings.HasField("pub_sub"):
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, "the settings hold neither publishing nor subscription; one is needed"
+        )
+    answer = Settings()
+    answer.CopyFrom(settings)
+    if settings.HasField("publishing"):
+        _complete_producer(answer, services)
+    else:
+        await _complete_consumer(answer, services)
+    answer.metric.CopyFrom(Metric(on=False))
+    services.clients.configured(client_id, settings)
+    return TelemetryCommand(status=OK, settings=answer)
+
+
+def _complete_producer(answer: Settings, services: "Services") -> None:
+    for topic in answer.publishing.topics:
+        checked_topic(topic.name)
+    answer.publishing.max_body_size = services.limits.body_bytes_max
+    answer.publishing.validate_message_type = True
+    backoff = ExponentialBackoff(initial=Duration(nanos=10_000_000), max=Duration(seconds=1), multiplier=2)
+    answer.backoff_policy.CopyFrom(RetryPolicy(max_attempts=PRODUCER_MAX_ATTEMPTS, exponential_backoff=backoff))
+
+
+async def _complete_consumer(answer: Settings, services: "Services") -> None:
+    subscription = answer.subscription
+    for entry in subscription.subscriptions:
+        if entry.expression.type == definition_pb2.SQL:
+            if not entry.expression.expression.strip():
+                raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
+        else:
+            TagFilter.parse(entry.expression.expression)
+    group = await services.catalog.group(checked_group(subscription.group.name))
+    subscription.fifo = group.fifo
+    subscription.receive_batch_size = RECEIVE_BATCH_MAX
+    subscription.long_polling_timeout.FromMilliseconds(services.long_poll_max_ms)
+    subscription.lite_subscription_quota = LITE_SUBSCRIPTION_QUOTA
+    subscription.max_lite_topic_size = LITE_TOPIC_BYTES_MAX
+    backoff = CustomizedBackoff(next=[Duration(seconds=seconds) for seconds in RETRY_STEPS_S])
+    answer.backoff_policy.CopyFrom(
+        RetryPolicy(max_attempts=group.max_attempts or DEFAULT_MAX_ATTEMPTS, customized_backoff=backoff)
+    )

@@ -1,0 +1,1 @@
+"""Where calls come in: gRPC and HTTP. A front knows its transport and nothing of messages."""

@@ -1,0 +1,103 @@
+"""The calls that are served: which activity answers which, and which are refused until their time comes."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2, service_pb2
+from ternmq_proxy.activities import admin
+from ternmq_proxy.activities.client_life import heartbeat, notify_client_termination
+from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
+from ternmq_proxy.activities.query_route import query_assignment, query_route
+from ternmq_proxy.activities.receive_message import receive_message
+from ternmq_proxy.activities.send_message import send_message
+from ternmq_proxy.activities.settle_message import ack_message, change_invisible_duration
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
+
+# The request is of the type that the service's descriptor names, which no annotation here can say for all.
+Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """One request, one answer of `response`, whose `status` says what became of it."""
+
+    activity: Activity
+    request: Any
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """One request; the activity makes all frames of the answer, serialized."""
+
+    activity: Activity
+    request: Any
+
+
+_MESSAGING_UNARY: dict[str, Activity] = {
+    "QueryRoute": query_route,
+    "Heartbeat": heartbeat,
+    "SendMessage": send_message,
+    "QueryAssignment": query_assignment,
+    "AckMessage": ack_message,
+    "ChangeInvisibleDuration": change_invisible_duration,
+    "NotifyClientTermination": notify_client_termination,
+    "UpdateOffset": update_offset,
+    "GetOffset": get_offset,
+    "QueryOffset": query_offset,
+}
+_MESSAGING_STREAMED: dict[str, Activity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
+_ADMIN_UNARY: dict[str, Activity] = {
+    "CreateTopic": admin.create_topic,
+    "ListTopics": admin.list_topics,
+    "DescribeTopic": admin.describe_topic,
+    "DeleteTopic": admin.delete_topic,
+    "CreateGroup": admin.create_group,
+    "ListGroups": admin.list_groups,
+    "DescribeGroup": admin.describe_group,
+    "DeleteGroup": admin.delete_group,
+    "GetServerInfo": admin.get_server_info,
+}
+
+
+def messaging_calls() -> "dict[str, Unary | Streamed]":
+    """Every call of MessagingService but Telemetry, which is a conversation."""
+    calls: dict[str, Unary | Streamed] = {}
+    for method in MESSAGING_SERVICE.methods:
+        request = getattr(service_pb2, method.input_type.name)
+        if method.name in _MESSAGING_STREAMED:
+            calls[method.name] = Streamed(_MESSAGING_STREAMED[method.name], request)
+        elif method.name != "Telemetry":
+            activity = _MESSAGING_UNARY.get(method.name) or _not_served(method.name)
+            calls[method.name] = Unary(activity, request, getattr(service_pb2, method.output_type.name))
+    return calls
+
+
+def admin_calls() -> "dict[str, Unary]":
+    """Every call of our own Admin service."""
+    return {
+        method.name: Unary(
+            _ADMIN_UNARY[method.name],
+            getattr(admin_pb2, method.input_type.name),
+            getattr(admin_pb2, method.output_type.name),
+        )
+        for method in ADMIN_SERVICE.methods
+    }
+
+
+def _not_served(name: str) -> Activity:
+    async def refuse(request: object, call: "Call", services: "Services") -> None:
+        del request, services
+        call.require_client()
+        raise MessagingError(definition_pb2.NOT_IMPLEMENTED, f"{name} is not served by this version")
+
+    return refuse

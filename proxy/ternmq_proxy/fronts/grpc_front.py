@@ -1,0 +1,194 @@
+"""The gRPC front: takes calls from official clients and tools on one port, with health and reflection.
+
+The outcome of a call is in its answer; a gRPC status other than OK means that the call could not be carried out as a
+call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemetry stream.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.limits import HEADER_LIST_BYTES_MAX, INBOUND_BYTES_MAX
+from ternmq_protos.pool import POOL
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.service_pb2 import TelemetryCommand
+from ternmq_proxy.activities.status import status_of
+from ternmq_proxy.activities.telemetry import telemetry
+from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from ternmq_proxy.services import Services
+
+_log = logging.getLogger(__name__)
+
+# Clients ping on their own schedule, also without calls (`producer.md` 1.6); none of that is abuse here. Without
+# SO_REUSEPORT a port that is taken is an error instead of a port shared with a stranger.
+_OPTIONS = (
+    ("grpc.max_receive_message_length", INBOUND_BYTES_MAX),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", HEADER_LIST_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", 2 * HEADER_LIST_BYTES_MAX),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+)
+
+
+class GrpcFront:
+    """One server on one address; takes it when made, serves from `start` on.
+
+    Raises StartupError if the address can't be had.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._server = aio.server(options=_OPTIONS)
+        self._health = health.aio.HealthServicer()
+        self._telemetry: set[asyncio.Task[Any]] = set()
+        self._services: Services
+        host = address.rsplit(":", 1)[0]
+        try:
+            self.address = f"{host}:{self._server.add_insecure_port(address)}"
+        except RuntimeError as error:
+            raise StartupError(
+                f"gRPC can't listen on {address}: it is in use or not an address of this machine; "
+                "stop what listens there, or choose another --grpc"
+            ) from error
+
+    async def start(self, services: "Services") -> None:
+        self._services = services
+        messaging = {name: self._handler(name, call) for name, call in messaging_calls().items()}
+        messaging["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+            self._converse,
+            request_deserializer=TelemetryCommand.FromString,
+            response_serializer=TelemetryCommand.SerializeToString,
+        )
+        admin = {name: self._handler(name, call) for name, call in admin_calls().items()}
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(MESSAGING_SERVICE.full_name, messaging),
+                grpc.method_handlers_generic_handler(ADMIN_SERVICE.full_name, admin),
+            )
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server, pool=_ReflectedPool())
+        await self._server.start()
+        for service in ("", MESSAGING_SERVICE.full_name):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more calls; let those under way end, at most `grace_s` seconds."""
+        await self._health.enter_graceful_shutdown()
+        stopping = asyncio.ensure_future(self._server.stop(grace_s))
+        for conversation in list(self._telemetry):
+            conversation.cancel()
+        await stopping
+
+    def _handler(self, name: str, call: Unary | Streamed) -> grpc.RpcMethodHandler:
+        if isinstance(call, Streamed):
+            return grpc.unary_stream_rpc_method_handler(
+                self._streamed(call), request_deserializer=call.request.FromString
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary(name, call),
+            request_deserializer=call.request.FromString,
+            response_serializer=call.response.SerializeToString,
+        )
+
+    def _unary(self, name: str, call: Unary) -> "Callable[[Any, aio.ServicerContext], Awaitable[Any]]":
+        async def answer(request: Any, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - of the call's own types
+            try:
+                return await call.activity(request, _call(context), self._services)
+            except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+                return call.response(status=status_of(error, name))
+
+        return answer
+
+    def _streamed(self, call: Streamed) -> "Callable[[Any, aio.ServicerContext], Awaitable[None]]":
+        async def answer(request: Any, context: aio.ServicerContext) -> None:  # noqa: ANN401 - of the call's own type
+            answered = await call.activity(request, _call(context), self._services)
+            written = 0
+            try:
+                for frame in answered.frames:
+                    await context.write(frame)
+                    written += 1
+            finally:
+                if written < len(answered.frames) and hasattr(answered, "undelivered"):
+                    await asyncio.shield(answered.undelivered(written))
+
+        return answer
+
+    async def _converse(self, commands: "AsyncIterator[TelemetryCommand]", context: aio.ServicerContext) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._telemetry.add(task)
+        call = _call(context)
+        # Rust takes its start for done when the headers arrive.
+        await context.send_initial_metadata(())
+        attached = False
+        try:
+            async for command in commands:
+                answer = await telemetry(command, call, self._services)
+                if answer is not None:
+                    if not attached:
+                        attached = True
+                        self._services.clients.attach(call.client_id)
+                    await context.write(answer)
+        except MessagingError as error:
+            await self._end_conversation(error, context)
+        finally:
+            self._telemetry.discard(task)
+            if attached:
+                self._services.clients.detach(call.client_id)
+
+    async def _end_conversation(self, error: MessagingError, context: aio.ServicerContext) -> None:
+        if error.code == definition_pb2.CLIENT_ID_REQUIRED:
+            await context.write(TelemetryCommand(status=status_of(error, "Telemetry")))
+            return
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+
+def _call(context: aio.ServicerContext) -> Call:
+    # A key that comes several times counts with its last value: Go repeats all headers on each retry.
+    metadata = dict(context.invocation_metadata() or ())
+    remaining = context.time_remaining()
+    return Call(
+        client_id=metadata.get("x-mq-client-id", ""),
+        language=metadata.get("x-mq-language", ""),
+        version=metadata.get("x-mq-client-version", ""),
+        peer=_address(context.peer()),
+        remaining_s=remaining,
+    )
+
+
+def _address(peer: str) -> str:
+    """`127.0.0.1:5000` of gRPC's `ipv4:127.0.0.1:5000`; what is of no such form as it is."""
+    kind, _, address = peer.partition(":")
+    return address.replace("%5B", "[").replace("%5D", "]") if kind in ("ipv4", "ipv6") else peer
+
+
+class _ReflectedPool:
+    """Our own pool for our own names, protobuf's for those of health and reflection."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - stands for DescriptorPool's methods
+        from google.protobuf import descriptor_pool
+
+        ours, default = getattr(POOL, name), getattr(descriptor_pool.Default(), name)
+
+        def find(*arguments: object) -> object:
+            try:
+                return ours(*arguments)
+            except KeyError:
+                return default(*arguments)
+
+        return find

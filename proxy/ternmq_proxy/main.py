@@ -1,0 +1,109 @@
+"""The embedded stack as a process: registry, broker and fronts, from `ready` to a clean end."""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import StartupError
+from ternmq_common.limits import MessageLimits
+from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.fronts.grpc_front import GrpcFront
+from ternmq_proxy.fronts.http_front import HttpFront
+from ternmq_proxy.logs import configure_logging
+from ternmq_proxy.message_service.local import LocalMessageService
+from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.processors.renewal import Renewal
+from ternmq_proxy.services import Services
+from ternmq_registry.registry import Registry
+
+if TYPE_CHECKING:
+    from ternmq_common.server_settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+_CLIENT_CARE_S = 5.0
+
+
+def run(settings: "ServerSettings") -> int:
+    """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
+    configure_logging(settings.log_level, settings.log_format)
+    return asyncio.run(_serve(settings))
+
+
+async def _serve(settings: "ServerSettings") -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        grpc_address, http_address = await start(settings, stack)
+        sys.stdout.write(f"ready grpc={grpc_address} http={http_address}\n")
+        sys.stdout.flush()
+        await stop.wait()
+        _log.info("stopping")
+    return 0
+
+
+async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str, str]:
+    """Start everything; `stack` stops it again. Returns the addresses of gRPC and HTTP, `host:port` each."""
+    _make_data_dir(settings)
+    messages = await LocalMessageService.open(settings)
+    stack.push_async_callback(messages.close)
+    registry = await asyncio.to_thread(Registry.sqlite, settings.data_dir / "registry.db")
+    stack.callback(registry.close)
+    catalog = Catalog(registry, auto_create=settings.auto_create, default_queues=settings.default_queues)
+    await catalog.load()
+    http = HttpFront(lambda: messages.failure)
+    stack.push_async_callback(http.stop)
+    http_address = await http.listen(settings.http)
+    front = GrpcFront(settings.grpc)
+    stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
+    stack.callback(messages.end_polls)
+    services = _services(settings, catalog, messages, front.address)
+    care = asyncio.create_task(_care_for_clients(services), name="client care")
+    stack.callback(care.cancel)
+    await front.start(services)
+    return front.address, http_address
+
+
+def _services(settings: "ServerSettings", catalog: Catalog, messages: LocalMessageService, endpoint: str) -> Services:
+    return Services(
+        catalog=catalog,
+        messages=messages,
+        clients=ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000),
+        renewal=Renewal(messages, lambda: time.time_ns() // 1_000_000),
+        placement=Placement(),
+        limits=MessageLimits(
+            body_bytes_max=settings.body_bytes_max,
+            properties_max=settings.properties_max,
+            properties_bytes_max=settings.properties_bytes_max,
+            delay_max_ms=settings.delay_max_ms,
+        ),
+        endpoint=endpoint,
+        store_host=endpoint,
+        long_poll_max_ms=settings.long_poll_max_ms,
+        started_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def _make_data_dir(settings: "ServerSettings") -> None:
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(
+            f"the data directory {settings.data_dir} can't be made: {error.strerror}; "
+            "give this user the right to write there, or choose another --data-dir"
+        ) from error
+
+
+async def _care_for_clients(services: Services) -> None:
+    """Keep hidden what living clients hold, and show what dead ones held."""
+    while True:
+        await asyncio.sleep(_CLIENT_CARE_S)
+        for client_id in services.clients.expire():
+            _log.info("client %s is gone without a word", client_id)
+            await services.renewal.release(client_id)
+        await services.renewal.renew()

@@ -1,0 +1,82 @@
+"""The MessageService: everything that a proxy needs of the brokers behind it, in the field's words.
+
+Any implementation passes `tests/support/message_service_conformance.py`. Errors are `MessagingError`s; a call that
+raises has changed nothing, except where a lost answer is said to be possible.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import (
+        Appended,
+        Delivery,
+        NewMessage,
+        PopOrder,
+        Pulled,
+        QueueBounds,
+        QueueProgress,
+        QueueRef,
+        Route,
+        Settled,
+        Topic,
+    )
+    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.tag_filter import TagFilter
+
+
+class MessageService(Protocol):
+    """Storage, as the proxy sees it. Times are milliseconds, waits are seconds."""
+
+    async def route(self, topic: "Topic") -> "Route":
+        """The brokers that have the topic's queues."""
+
+    async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
+        """Store the messages in order and return when that may be acknowledged, by the broker's flush mode."""
+
+    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+        """Claim messages for a consumer, or wait for some; [] when none came in time. A `broker` that is not there, or
+        an empty name, stands for any."""
+
+    async def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[Settled]":
+        """Finish messages; an outcome for each handle, in order."""
+
+    async def change_invisible(
+        self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
+    ) -> "ReceiptHandle":
+        """Hide a message until then (0: show it at once) and replace its handle; INVALID_RECEIPT_HANDLE if the handle
+        is not in force. With `counts` false the attempt so far is not counted."""
+
+    async def prolong(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int
+    ) -> list[bool]:
+        """Hide messages for longer and keep their handles; False for each handle that is not in force."""
+
+    async def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
+        """Show messages at once; their handles settle them until another consumer has them. With `counts` false the
+        messages never reached their consumer."""
+
+    async def pull(self, queue: "QueueRef", offset: int, tags: "TagFilter", *, batch: int, poll_s: float) -> "Pulled":
+        """Read from `offset` on without a claim; waits at the end of the queue for something to pass the filter."""
+
+    async def bounds(self, queue: "QueueRef") -> "QueueBounds":
+        """The offsets that the queue holds."""
+
+    async def offset_at(self, queue: "QueueRef", time_ms: int) -> int:
+        """The first offset stored at or after that time; the end of the queue if there is none."""
+
+    async def committed(self, group: str, queue: "QueueRef") -> int | None:
+        """Below which offset the group has finished everything; None if it never was in the queue."""
+
+    async def set_committed(self, group: str, queue: "QueueRef", offset: int) -> None:
+        """Let the group go on there; claims under way in that queue end."""
+
+    async def progress(self, group: str) -> "list[QueueProgress]":
+        """How far the group is in every queue that it has touched."""
+
+    async def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: none of its messages is found any more."""
+
+    async def forget_group(self, group: str) -> None:
+        """The group was deleted: drop its progress."""

@@ -1,0 +1,122 @@
+"""The MessageService of the embedded stack: a broker in this process."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Route
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import (
+        Appended,
+        Delivery,
+        NewMessage,
+        PopOrder,
+        Pulled,
+        QueueBounds,
+        QueueProgress,
+        QueueRef,
+        Settled,
+        Topic,
+    )
+    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.server_settings import ServerSettings
+    from ternmq_common.tag_filter import TagFilter
+
+
+class LocalMessageService:
+    """See `MessageService`. The one broker has every queue, so a broker's name in a call need not be looked at."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @classmethod
+    async def open(cls, settings: "ServerSettings") -> "LocalMessageService":
+        """Open the store below the data directory and start its broker; StartupError says why it can't."""
+        broker_settings = BrokerSettings(
+            name=settings.broker_name,
+            folder=settings.data_dir / "store",
+            flush=settings.flush,
+            segment_bytes=settings.segment_bytes,
+            retention_ms=settings.retention_ms,
+            retention_check_interval_ms=settings.retention_check_interval_ms,
+            consumption_flush_interval_ms=settings.consumption_flush_interval_ms,
+            accept_corruption=settings.accept_corruption,
+        )
+        broker = await asyncio.to_thread(Broker.open, broker_settings)
+        broker.start()
+        return cls(broker)
+
+    def end_polls(self) -> None:
+        """Answer the waiting polls, since the process ends."""
+        self._broker.end_polls()
+
+    @property
+    def failure(self) -> MessagingError | None:
+        """Why nothing can be stored any more, if so."""
+        return self._broker.failure
+
+    async def close(self) -> None:
+        await self._broker.close()
+
+    async def route(self, topic: "Topic") -> Route:
+        return Route(topic, (self._broker.name,))
+
+    async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
+        return await self._broker.append(queue.topic, queue.queue_id, messages)
+
+    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+        del broker
+        return await self._broker.pop(order, poll_s)
+
+    async def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[Settled]":
+        return self._broker.acknowledge(group, topic, handles)
+
+    async def change_invisible(
+        self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
+    ) -> "ReceiptHandle":
+        changed = self._broker.change_invisible(group, topic, handle, invisible_ms, counts=counts)
+        if changed is None:
+            raise MessagingError(
+                definition_pb2.INVALID_RECEIPT_HANDLE,
+                "the receipt handle is not in force: the message was settled, its invisible time has passed, "
+                "or a later handle replaced this one",
+            )
+        return changed
+
+    async def prolong(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int
+    ) -> list[bool]:
+        return self._broker.prolong(group, topic, handles, invisible_ms)
+
+    async def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
+        self._broker.release(group, topic, handles, counts=counts)
+
+    async def pull(self, queue: "QueueRef", offset: int, tags: "TagFilter", *, batch: int, poll_s: float) -> "Pulled":
+        return await self._broker.pull(queue, offset, tags, batch, poll_s)
+
+    async def bounds(self, queue: "QueueRef") -> "QueueBounds":
+        return self._broker.bounds(queue.topic, queue.queue_id)
+
+    async def offset_at(self, queue: "QueueRef", time_ms: int) -> int:
+        return await self._broker.offset_at(queue.topic, queue.queue_id, time_ms)
+
+    async def committed(self, group: str, queue: "QueueRef") -> int | None:
+        return self._broker.committed(group, queue.topic, queue.queue_id)
+
+    async def set_committed(self, group: str, queue: "QueueRef", offset: int) -> None:
+        self._broker.set_committed(group, queue.topic, queue.queue_id, offset)
+
+    async def progress(self, group: str) -> "list[QueueProgress]":
+        return self._broker.progress(group)
+
+    async def forget_topic(self, topic: str) -> None:
+        await self._broker.forget_topic(topic)
+
+    async def forget_group(self, group: str) -> None:
+        await self._broker.forget_group(group)

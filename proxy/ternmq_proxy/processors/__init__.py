@@ -1,0 +1,1 @@
+"""What outlives a single call: connected clients, messages to keep hidden, the turn of the queues."""

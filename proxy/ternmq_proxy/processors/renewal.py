@@ -1,0 +1,107 @@
+"""Auto-renewal: messages that a push consumer holds stay hidden while that client lives (`consumer.md` 4.5).
+
+The consumer never sees a renewed handle: the one that it was given stays in force. Renewal ends when the message is
+settled, when the client is gone, or after three hours, and then the message is shown to others.
+"""
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_proxy.message_service.interface import MessageService
+
+_log = logging.getLogger(__name__)
+RENEW_AHEAD_MS = 15 * SECOND_MS
+RENEW_AT_MOST_MS = 3 * HOUR_MS
+_STEPS_MS = (MINUTE_MS, 3 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS)
+
+_Place = tuple[str, str, str, int, int, int]
+"""Group, topic, broker, queue id, queue offset, generation."""
+
+
+@dataclass(slots=True)
+class _Held:
+    handle: "ReceiptHandle"
+    since_ms: int
+    deadline_ms: int
+    renewals: int = 0
+
+
+class Renewal:
+    """The messages held by each client that asked for auto-renewal."""
+
+    def __init__(self, messages: "MessageService", now_ms: "Callable[[], int]") -> None:
+        self._messages = messages
+        self._now_ms = now_ms
+        self._held: dict[str, dict[_Place, _Held]] = {}
+
+    def hold(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
+        """Keep these messages hidden for the client."""
+        held = self._held.setdefault(client_id, {})
+        now = self._now_ms()
+        for handle in handles:
+            held[_place(group, topic, handle)] = _Held(handle, now, handle.deadline_ms)
+
+    def let_go(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> None:
+        """The client settled the message."""
+        held = self._held.get(client_id)
+        if held is not None:
+            held.pop(_place(group, topic, handle), None)
+            if not held:
+                del self._held[client_id]
+
+    async def release(self, client_id: str) -> None:
+        """The client is gone: show its messages to others at once."""
+        held = self._held.pop(client_id, {})
+        for (group, topic), entries in _by_topic(held).items():
+            await self._messages.release(group, topic, [entry.handle for _, entry in entries], counts=True)
+
+    async def renew(self) -> None:
+        """Prolong what ends soon; to be called every few seconds."""
+        now = self._now_ms()
+        for client_id, held in list(self._held.items()):
+            due = {
+                place: entry
+                for place, entry in held.items()
+                if entry.deadline_ms - now < RENEW_AHEAD_MS and now - entry.since_ms < RENEW_AT_MOST_MS
+            }
+            for (group, topic), entries in _by_topic(due).items():
+                await self._prolong(client_id, group, topic, entries, now)
+            for place in [place for place, entry in held.items() if entry.deadline_ms <= now]:
+                held.pop(place, None)
+
+    async def _prolong(
+        self, client_id: str, group: str, topic: str, entries: "list[tuple[_Place, _Held]]", now: int
+    ) -> None:
+        by_step: defaultdict[int, list[tuple[_Place, _Held]]] = defaultdict(list)
+        for place, entry in entries:
+            by_step[_STEPS_MS[min(entry.renewals, len(_STEPS_MS) - 1)]].append((place, entry))
+        for step_ms, batch in by_step.items():
+            done = await self._messages.prolong(group, topic, [entry.handle for _, entry in batch], step_ms)
+            for (place, entry), prolonged in zip(batch, done, strict=True):
+                if prolonged:
+                    entry.deadline_ms = now + step_ms
+                    entry.renewals += 1
+                else:
+                    self._held.get(client_id, {}).pop(place, None)
+
+
+def _place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
+    return group, topic, handle.broker, handle.queue_id, handle.queue_offset, handle.generation
+
+
+def _by_topic(held: "dict[_Place, _Held]") -> "dict[tuple[str, str], list[tuple[_Place, _Held]]]":
+    found: defaultdict[tuple[str, str], list[tuple[_Place, _Held]]] = defaultdict(list)
+    for place, entry in held.items():
+        found[place[0], place[1]].append((place, entry))
+    return found
+
+
+assert AUTO_RENEW_INVISIBLE_MS > RENEW_AHEAD_MS

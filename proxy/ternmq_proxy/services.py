@@ -1,0 +1,28 @@
+"""Everything that an activity may ask, made once for a process."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ternmq_common.limits import MessageLimits
+    from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.message_service.interface import MessageService
+    from ternmq_proxy.processors.clients import ClientRegistry
+    from ternmq_proxy.processors.placement import Placement
+    from ternmq_proxy.processors.renewal import Renewal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """`endpoint` is `host:port` of the front, for clients that do not say how they came in."""
+
+    catalog: "Catalog"
+    messages: "MessageService"
+    clients: "ClientRegistry"
+    renewal: "Renewal"
+    placement: "Placement"
+    limits: "MessageLimits"
+    endpoint: str
+    store_host: str
+    long_poll_max_ms: int
+    started_ms: int

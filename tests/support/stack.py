@@ -1,0 +1,128 @@
+"""A real `ternmq up` process for tests, on free ports, with its data in a folder the test gives.
+
+Ready    the server prints one line, `ready grpc=HOST:PORT http=HOST:PORT`; `start` waits on the pipe for it.
+Restart  comes back on the same folder and the same ports, so that clients can reconnect.
+Errors   whatever goes wrong is raised with the end of the server's log.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+LOG_TAIL_CHARACTERS = 4000
+ANY_PORT = "127.0.0.1:0"
+
+
+class Stack:
+    """A running server: `with Stack(tmp_path) as stack: ... stack.grpc`.
+
+    Invariants: after `start` the process has served; `grpc` and `http` stay the same for the life of the object; after
+    `__exit__` no process is left.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._folder, self._options = folder, options
+        self.data_dir = folder / "data"
+        self.log = folder / "server.log"
+        self.grpc, self.http = ANY_PORT, ANY_PORT
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of the last `start`, which may have ended since."""
+        assert self._process is not None, "the stack was not started"
+        return self._process
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill9()
+
+    def start(self) -> None:
+        """Start the server and return once it serves."""
+        assert self._process is None or self._process.poll() is not None, "the stack runs already"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log)
+        try:
+            self.grpc, self.http = parsed_ready(self._first_line(START_TIMEOUT_S))
+        except BaseException:
+            self.kill9()
+            raise
+
+    def command(self) -> Sequence[str]:
+        """The command line of the server."""
+        up = (sys.executable, "-m", "ternmq.command.main", "up")
+        return (*up, "--data-dir", str(self.data_dir), "--grpc", self.grpc, "--http", self.http, *self._options)
+
+    def kill9(self) -> None:
+        """End the server as a crash does; nothing happens if it has ended."""
+        self.process.kill()
+        self.process.wait()
+        self._close_output()
+
+    def terminate(self) -> int:
+        """Ask the server to end and return its exit code."""
+        self.process.terminate()
+        try:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+            raise AssertionError(f"no end within {STOP_TIMEOUT_S} s of SIGTERM\n{self.log_tail()}") from None
+        self._close_output()
+        return code
+
+    def restart(self) -> None:
+        """End the server in order if it still runs, and start it again on the same data and ports."""
+        if self.process.poll() is None:
+            self.terminate()
+        self.start()
+
+    def log_tail(self) -> str:
+        """The end of what all processes of this stack wrote to their standard error."""
+        return self.log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
+
+    def _first_line(self, timeout_s: float) -> str:
+        assert self.process.stdout is not None
+        output, received = self.process.stdout.fileno(), b""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while not received.endswith(b"\n"):
+                if not selector.select(deadline - time.monotonic()):
+                    raise AssertionError(f"not ready within {timeout_s} s, printed {received!r}\n{self.log_tail()}")
+                chunk = os.read(output, 1)
+                if not chunk:
+                    code = self.process.wait()
+                    raise AssertionError(f"ended with {code} before it was ready\n{self.log_tail()}")
+                received += chunk
+        return received.decode()
+
+    def _close_output(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def parsed_ready(line: str) -> tuple[str, str]:
+    """The gRPC and the HTTP address out of `ready grpc=HOST:PORT http=HOST:PORT`."""
+    words = line.split()
+    addresses = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    if words[:1] != ["ready"] or not {"grpc", "http"} <= addresses.keys():
+        raise AssertionError(f"the server's first line is not a ready line: {line!r}")
+    return addresses["grpc"], addresses["http"]

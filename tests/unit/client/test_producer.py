@@ -1,0 +1,238 @@
+"""The producer against a scripted server: what it sends, what it repeats, what it reports."""
+
+import asyncio
+import gzip
+from datetime import UTC, datetime
+
+import grpc
+import pytest
+
+import ternmq
+from ternmq import Message, Producer, Timing
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, sent
+
+
+async def test_a_sent_message_has_all_that_the_user_gave_it(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        receipt = await producer.send(Message(TOPIC, b"body", tag="t", keys=("k1", "k2"), properties={"a": "b"}))
+    [request] = server.requests["SendMessage"]
+    [message] = request.messages
+    system = message.system_properties
+    assert (message.topic.name, message.body, dict(message.user_properties)) == (TOPIC, b"body", {"a": "b"})
+    assert (system.tag, list(system.keys), system.message_type) == ("t", ["k1", "k2"], pb.NORMAL)
+    assert system.body_encoding == pb.IDENTITY
+    assert system.born_timestamp.seconds > 0
+    assert receipt == ternmq.SendReceipt(message_id=system.message_id, topic=TOPIC, offset=1)
+
+
+@pytest.mark.parametrize(
+    "first", [sent(pb.TOO_MANY_REQUESTS), sent(pb.INTERNAL_SERVER_ERROR), grpc.StatusCode.UNAVAILABLE]
+)
+async def test_a_passing_failure_is_repeated_with_the_same_id(
+    server: ScriptedServer, first: rpc.SendMessageResponse | grpc.StatusCode
+) -> None:
+    server.script("SendMessage", first)
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        receipt = await producer.send(Message(TOPIC, b"body"))
+    ids = [request.messages[0].system_properties.message_id for request in server.requests["SendMessage"]]
+    queues = [request.messages[0].system_properties.queue_id for request in server.requests["SendMessage"]]
+    assert ids == [receipt.message_id] * 2
+    assert queues[0] != queues[1]
+
+
+@pytest.mark.parametrize("code", [pb.MESSAGE_BODY_TOO_LARGE, pb.TOPIC_NOT_FOUND, pb.UNAUTHORIZED, pb.FORBIDDEN])
+async def test_a_refusal_is_not_repeated(server: ScriptedServer, code: pb.Code) -> None:
+    server.script("SendMessage", sent(code))
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        with pytest.raises(ternmq.ClientError) as refused:
+            await producer.send(Message(TOPIC, b"body"))
+    assert refused.value.code == code
+    assert len(server.requests["SendMessage"]) == 1
+
+
+async def test_attempts_end(server: ScriptedServer) -> None:
+    server.script("SendMessage", *[sent(pb.TOO_MANY_REQUESTS)] * 3)
+    async with Producer(server.endpoint, topics=[TOPIC], max_attempts=3) as producer:
+        with pytest.raises(ternmq.TooManyRequests):
+            await producer.send(Message(TOPIC, b"body"))
+    assert len(server.requests["SendMessage"]) == 3
+
+
+async def test_many_messages_are_one_request(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        receipts = await producer.send_many(Message(TOPIC, b"%d" % number) for number in range(100))
+    [request] = server.requests["SendMessage"]
+    assert [message.body for message in request.messages] == [b"%d" % number for number in range(100)]
+    assert [receipt.offset for receipt in receipts] == list(range(1, 101))
+
+
+async def test_receipts_are_in_the_order_of_the_call_whatever_the_topics(server: ScriptedServer) -> None:
+    messages = [Message(("odd", "even")[number % 2], b"%d" % number) for number in range(20)]
+    async with Producer(server.endpoint) as producer:
+        receipts = await producer.send_many(messages)
+    assert [receipt.topic for receipt in receipts] == [message.topic for message in messages]
+    assert sorted(len(request.messages) for request in server.requests["SendMessage"]) == [10, 10]
+
+
+async def test_one_entry_for_a_whole_batch_means_all_of_it(server: ScriptedServer) -> None:
+    entry = rpc.SendResultEntry(status=OK, message_id="AB" * 28, offset=40)
+    server.script("SendMessage", rpc.SendMessageResponse(status=OK, entries=[entry]))
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        receipts = await producer.send_many(Message(TOPIC, b"%d" % number) for number in range(3))
+    [request] = server.requests["SendMessage"]
+    assert [receipt.offset for receipt in receipts] == [40, 41, 42]
+    assert [receipt.message_id for receipt in receipts] == [
+        message.system_properties.message_id for message in request.messages
+    ]
+
+
+def partly(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+    """The second message meets a busy server, the third is refused."""
+    codes = [pb.OK, pb.TOO_MANY_REQUESTS, pb.ILLEGAL_MESSAGE_TAG]
+    entries = [
+        rpc.SendResultEntry(status=pb.Status(code=code), message_id=message.system_properties.message_id, offset=7)
+        for code, message in zip(codes, request.messages, strict=True)
+    ]
+    return rpc.SendMessageResponse(status=pb.Status(code=pb.MULTIPLE_RESULTS), entries=entries)
+
+
+async def test_only_the_failed_part_is_repeated_and_every_message_has_its_outcome(server: ScriptedServer) -> None:
+    server.script("SendMessage", partly)
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        with pytest.raises(ternmq.SendManyError) as failed:
+            await producer.send_many(Message(TOPIC, b"%d" % number) for number in range(3))
+    assert [[message.body for message in request.messages] for request in server.requests["SendMessage"]] == [
+        [b"0", b"1", b"2"],
+        [b"1"],
+    ]
+    stored, repeated, refused = failed.value.outcomes
+    assert isinstance(stored, ternmq.SendReceipt)
+    assert isinstance(repeated, ternmq.SendReceipt)
+    assert isinstance(refused, ternmq.BadRequest)
+
+
+async def test_ordered_messages_of_a_partly_stored_request_are_not_repeated(server: ScriptedServer) -> None:
+    server.script("SendMessage", partly)
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        with pytest.raises(ternmq.SendManyError):
+            await producer.send_many(Message(TOPIC, b"%d" % number, message_group="g") for number in range(3))
+    assert len(server.requests["SendMessage"]) == 1
+
+
+async def test_a_message_group_stays_on_its_queue(server: ScriptedServer) -> None:
+    server.script("SendMessage", sent(pb.TOO_MANY_REQUESTS))
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        for _ in range(3):
+            await producer.send(Message(TOPIC, b"x", message_group="group"))
+    queues = {request.messages[0].system_properties.queue_id for request in server.requests["SendMessage"]}
+    assert len(queues) == 1
+
+
+async def test_delays_and_priorities_reach_the_server(server: ScriptedServer) -> None:
+    moment = datetime(2030, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        await producer.send(Message(TOPIC, b"x", delivery_timestamp=moment))
+        await producer.send(Message(TOPIC, b"x", delivery_timestamp=int(moment.timestamp() * 1000)))
+        await producer.send(Message(TOPIC, b"x", priority=7))
+    first, second, third = (request.messages[0].system_properties for request in server.requests["SendMessage"])
+    assert first.delivery_timestamp == second.delivery_timestamp
+    assert (first.delivery_timestamp.seconds, first.delivery_timestamp.nanos) == (1_893_553_445, 678_000_000)
+    assert (first.message_type, third.message_type, third.priority) == (pb.DELAY, pb.PRIORITY, 7)
+
+
+async def test_long_bodies_are_compressed_when_asked_for(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint, topics=[TOPIC], compress_from_bytes=100) as producer:
+        await producer.send_many([Message(TOPIC, b"x" * 99), Message(TOPIC, b"x" * 100)])
+    short, long = server.requests["SendMessage"][0].messages
+    assert (short.body, short.system_properties.body_encoding) == (b"x" * 99, pb.IDENTITY)
+    assert (gzip.decompress(long.body), long.system_properties.body_encoding) == (b"x" * 100, pb.GZIP)
+
+
+async def test_a_body_above_the_limit_of_the_server_is_not_sent(server: ScriptedServer) -> None:
+    server.told = pb.Settings(publishing=pb.Publishing(max_body_size=1000))
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        with pytest.raises(ternmq.PayloadTooLarge):
+            await producer.send(Message(TOPIC, b"x" * 1001))
+    assert server.requests["SendMessage"] == []
+
+
+async def test_an_endpoint_that_fails_is_left_alone_until_its_heartbeat(server: ScriptedServer) -> None:
+    async with ScriptedServer(queues=1) as other:
+        server.queues, server.brokers = 1, {"broker-a": server.port, "broker-b": other.port}
+        other.script("SendMessage", grpc.StatusCode.UNAVAILABLE)
+        async with Producer(server.endpoint, topics=[TOPIC], timing=Timing(heartbeat_s=1e6)) as producer:
+            for _ in range(6):
+                await producer.send(Message(TOPIC, b"x"))
+            assert len(other.requests["SendMessage"]) == 1
+            await producer._heartbeat()
+            for _ in range(2):
+                await producer.send(Message(TOPIC, b"x"))
+            assert len(other.requests["SendMessage"]) == 2
+
+
+async def test_a_new_topic_is_told_to_the_server(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        await producer.send(Message("invoices", b"x"))
+        await server.asked("Telemetry", 2)
+    told = [topic.name for topic in server.requests["Telemetry"][-1].settings.publishing.topics]
+    assert told == ["invoices", TOPIC]
+
+
+async def test_a_producer_of_an_unknown_topic_does_not_start(server: ScriptedServer) -> None:
+    status = pb.Status(code=pb.TOPIC_NOT_FOUND, message="no such topic")
+    server.script("QueryRoute", rpc.QueryRouteResponse(status=status))
+    with pytest.raises(ternmq.NotFound, match="no such topic"):
+        await Producer(server.endpoint, topics=[TOPIC]).start()
+
+
+async def test_a_server_that_is_not_there_is_named(unused_tcp_port: int) -> None:
+    with pytest.raises(ternmq.ConnectionFailed, match=f"127.0.0.1:{unused_tcp_port}"):
+        await Producer(f"127.0.0.1:{unused_tcp_port}", topics=[TOPIC]).start()
+
+
+async def test_closing_waits_for_a_send_in_flight(server: ScriptedServer) -> None:
+    server.script("SendMessage", sent(pb.TOO_MANY_REQUESTS), sent(pb.TOO_MANY_REQUESTS))
+    producer = await Producer(server.endpoint, topics=[TOPIC]).start()
+    sending = asyncio.create_task(producer.send(Message(TOPIC, b"x")))
+    await server.asked("SendMessage")
+    await producer.close()
+    assert (await sending).offset == 1
+    assert len(server.requests["NotifyClientTermination"]) == 1
+
+
+async def test_a_closed_producer_says_so(server: ScriptedServer) -> None:
+    producer = Producer(server.endpoint, topics=[TOPIC])
+    with pytest.raises(ternmq.NotRunning, match="was not started"):
+        await producer.send(Message(TOPIC, b"x"))
+    async with producer:
+        pass
+    await producer.close()
+    with pytest.raises(ternmq.NotRunning, match="was closed"):
+        await producer.send(Message(TOPIC, b"x"))
+    with pytest.raises(ternmq.NotRunning, match="was closed"):
+        await producer.start()
+
+
+async def test_a_recall_needs_the_handle_of_a_delayed_message(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        receipt = await producer.send(Message(TOPIC, b"x"))
+        with pytest.raises(ternmq.BadRequest, match="isn't a delayed message"):
+            await producer.recall(receipt)
+        await producer.recall(receipt._replace(recall_handle="handle"))
+    [request] = server.requests["RecallMessage"]
+    assert (request.topic.name, request.recall_handle) == (TOPIC, "handle")
+
+
+async def test_requests_are_signed(server: ScriptedServer) -> None:
+    credentials = ternmq.Credentials("key", "secret", session_token="token")
+    async with Producer(server.endpoint, topics=[TOPIC], credentials=credentials) as producer:
+        await producer.send(Message(TOPIC, b"x"))
+    for name in ("QueryRoute", "Telemetry", "SendMessage", "NotifyClientTermination"):
+        metadata = server.metadata[name][0]
+        assert metadata["authorization"].startswith("MQv2-HMAC-SHA1 Credential=key, SignedHeaders=x-mq-date-time, ")
+        assert metadata["x-mq-session-token"] == "token"
+        assert metadata["x-mq-client-id"] == producer.client_id
+        assert metadata["x-mq-language"] == "PYTHON"
+    assert "secret" not in repr(credentials)

@@ -1,0 +1,97 @@
+"""An admin service in this process: topics and groups in two dicts, behind a real gRPC port."""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+
+OK = pb.Status(code=pb.OK, message="OK")
+
+
+class AdminServer:
+    """Serves until the `with` block ends; `topics` and `groups` are what it was told to create."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, admin_pb2.Topic] = {}
+        self.groups: dict[str, admin_pb2.Group] = {}
+        self.client_ids: list[str] = []
+        self._server = grpc.server(ThreadPoolExecutor(2))
+        self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._recorded(getattr(self, name)),
+                request_deserializer=getattr(admin_pb2, f"{name}Request").FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            )
+            for name in admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name
+        })])  # fmt: skip
+        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._server.stop(None).wait()
+
+    def _recorded(self, method: Any) -> Any:  # noqa: ANN401
+        def call(request: Any, context: grpc.ServicerContext) -> Any:  # noqa: ANN401
+            self.client_ids += [value for key, value in context.invocation_metadata() if key == "x-mq-client-id"]
+            return method(request)
+
+        return call
+
+    def CreateTopic(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:  # noqa: N802
+        topic = request.topic
+        topic.queues = topic.queues or 8
+        before = self.topics.setdefault(topic.name, topic)
+        if (before.type, before.queues) != (topic.type, topic.queues):
+            return admin_pb2.CreateTopicResponse(
+                status=pb.Status(code=pb.PRECONDITION_FAILED, message=f"topic {topic.name} exists with other settings")
+            )
+        return admin_pb2.CreateTopicResponse(status=OK, created=before is topic)
+
+    def ListTopics(self, _: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:  # noqa: N802
+        return admin_pb2.ListTopicsResponse(status=OK, topics=self.topics.values())
+
+    def DescribeTopic(self, request: admin_pb2.DescribeTopicRequest) -> admin_pb2.DescribeTopicResponse:  # noqa: N802
+        if request.name not in self.topics:
+            return admin_pb2.DescribeTopicResponse(
+                status=pb.Status(code=pb.TOPIC_NOT_FOUND, message=f"no topic\n{request.name}")
+            )
+        queue = admin_pb2.QueueState(broker="broker-0", queue_id=1, min_offset=3, max_offset=10)
+        return admin_pb2.DescribeTopicResponse(status=OK, topic=self.topics[request.name], queues=[queue])
+
+    def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:  # noqa: N802
+        gone = self.topics.pop(request.name, None)
+        return admin_pb2.DeleteTopicResponse(
+            status=OK if gone else pb.Status(code=pb.TOPIC_NOT_FOUND, message=f"no topic {request.name}")
+        )
+
+    def CreateGroup(self, request: admin_pb2.CreateGroupRequest) -> admin_pb2.CreateGroupResponse:  # noqa: N802
+        group = request.group
+        before = self.groups.setdefault(group.name, group)
+        return admin_pb2.CreateGroupResponse(status=OK, created=before is group)
+
+    def ListGroups(self, _: admin_pb2.ListGroupsRequest) -> admin_pb2.ListGroupsResponse:  # noqa: N802
+        return admin_pb2.ListGroupsResponse(status=OK, groups=self.groups.values())
+
+    def DescribeGroup(self, request: admin_pb2.DescribeGroupRequest) -> admin_pb2.DescribeGroupResponse:  # noqa: N802
+        progress = admin_pb2.Progress(
+            topic="t", broker="broker-0", queue_id=1, committed=5, cursor=8, in_flight=2, max_offset=10
+        )
+        return admin_pb2.DescribeGroupResponse(
+            status=OK, group=self.groups[request.name], progress=[progress], client_ids=["client-1"]
+        )
+
+    def DeleteGroup(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:  # noqa: N802
+        self.groups.pop(request.name)
+        return admin_pb2.DeleteGroupResponse(status=OK)
+
+    def GetServerInfo(self, _: admin_pb2.GetServerInfoRequest) -> admin_pb2.GetServerInfoResponse:  # noqa: N802
+        answer = admin_pb2.GetServerInfoResponse(status=OK, version="9.9", resident_bytes=123)
+        answer.started.FromSeconds(1_700_000_000)
+        return answer

@@ -1,0 +1,183 @@
+"""Help, wrong usage, completion, and what a call costs before it does anything."""
+
+import json
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from ternmq.command.main import COMMANDS, INTERRUPTED, cli
+from ternmq_common.errors import StartupError
+from ternmq_common.server_settings import ServerSettings
+from tests.unit.command.conftest import Call
+
+
+def all_paths() -> list[tuple[str, ...]]:
+    context = click.Context(cli)
+    paths: list[tuple[str, ...]] = [()]
+    for name in COMMANDS:
+        paths.append((name,))
+        command = cli.get_command(context, name)
+        if isinstance(command, click.Group):
+            paths += [(name, sub) for sub in command.commands]
+    return paths
+
+
+@pytest.mark.parametrize("path", all_paths(), ids=" ".join)
+def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
+    result = call(*path, "--help")
+    assert result.exit_code == 0
+    assert "Examples:" in result.stdout
+    assert "\n  " + " ".join(("  ternmq", *path)) in result.stdout or "| ternmq" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("topics",), "no such command 'topics'"),
+        (("topic", "creat", "x"), "no such command 'creat'"),
+        (("topic", "create"), "missing argument 'name'"),
+        (("topic", "create", "x", "--type", "big"), "'big' is not one of"),
+        (("topic", "create", "x", "--queues", "0"), "0 is not in the range"),
+        (("topic", "list", "--endpoint", "nowhere"), "host:port is needed"),
+        (("send", "t", "b", "--property", "x"), "name=value is needed"),
+        (("send", "t", "b", "--delay", "soon"), "a duration like"),
+        (("send", "t", "b", "--file", "f"), "not both"),
+        (("receive", "t"), "missing option '--group'"),
+        (("receive", "t", "--group", "g", "--filter", "a", "--sql", "b"), "not both"),
+        (("tail", "t", "--filter", "a", "--sql", "b"), "not both"),
+        (("up", "--flush", "never"), "'never' is not one of"),
+        (("up", "--retention", "long"), "a duration like"),
+        (("up", "--segment-size", "1KiB"), "(from --segment-size): 1mib to 2gib is allowed"),
+        (("up", "--config", "/nowhere/x.toml"), "can't read the settings file"),
+        (("apply", "-f", "/nowhere/x.yaml"), "can't read /nowhere/x.yaml"),
+        (("completion", "tcsh"), "'tcsh' is not one of"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(call: Call, arguments: tuple[str, ...], word: str) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert word in result.stderr.lower()
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_call_without_a_command_shows_the_help(call: Call) -> None:
+    result = call()
+    assert "Examples:" in result.output
+
+
+def test_ctrl_c_is_exit_code_130(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ternmq.command.version.platform.python_version", interrupted)
+    assert call("version").exit_code == INTERRUPTED
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(call: Call, shell: str) -> None:
+    result = call("completion", shell)
+    assert result.exit_code == 0
+    assert f"_TERNMQ_COMPLETE={shell}_complete" in result.stdout
+
+
+@pytest.mark.slow
+def test_completion_offers_subcommands_and_choices() -> None:
+    def offered(words: str) -> list[str]:
+        environ = {"_TERNMQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
+        command = [sys.executable, "-m", "ternmq.command.main"]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    assert offered("ternmq") == list(COMMANDS)
+    assert {"create", "list", "describe", "delete"} == set(offered("ternmq topic"))
+    assert "fifo" in offered("ternmq topic create x --type")
+
+
+def test_version_is_printed(call: Call) -> None:
+    assert call("version").stdout.startswith("ternmq ")
+    assert set(json.loads(call("version", "--json").stdout)) == {"ternmq", "python"}
+
+
+@pytest.mark.slow
+def test_a_call_imports_nothing_expensive_that_it_does_not_need() -> None:
+    program = (
+        "import sys; import ternmq; before = set(sys.modules)\n"
+        "from ternmq.command.main import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "expensive = {'grpc', 'asyncio', 'sqlalchemy', 'yaml', 'rich', 'ternmq_proxy'}\n"
+        "print(sorted(expensive & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_config_tells_values_and_origins(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "ternmq.toml"
+    file.write_text('retention_ms = "1d"\nbroker_name = "b1"\n')
+    result = call("config", "--config", str(file), "--broker-name", "b2", "--json", env={"TERNMQ_FLUSH": "async"})
+    told = json.loads(result.stdout)
+    assert told["retention_ms"] == {"value": 86_400_000, "from": f"file {file}"}
+    assert told["broker_name"] == {"value": "b2", "from": "--broker-name"}
+    assert told["flush"] == {"value": "async", "from": "TERNMQ_FLUSH"}
+    assert told["segment_bytes"] == {"value": 2**30, "from": "default"}
+
+
+def test_config_for_people_is_a_table_with_units(call: Call) -> None:
+    lines = call("config", "--no-auto-create", "--segment-size", "64MiB").stdout.splitlines()
+    assert lines[0].split() == ["SETTING", "VALUE", "FROM", "VARIABLE"]
+    assert ["segment_bytes", "64MiB", "--segment-size", "TERNMQ_SEGMENT_BYTES"] in [line.split() for line in lines]
+    assert ["auto_create", "false", "--auto-create", "TERNMQ_AUTO_CREATE"] in [line.split() for line in lines]
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest(call: Call) -> None:
+    result = call("config", env={"TERNMQ_FLUSHH": "sync"})
+    assert result.exit_code == 2
+    assert result.stderr == "ternmq: unknown variable TERNMQ_FLUSHH; did you mean 'TERNMQ_FLUSH'?\n"
+
+
+def a_server(monkeypatch: pytest.MonkeyPatch, run: Callable[[ServerSettings], int]) -> None:
+    """`ternmq up` will find `run` where the server is."""
+    module = types.ModuleType("ternmq_proxy.main")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ternmq_proxy.main", module)
+
+
+def test_up_runs_the_server_with_the_settings_and_ends_with_its_code(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[ServerSettings] = []
+
+    def run(settings: ServerSettings) -> int:
+        given.append(settings)
+        return 7
+
+    a_server(monkeypatch, run)
+    assert call("up", "--data-dir", "elsewhere", "--retention", "3d", "--no-auto-create").exit_code == 7
+    assert given == [ServerSettings(data_dir=Path("elsewhere"), retention_ms=3 * 86_400_000, auto_create=False)]
+
+
+def test_a_server_that_cannot_start_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_: ServerSettings) -> int:
+        raise StartupError("port 8081 is in use; choose another with --grpc")
+
+    a_server(monkeypatch, run)
+    result = call("up")
+    assert (result.exit_code, result.stderr) == (1, "ternmq: port 8081 is in use; choose another with --grpc\n")
+
+
+def test_without_the_servers_packages_up_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_: ServerSettings) -> int:
+        raise ModuleNotFoundError("No module named 'sqlalchemy.orm'", name="sqlalchemy.orm")
+
+    a_server(monkeypatch, run)
+    result = call("up")
+    assert result.exit_code == 1
+    assert "pip install 'ternmq[server]'" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,218 @@
+"""The settings loader: precedence, origins, units, and one clear line for everything that is wrong."""
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common.errors import StartupError
+from ternmq_common.settings import (
+    OTHER_VARIABLES,
+    InvalidSetting,
+    SettingsError,
+    load,
+    parsed_duration,
+    parsed_size,
+    rendered,
+    variable_name,
+)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    number: int = 1
+    ratio: float = 0.5
+    switch: bool = False
+    name: str = "plain"
+    folder: Path = Path("here")
+    colour: Colour = Colour.RED
+    limit: int | None = None
+    buffer_bytes: int = 1024
+    poll_ms: int = field(default=20_000, metadata={"flag": "--poll"})
+    pause_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise InvalidSetting("number", "0 or more is needed")
+
+
+def from_variables(**texts: str) -> Sample:
+    return load(Sample, file=None, environ={variable_name(k): v for k, v in texts.items()}, flags={}).settings
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    return file
+
+
+def refusal(**texts: str) -> str:
+    with pytest.raises(StartupError) as caught:
+        from_variables(**texts)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_without_anything_given_all_is_default() -> None:
+    loaded = load(Sample, file=None, environ={}, flags={"number": None})
+    assert loaded.settings == Sample()
+    assert set(loaded.origins.values()) == {"default"}
+
+
+@given(in_file=st.booleans(), in_environment=st.booleans(), in_flags=st.booleans())
+def test_the_later_source_wins_and_is_named(
+    tmp_path_factory: pytest.TempPathFactory, in_file: bool, in_environment: bool, in_flags: bool
+) -> None:
+    file = written(tmp_path_factory.mktemp("settings"), "number = 2\n") if in_file else None
+    loaded = load(
+        Sample,
+        file=file,
+        environ={"TERNMQ_NUMBER": "3"} if in_environment else {},
+        flags={"number": 4} if in_flags else {},
+    )
+    expected = [(1, "default")]
+    expected += [(2, f"file {file}")] if in_file else []
+    expected += [(3, "TERNMQ_NUMBER")] if in_environment else []
+    expected += [(4, "--number")] if in_flags else []
+    assert (loaded.settings.number, loaded.origins["number"]) == expected[-1]
+
+
+def test_a_file_may_use_every_type(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        'number = 7\nratio = 2\nswitch = true\nname = "n"\nfolder = "/a"\ncolour = "blue"\nlimit = 3\n'
+        'buffer_bytes = "2KiB"\npoll_ms = "5s"\npause_s = "500ms"\n',
+    )
+    assert load(Sample, file=file, environ={}, flags={}).settings == Sample(
+        number=7,
+        ratio=2.0,
+        switch=True,
+        name="n",
+        folder=Path("/a"),
+        colour=Colour.BLUE,
+        limit=3,
+        buffer_bytes=2048,
+        poll_ms=5000,
+        pause_s=0.5,
+    )
+
+
+def test_variables_are_converted_to_the_fields_types() -> None:
+    assert from_variables(switch="YES", colour="BLUE", limit="none", folder="/x/y") == Sample(
+        switch=True, colour=Colour.BLUE, folder=Path("/x/y")
+    )
+
+
+def test_a_flag_may_have_a_name_of_its_own() -> None:
+    assert load(Sample, file=None, environ={}, flags={"poll_ms": "3s"}).origins["poll_ms"] == "--poll"
+
+
+def test_an_unknown_variable_names_the_nearest() -> None:
+    with pytest.raises(SettingsError, match=r"unknown variable TERNMQ_NUMBR; did you mean 'TERNMQ_NUMBER'\?"):
+        load(Sample, file=None, environ={"TERNMQ_NUMBR": "1"}, flags={})
+
+
+def test_an_unknown_key_of_the_file_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"unknown setting 'foldr' in .*settings.toml; did you mean 'folder'\?"):
+        load(Sample, file=written(tmp_path, 'foldr = "x"'), environ={}, flags={})
+
+
+def test_an_unknown_key_like_nothing_lists_what_is_known(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="known are buffer_bytes, colour, folder"):
+        load(Sample, file=written(tmp_path, "zzzzzzzz = 1"), environ={}, flags={})
+
+
+def test_variables_of_the_command_and_of_others_are_no_settings() -> None:
+    environ = dict.fromkeys(OTHER_VARIABLES, "x") | {"HOME": "/", "_TERNMQ_COMPLETE": "bash_source"}
+    assert load(Sample, file=None, environ=environ, flags={}).settings == Sample()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("number", "many", "a number is needed"),
+        ("number", "1.5", "a whole number is needed"),
+        ("switch", "perhaps", "true or false is needed"),
+        ("colour", "green", "one of red, blue is needed"),
+        ("buffer_bytes", "1 parsec", "a size like 64MiB"),
+        ("poll_ms", "soon", "a duration like 500ms"),
+        ("poll_ms", "0.5ms", "a whole number is needed"),
+        ("folder", "", "a path is needed"),
+        ("limit", "some", "a number is needed"),
+    ],
+)
+def test_a_wrong_value_is_one_line_with_name_value_origin_and_what_is_allowed(
+    name: str, text: str, allowed: str
+) -> None:
+    message = refusal(**{name: text})
+    assert message.startswith(f"{name} = {text!r} (from {variable_name(name)}): ")
+    assert allowed in message
+
+
+@pytest.mark.parametrize(
+    "line", ["number = true", 'number = "x"', "name = 3", "switch = 3", "folder = 3", "number = []"]
+)
+def test_a_wrong_type_in_the_file_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(SettingsError, match="needed"):
+        load(Sample, file=written(tmp_path, line), environ={}, flags={})
+
+
+def test_what_the_class_refuses_is_told_with_its_origin() -> None:
+    assert refusal(number="-1") == "number = -1 (from TERNMQ_NUMBER): 0 or more is needed"
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"can't read the settings file .*nowhere.toml: No such file"):
+        load(Sample, file=tmp_path / "nowhere.toml", environ={}, flags={})
+
+
+def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"is not TOML: .*line 1"):
+        load(Sample, file=written(tmp_path, "number = = 2"), environ={}, flags={})
+
+
+@given(st.integers(0, 2**50))
+def test_a_rendered_size_reads_back(size: int) -> None:
+    assert parsed_size(rendered("buffer_bytes", size)) == size
+
+
+@given(st.integers(0, 10**12))
+def test_a_rendered_duration_reads_back(duration: int) -> None:
+    assert parsed_duration(rendered("poll_ms", duration), unit="ms") == duration
+    assert parsed_duration(rendered("pause_s", duration), unit="s") == duration
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("1h30m", 5_400_000), ("500ms", 500), ("3d", 259_200_000), ("1.5s", 1500), ("250", 250), ("1 h", 3_600_000)],
+)
+def test_durations(text: str, expected_ms: int) -> None:
+    assert parsed_duration(text, unit="ms") == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1s", "1x", "1h-30m", "1h x", "\u0661s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration like"):
+        parsed_duration(text, unit="ms")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("64MiB", 64 * 2**20), ("1gib", 2**30), ("10MB", 10**7), ("1.5 KiB", 1536), ("0", 0), ("7B", 7)],
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert parsed_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "1 2", "1.5", "1XiB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="needed"):
+        parsed_size(text)
