@@ -252,7 +252,9 @@ POM = """\
 
 
 def _dependency(artifact: str) -> str:
-    coordinates = f"<groupId>org.apache.rocketmq</groupId><artifactId>{artifact}</artifactId><version>{VERSION}</version>"
+    coordinates = (
+        f"<groupId>org.apache.rocketmq</groupId><artifactId>{artifact}</artifactId><version>{VERSION}</version>"
+    )
     return f"<dependency>{coordinates}</dependency>"
 
 

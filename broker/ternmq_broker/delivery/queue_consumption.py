@@ -78,16 +78,14 @@ class QueueConsumption:
         """The lowest offsets that wait for another delivery, as (offset, attempt to come); they stay waiting."""
         self._expire(now_ms)
         found: list[tuple[int, int]] = []
-        taken: list[int] = []
         while self._ready and len(found) < limit:
             offset = heapq.heappop(self._ready)
             claim = self._ready_claims.get(offset)
-            if claim is not None and self._claims.get(offset) is claim:
+            # The heap may hold an offset twice, of two times that it was ready; both come out one after the other.
+            is_same = bool(found) and found[-1][0] == offset
+            if claim is not None and self._claims.get(offset) is claim and not is_same:
                 found.append((offset, claim.attempt + 1))
-                taken.append(offset)
-            else:
-                self._ready_claims.pop(offset, None)
-        for offset in taken:
+        for offset, _ in found:
             heapq.heappush(self._ready, offset)
         return found
 
@@ -210,6 +208,8 @@ class QueueConsumption:
                     self._make_ready(offset, claim)
 
     def _make_ready(self, offset: int, claim: Claim) -> None:
+        if self._ready_claims.get(offset) is claim:
+            return
         self._ready_claims[offset] = claim
         heapq.heappush(self._ready, offset)
 

@@ -29,9 +29,12 @@ _SPAN_FACTOR = 4
 class StoreFolders(Protocol):
     """Where a store keeps its files."""
 
-    root: "Folder"
-    commit_log: "Folder"
-    index: "Folder"
+    @property
+    def root(self) -> "Folder": ...
+    @property
+    def commit_log(self) -> "Folder": ...
+    @property
+    def index(self) -> "Folder": ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def main() -> None:
     received = receive(configuration, topic, group, sent)
     pushed = push(configuration, topic, f"{group}-push", producer, count)
     producer.shutdown()
-    print(f"sent {len(sent)}\nreceived {received}\nacked {received}\npushed {pushed}", flush=True)
+    sys.stdout.write(f"sent {len(sent)}\nreceived {received}\nacked {received}\npushed {pushed}\n")
 
 
 def send(producer: Producer, topic: str, count: int) -> set[str]:
@@ -93,7 +93,8 @@ class Listener(MessageListener):
 
 def end_at_deadline() -> None:
     def end() -> None:
-        print(f"not done within {DEADLINE_S} s", file=sys.stderr, flush=True)
+        sys.stderr.write(f"not done within {DEADLINE_S} s\n")
+        sys.stderr.flush()
         os._exit(1)
 
     timer = threading.Timer(DEADLINE_S, end)

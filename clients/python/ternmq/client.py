@@ -8,10 +8,11 @@ Threads     one event loop; nothing here is safe to call from another thread (`t
 
 import asyncio
 import logging
+import sys
+import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
-from io import StringIO
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -250,7 +251,8 @@ class Client:
             await session.close()
 
     async def _heartbeat(self) -> None:
-        await asyncio.gather(*(self._heartbeat_to(endpoints) for endpoints in list(self._sessions)))
+        greeted = [endpoints for endpoints, session in self._sessions.items() if session.settled]
+        await asyncio.gather(*(self._heartbeat_to(endpoints) for endpoints in greeted))
 
     async def _heartbeat_to(self, endpoints: Endpoints) -> None:
         request = rpc.HeartbeatRequest(client_type=self.client_type, group=self._group_proto())
@@ -260,7 +262,7 @@ class Client:
         except ClientError as error:
             logger.warning("%s: heartbeat: %s", self.client_id, error)
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
-                await self._sessions[endpoints].send_settings()
+                await self._send_settings()
         else:
             self._isolated.discard(endpoints)
 
@@ -299,13 +301,13 @@ async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 def _stacks() -> str:
     """Where every task and every thread is, for an operator who asks why nothing moves."""
-    import sys
-    import threading
-
-    text = StringIO()
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+    lines: list[str] = []
     for task in asyncio.all_tasks():
-        task.print_stack(file=text)
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+        lines.append(f'Task "{task.get_name()}"')
+        # Not Task.print_stack: it fails on gRPC's compiled frames, which have no line numbers.
+        lines += [f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}" for frame in task.get_stack()]
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
-        text.write(f'\nThread "{names.get(ident, ident)}"\n{"".join(traceback.format_stack(frame))}')
-    return text.getvalue()
+        lines.append(f'Thread "{threads.get(ident, ident)}"')
+        lines += [line.rstrip() for line in traceback.format_stack(frame)]
+    return "\n".join(lines)

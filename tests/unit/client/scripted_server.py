@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import grpc
 import grpc.aio
@@ -32,7 +32,7 @@ UNARY = (
     "RecallMessage",
 )
 
-Reply = Proto | grpc.StatusCode | Callable[[Any], Proto]
+Reply: TypeAlias = Proto | grpc.StatusCode | Callable[[Any], Proto]
 
 
 class ScriptedServer:
@@ -112,25 +112,25 @@ class ScriptedServer:
             await self._changed.wait_for(lambda: len(self.requests[name]) >= times)
         return self.requests[name]
 
-    async def _note(self, name: str, request: Proto, context: Any) -> None:
+    async def _note(self, name: str, request: Proto, context: grpc.aio.ServicerContext) -> None:
         async with self._changed:
             self.requests[name].append(request)
             self.metadata[name].append(dict(context.invocation_metadata()))
             self.peers.add(context.peer())
             self._changed.notify_all()
 
-    def _unary(self, name: str) -> Callable[[Any, Any], Any]:
-        async def answer(request: Any, context: Any) -> Proto:
+    def _unary(self, name: str) -> Callable[[Proto, grpc.aio.ServicerContext], Any]:
+        async def answer(request: Proto, context: grpc.aio.ServicerContext) -> Proto:
             await self._note(name, request, context)
             reply: Reply = self._scripts[name].popleft() if self._scripts[name] else getattr(self, f"_default_{name}")
             if isinstance(reply, grpc.StatusCode):
                 await context.abort(reply, "scripted")
-            return reply if isinstance(reply, Proto) else reply(request)  # type: ignore[operator]
+            return reply if isinstance(reply, Proto) else reply(request)
 
         return answer
 
     async def _receive(
-        self, request: rpc.ReceiveMessageRequest, context: Any
+        self, request: rpc.ReceiveMessageRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[rpc.ReceiveMessageResponse]:
         await self._note("ReceiveMessage", request, context)
         parts = await self._deliveries.get()
@@ -140,7 +140,7 @@ class ScriptedServer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted")
 
     async def _telemetry(
-        self, commands: AsyncIterator[rpc.TelemetryCommand], context: Any
+        self, commands: AsyncIterator[rpc.TelemetryCommand], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[rpc.TelemetryCommand]:
         outgoing: asyncio.Queue[rpc.TelemetryCommand | grpc.StatusCode | None] = asyncio.Queue()
 

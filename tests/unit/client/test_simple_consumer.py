@@ -49,7 +49,7 @@ async def test_messages_that_came_before_a_break_are_not_lost(server: ScriptedSe
 async def test_subscriptions_are_told_and_polled_in_turn(server: ScriptedServer) -> None:
     for _ in range(4):
         server.end_poll(pb.MESSAGE_NOT_FOUND)
-    subscriptions = {"orders": "*", "invoices": SqlFilter("amount > 5")}
+    subscriptions: dict[str, str | SqlFilter] = {"orders": "*", "invoices": SqlFilter("amount > 5")}
     async with SimpleConsumer(server.endpoint, "g", subscriptions) as consumer:
         for _ in range(4):
             await consumer.receive()
@@ -108,9 +108,7 @@ async def test_a_changed_duration_renews_the_receipt_handle(server: ScriptedServ
 async def test_a_refused_change_keeps_the_receipt_handle(server: ScriptedServer) -> None:
     status = pb.Status(code=pb.INVALID_RECEIPT_HANDLE)
     server.deliver(stored_message(1))
-    server.script(
-        "ChangeInvisibleDuration", rpc.ChangeInvisibleDurationResponse(status=status, receipt_handle="other")
-    )
+    server.script("ChangeInvisibleDuration", rpc.ChangeInvisibleDurationResponse(status=status, receipt_handle="other"))
     async with SimpleConsumer(server.endpoint, "g", SUBSCRIPTIONS) as consumer:
         [view] = await consumer.receive()
         with pytest.raises(ternmq.BadRequest):
@@ -137,7 +135,9 @@ async def test_a_cancelled_receive_is_cancelled(server: ScriptedServer) -> None:
             await polling
 
 
-@pytest.mark.parametrize(("group", "subscriptions"), [("no spaces", {TOPIC: "*"}), ("g", {"no spaces": "*"}), ("g", {})])
+@pytest.mark.parametrize(
+    ("group", "subscriptions"), [("no spaces", {TOPIC: "*"}), ("g", {"no spaces": "*"}), ("g", {})]
+)
 def test_names_are_checked_at_once(group: str, subscriptions: dict[str, str]) -> None:
     with pytest.raises(ternmq.BadRequest):
         SimpleConsumer("127.0.0.1:8081", group, subscriptions)

@@ -119,5 +119,5 @@ def test_an_accepted_corruption_costs_that_record_and_no_other(sizes: list[int],
     found: list[bytes | None] = [None] * len(written)
     for offset in range(len(written)):
         for record in again.read(again.locate("orders", 0, offset, 1, may_block=True), may_block=True):
-            found[offset] = record and record.rest
+            found[offset] = record.rest if record else None
     assert found == [None if number == victim else body for number, body in enumerate(written)]

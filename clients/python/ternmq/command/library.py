@@ -4,6 +4,7 @@ The module imports the client library, so subcommands import it when they run.
 """
 
 import base64
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import click
 from ternmq.command.failures import CommandFailure, Refused, Unreachable
 from ternmq.command.output import iso_datetime, print_json_line
 from ternmq.errors import ClientError, TransportError
+from ternmq_common.server_settings import parsed_address
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
     from ternmq.command.output import Record
     from ternmq.message_view import MessageView
 
+CONNECT_TIMEOUT_S = 3.0
+
 
 @contextmanager
 def client_errors(endpoint: str) -> Iterator[None]:
-    """Errors of the library become failures with an exit code."""
+    """Errors of the library become failures with an exit code.
+
+    The library gives a server that is just coming up a few chances; a person wants to know at once, hence the knock.
+    """
+    _knock(endpoint)
     try:
         yield
     except TransportError as error:
@@ -32,6 +40,13 @@ def client_errors(endpoint: str) -> Iterator[None]:
         raise CommandFailure(error.message) from None
     except ClientError as error:
         raise Refused(error.code, error.message) from None
+
+
+def _knock(endpoint: str) -> None:
+    try:
+        socket.create_connection(parsed_address(endpoint), timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise Unreachable(endpoint, (error.strerror or str(error) or "no answer").lower()) from None
 
 
 def message_record(view: "MessageView") -> dict[str, object]:

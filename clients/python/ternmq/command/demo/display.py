@@ -5,7 +5,6 @@ import time
 from types import TracebackType
 from typing import Protocol, Self
 
-from ternmq.command.demo import CONSUMERS
 from ternmq.command.demo.ledger import Ledger
 
 LINE_INTERVAL_S = 2.0
@@ -57,22 +56,22 @@ class LineDisplay:
 
 
 class BarDisplay:
-    """One bar for what was sent, one for each consumer's share, one for what came back."""
+    """One bar for what was sent, one for what came back, with each consumer's share."""
 
     def __init__(self, wanted: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (
-            TextColumn("{task.description:<12}"),
+            TextColumn("{task.description:<8}"),
             BarColumn(bar_width=40),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.completed:>9,.0f}"),
             TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
         )
         self._bars = Progress(*columns, console=Console(stderr=True), refresh_per_second=8)
-        names = ["sent", *(f"consumer {number}" for number in range(1, CONSUMERS + 1)), "consumed"]
-        self._tasks = [self._bars.add_task(name, total=wanted, rate="") for name in names]
+        self._sent = self._bars.add_task("sent", total=wanted, note="")
+        self._consumed = self._bars.add_task("consumed", total=wanted, note="")
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -84,11 +83,10 @@ class BarDisplay:
         self._bars.stop()
 
     def update(self, ledger: Ledger) -> None:
-        shares = [ledger.by_consumer.get(number, 0) for number in range(1, CONSUMERS + 1)]
-        rates = [f"{ledger.sending.rate:,.0f}/s", *("" for _ in shares), f"{ledger.consuming.rate:,.0f}/s"]
-        values = [ledger.sent_count, *shares, ledger.consumed_count]
-        for task, value, rate in zip(self._tasks, values, rates, strict=True):
-            self._bars.update(task, completed=value, rate=rate)
+        shares = (f"consumer {number}: {count:,}" for number, count in sorted(ledger.by_consumer.items()))
+        self._bars.update(self._sent, completed=ledger.sent_count, note=f"{ledger.sending.rate:,.0f}/s")
+        note = f"{ledger.consuming.rate:,.0f}/s  {'  '.join(shares)}"
+        self._bars.update(self._consumed, completed=ledger.consumed_count, note=note)
 
     def say(self, text: str) -> None:
         self._bars.console.print(text, highlight=False)

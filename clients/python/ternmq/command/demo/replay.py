@@ -20,6 +20,7 @@ TICK_S = 0.1
 SAVE_INTERVAL_S = 2.0
 # Longer than a message stays hidden after a delivery that nobody settled.
 STILL_MAX_S = 45.0
+LAST_SENDS_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,8 @@ async def replay(folders: Folders, ledger: Ledger, wanted: int, display: Display
     ledger.save(folders.ledger, clean=False)
     stack = DemoStack(folders.stack, folders.log)
     try:
-        display.say(f"broker ready at {stack.grpc} after {await stack.start():.2f} s")
+        took_s = await stack.start()
+        display.say(f"broker ready at {stack.grpc} after {took_s:.2f} s")
         await asyncio.to_thread(_make_topic_and_group, stack.grpc)
         await _run_consumers(stack, folders, ledger, wanted, display, kill_server=kill_server)
     finally:
@@ -70,14 +72,17 @@ async def _run_consumers(
     async with asyncio.TaskGroup() as tasks:
         for consumer in consumers:
             tasks.create_task(consumer.read_reports(ledger))
-        work = [tasks.create_task(send_all(stack.grpc, messages, ledger))]
-        if kill_server:
-            work.append(tasks.create_task(_kill_in_the_middle(stack, ledger, wanted, display)))
+        stop_sending = asyncio.Event()
+        sender = tasks.create_task(send_all(stack.grpc, messages, ledger, stop_sending))
+        killer = tasks.create_task(_kill_in_the_middle(stack, ledger, wanted, display)) if kill_server else None
         try:
             await _watch(stack, folders, ledger, wanted, display, consumers)
         finally:
-            for task in work:
-                task.cancel()
+            if killer:
+                killer.cancel()
+            stop_sending.set()
+            await asyncio.wait([sender], timeout=LAST_SENDS_S)
+            sender.cancel()
             # Their last reports are read by the tasks above, which end with them.
             await asyncio.gather(*(consumer.stop() for consumer in consumers))
     display.update(ledger)

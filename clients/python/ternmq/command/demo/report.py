@@ -51,9 +51,9 @@ def content(ledger: Ledger) -> str:
         [
             {
                 "origin": origin,
-                "flights": count,
-                "departed": tally.departed[origin],
-                "mean_delay_min": round(tally.delay_minutes[origin] / max(1, tally.departed[origin]), 1),
+                "  flights": f"{count:>9,}",
+                " departed": f"{tally.departed[origin]:>9,}",
+                "mean delay (min)": round(tally.delay_minutes[origin] / max(1, tally.departed[origin]), 1),
             }
             for origin, count in tally.origins.most_common()
         ]

@@ -17,21 +17,27 @@ RETRY_PAUSE_S = 0.2
 Batch = list[tuple[int, Message]]
 
 
-async def send_all(endpoint: str, messages: Iterator[tuple[int, Message]], ledger: Ledger) -> None:
-    """Send until each message is acknowledged, however often the broker goes away meanwhile."""
+async def send_all(endpoint: str, messages: Iterator[tuple[int, Message]], ledger: Ledger, stop: asyncio.Event) -> None:
+    """Send until each message is acknowledged, however often the broker goes away, or until `stop` is set.
+
+    What is under way then is waited for: the ledger of a demo that was stopped should know it.
+    """
     batches = _batches(messages)
     async with Producer(endpoint, topics=[TOPIC]) as producer, asyncio.TaskGroup() as tasks:
         for _ in range(REQUESTS_IN_FLIGHT):
-            tasks.create_task(_send_batches(producer, batches, ledger))
+            tasks.create_task(_send_batches(producer, batches, ledger, stop))
 
 
-async def _send_batches(producer: Producer, batches: Iterator[Batch], ledger: Ledger) -> None:
+async def _send_batches(producer: Producer, batches: Iterator[Batch], ledger: Ledger, stop: asyncio.Event) -> None:
     for batch in batches:
-        await until(lambda: ledger.sent_count - ledger.consumed_count <= AHEAD_MAX)
-        waiting = await _unacknowledged(producer, batch, ledger)
-        while waiting:
-            await asyncio.sleep(RETRY_PAUSE_S)
+        await until(lambda: ledger.sent_count - ledger.consumed_count <= AHEAD_MAX or stop.is_set())
+        waiting = batch
+        while waiting and not stop.is_set():
             waiting = await _unacknowledged(producer, waiting, ledger)
+            if waiting:
+                await asyncio.sleep(RETRY_PAUSE_S)
+        if stop.is_set():
+            return
 
 
 async def _unacknowledged(producer: Producer, batch: Batch, ledger: Ledger) -> Batch:

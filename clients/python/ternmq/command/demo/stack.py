@@ -33,12 +33,12 @@ class DemoStack:
     async def start(self) -> float:
         """Start and wait until it serves; the seconds that this took."""
         begun = time.monotonic()
-        command = [sys.executable, "-m", "ternmq.command.main", "up", "--data-dir", str(self._folder)]
+        command = [sys.executable, "-m", "ternmq.command.demo.broker", "--data-dir", str(self._folder)]
         command += ["--grpc", self.grpc, "--http", self.http, "--retention", RETENTION]
         with self._log.open("ab") as log:
             # A session of its own: Ctrl-C in the terminal is for the demo, which then stops its children in order.
             self._process = await asyncio.create_subprocess_exec(
-                *command, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
         assert self._process.stdout is not None
         try:

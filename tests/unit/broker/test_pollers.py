@@ -1,0 +1,75 @@
+"""Waiting polls: exactly as many are woken as can be fed, and none is forgotten."""
+
+import asyncio
+
+import pytest
+
+from ternmq_broker import pollers as pollers_module
+from ternmq_broker.pollers import Pollers
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+
+def now_ms() -> int:
+    return round(asyncio.get_running_loop().time() * 1000)
+
+
+def poll(pollers: Pollers, group: str = "g", seconds: float = 20, ready_at_ms: int | None = None) -> asyncio.Task[bool]:
+    return asyncio.create_task(pollers.wait(group, "t", seconds, ready_at_ms))
+
+
+async def woken(tasks: list[asyncio.Task[bool]]) -> int:
+    """How many of the tasks have ended, when everything that can happen has."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return sum(task.done() for task in tasks)
+
+
+async def test_as_many_polls_of_each_group_are_woken_as_messages_came() -> None:
+    pollers = Pollers(now_ms)
+    first, second = [poll(pollers, "g1") for _ in range(5)], [poll(pollers, "g2") for _ in range(2)]
+    await asyncio.sleep(0)
+    pollers.wake_topic("t", 3)
+    assert await woken(first) == 3
+    assert await woken(second) == 2
+    pollers.close()
+    assert [await task for task in first] == [True, True, True, False, False]
+
+
+async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
+    pollers = Pollers(now_ms)
+    gone, stays = poll(pollers), poll(pollers)
+    await asyncio.sleep(0)
+    pollers.wake_group("g", "t", 1)
+    gone.cancel()
+    assert await stays
+    await asyncio.gather(gone, return_exceptions=True)
+
+
+async def test_time_ends_a_poll_and_leaves_nothing_behind() -> None:
+    pollers = Pollers(now_ms)
+    assert not await poll(pollers, seconds=0.001)
+    assert not pollers.has_waiting("g", "t")
+    assert (pollers._lines, pollers._timers, pollers._count) == ({}, {}, 0)
+
+
+async def test_the_earliest_of_several_times_wakes_a_poll() -> None:
+    pollers = Pollers(now_ms)
+    waiting = poll(pollers, ready_at_ms=now_ms() + 60_000)
+    await asyncio.sleep(0)
+    pollers.wake_at("g", "t", now_ms() + 1)
+    pollers.wake_at("g", "t", now_ms() + 30_000)
+    assert await waiting
+    assert pollers._timers == {}
+
+
+async def test_a_full_line_refuses_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pollers_module, "POLLS_PER_GROUP_AND_TOPIC", 2)
+    pollers = Pollers(now_ms)
+    waiting = [poll(pollers) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(MessagingError) as refused:
+        await pollers.wait("g", "t", 20, None)
+    assert refused.value.code == definition_pb2.TOO_MANY_REQUESTS
+    pollers.close()
+    await asyncio.gather(*waiting)

@@ -1,0 +1,318 @@
+"""What needs no server: hashes, ids, queue choice, back-off, splitting, addresses, errors, signatures."""
+
+import asyncio
+import gzip
+import subprocess
+import sys
+import zlib
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ternmq
+from ternmq import Message, MessageView, SqlFilter, TagFilter
+from ternmq.backoff import CustomizedBackoff, ExponentialBackoff, backoff_of, jittered
+from ternmq.endpoints import Endpoints
+from ternmq.errors import error_of
+from ternmq.filters import checked_subscriptions
+from ternmq.message_id import MessageIds, parse_message_id
+from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of
+from ternmq.route import Queue, queue_of_group, queues_to_try
+from ternmq.siphash import siphash24
+from ternmq_common.signing import Authorization, authorization_header
+from ternmq_protos.pool import Duration
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.unit.client.scripted_server import stored_message
+
+ENDPOINTS = [Endpoints.parse(f"10.0.0.{number}:8081") for number in range(4)]
+QUEUES = st.lists(
+    st.builds(
+        lambda broker, queue_id: Queue("t", queue_id, f"broker-{broker}", ENDPOINTS[broker], pb.MessageQueue()),
+        st.integers(0, 3),
+        st.integers(0, 7),
+    ),
+    min_size=1,
+    max_size=32,
+    unique=True,
+)
+
+
+# From the reference implementation: the hash of 00 01 .. (length - 1), bytes in little-endian order.
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (0, "310e0edd47db6f72"),
+        (1, "fd67dc93c539f874"),
+        (2, "5a4fa9d909806c0d"),
+        (3, "2d7efbd796666785"),
+        (7, "37d1018bf50002ab"),
+        (8, "6224939a79f5f593"),
+        (15, "e545be4961ca29a1"),
+        (63, "724506eb4c328a95"),
+    ],
+)
+def test_siphash_agrees_with_the_reference(length: int, expected: str) -> None:
+    assert siphash24(bytes(range(length))).to_bytes(8, "little").hex() == expected
+
+
+@given(group=st.text(min_size=1), count=st.integers(1, 64))
+def test_a_message_group_has_one_queue(group: str, count: int) -> None:
+    queues = [Queue("t", number, "b", ENDPOINTS[0], pb.MessageQueue()) for number in range(count)]
+    chosen = queue_of_group(queues, group)
+    assert queue_of_group(list(queues), group) is chosen
+    assert chosen in queues
+
+
+def test_the_hash_of_a_message_group_is_a_signed_number() -> None:
+    queues = [Queue("t", number, "b", ENDPOINTS[0], pb.MessageQueue()) for number in range(7)]
+    unsigned = siphash24(b"group-1")
+    assert unsigned >> 63 == 1  # else this proves nothing
+    assert queue_of_group(queues, "group-1").queue_id == (unsigned - (1 << 64)) % 7
+
+
+@given(queues=QUEUES, turn=st.integers(0, 1000), count=st.integers(1, 6), isolated=st.sets(st.sampled_from(ENDPOINTS)))
+def test_attempts_go_to_healthy_and_different_brokers_first(
+    queues: list[Queue], turn: int, count: int, isolated: set[Endpoints]
+) -> None:
+    chosen = queues_to_try(queues, turn=turn, isolated=isolated, count=count)
+    brokers = {queue.broker for queue in queues}
+    healthy = [queue for queue in queues if queue.endpoints not in isolated]
+    assert len(chosen) == count
+    assert len({queue.broker for queue in chosen}) == min(count, len(brokers))
+    assert not healthy or chosen[0] in healthy
+
+
+@given(queues=QUEUES)
+def test_turns_visit_every_queue(queues: list[Queue]) -> None:
+    visited = [queues_to_try(queues, turn=turn, isolated=(), count=1)[0] for turn in range(len(queues))]
+    assert visited == queues
+
+
+@given(
+    mac=st.integers(0, 2**48 - 1),
+    first=st.integers(0, 2**32 - 1),
+    now_s=st.integers(1_609_459_200, 1_609_459_200 + 2**32 - 1),
+    count=st.integers(1, 100),
+)
+def test_message_ids_say_where_and_when_they_were_made(mac: int, first: int, now_s: int, count: int) -> None:
+    ids = MessageIds(mac=mac, first_sequence=first, now_s=lambda: now_s).next_ids(count)
+    parts = [parse_message_id(message_id) for message_id in ids]
+    assert len(set(ids)) == count
+    for number, (message_id, part) in enumerate(zip(ids, parts, strict=True)):
+        assert (len(message_id), message_id) == (34, message_id.upper())
+        assert part is not None
+        assert (part.mac, part.seconds) == (mac, now_s - 1_609_459_200)
+        assert part.sequence == (first + number) % 2**32
+
+
+@given(counts=st.lists(st.integers(1, 50), max_size=20))
+def test_message_ids_never_repeat(counts: list[int]) -> None:
+    ids = MessageIds()
+    made = [message_id for count in counts for message_id in ids.next_ids(count)]
+    assert len(set(made)) == len(made)
+
+
+@given(text=st.text())
+def test_any_text_may_be_a_message_id(text: str) -> None:
+    assert parse_message_id(text) is None or len(bytes.fromhex(text)) == 17
+
+
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 3000)), max_size=200),
+    bytes_max=st.integers(1000, 20_000),
+)
+def test_batches_keep_the_order_and_the_limits(sizes: list[tuple[str, int]], bytes_max: int) -> None:
+    messages = [Message(topic, b"x" * size) for topic, size in sizes]
+    by_topic = batches_of(messages, bytes_max=bytes_max)
+    for topic, batches in by_topic.items():
+        places = [place for batch in batches for place in batch.places]
+        assert places == [place for place, message in enumerate(messages) if message.topic == topic]
+        for batch in batches:
+            assert [messages[place] for place in batch.places] == batch.messages
+            assert len(batch.messages) <= BATCH_MESSAGES_MAX
+            body_bytes = sum(len(message.body) for message in batch.messages)
+            assert len(batch.messages) == 1 or body_bytes <= bytes_max
+
+
+@given(attempt=st.integers(-5, 100_000))
+def test_delays_grow_up_to_their_limit(attempt: int) -> None:
+    backoff = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
+    assert 0.01 <= backoff.delay_s(attempt) <= backoff.delay_s(attempt + 1) <= 1.0
+    customized = CustomizedBackoff((1, 5, 10))
+    assert customized.delay_s(attempt) in {1, 5, 10}
+
+
+@given(delay_s=st.floats(0, 1000), fraction=st.floats(0, 1))
+def test_jitter_takes_half_at_most(delay_s: float, fraction: float) -> None:
+    assert delay_s / 2 <= jittered(delay_s, fraction) <= delay_s
+
+
+def test_a_back_off_of_zeros_is_not_believed() -> None:
+    default = CustomizedBackoff((1,))
+    zeros = pb.RetryPolicy(exponential_backoff=pb.ExponentialBackoff(multiplier=1))
+    told = pb.RetryPolicy(
+        exponential_backoff=pb.ExponentialBackoff(initial=Duration(seconds=5), max=Duration(seconds=60), multiplier=2)
+    )
+    assert backoff_of(zeros, default) is default
+    assert backoff_of(pb.RetryPolicy(), default) is default
+    assert backoff_of(told, default).delay_s(2) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "shown"),
+    [
+        ("127.0.0.1:8081", "ipv4:127.0.0.1:8081", "127.0.0.1:8081"),
+        ("10.0.0.1:1;10.0.0.2:2", "ipv4:10.0.0.1:1,10.0.0.2:2", "10.0.0.1:1;10.0.0.2:2"),
+        ("[::1]:8081", "ipv6:[::1]:8081", "[::1]:8081"),
+        ("::1", "ipv6:[::1]:8081", "[::1]:8081"),
+        ("localhost", "dns:///localhost:8081", "localhost:8081"),
+        ("http://broker.example:80/", "dns:///broker.example:80", "broker.example:80"),
+    ],
+)
+def test_endpoints_are_read_as_people_write_them(text: str, target: str, shown: str) -> None:
+    endpoints = Endpoints.parse(text)
+    assert (endpoints.grpc_target, str(endpoints)) == (target, shown)
+    assert Endpoints.from_proto(endpoints.to_proto()) == endpoints
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ; ", "host:", "host:port", "host:0", "host:65536", ":1", "a:1;b:2", "::1;1.1.1.1"]
+)
+def test_endpoints_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ternmq.BadRequest):
+        Endpoints.parse(text)
+
+
+@pytest.mark.parametrize("code", [code for code in pb.Code.values() if code not in {0, pb.OK, pb.MULTIPLE_RESULTS}])
+def test_every_code_has_a_family_that_agrees_about_retries(code: pb.Code) -> None:
+    error = error_of(code, "text")
+    assert (error.code, error.message) == (code, "text")
+    assert error.retryable == (code == pb.TOO_MANY_REQUESTS or 50000 <= code < 50100 or 50400 <= code < 50500)
+    assert isinstance(error, ternmq.BadRequest) <= (code < 40100 or code == pb.PRECONDITION_FAILED)
+
+
+def test_a_code_that_nobody_knows_is_unsupported() -> None:
+    assert isinstance(error_of(99999, "text"), ternmq.Unsupported)  # type: ignore[arg-type]
+    assert str(error_of(99999, "text")) == "99999: text"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": ""}, pb.ILLEGAL_TOPIC),
+        ({"topic": "no spaces"}, pb.ILLEGAL_TOPIC),
+        ({"body": b""}, pb.MESSAGE_BODY_EMPTY),
+        ({"body": "text"}, pb.MESSAGE_CORRUPTED),
+        ({"tag": "a|b"}, pb.ILLEGAL_MESSAGE_TAG),
+        ({"tag": " "}, pb.ILLEGAL_MESSAGE_TAG),
+        ({"tag": "a\x00"}, pb.ILLEGAL_MESSAGE_TAG),
+        ({"keys": ["k", " "]}, pb.ILLEGAL_MESSAGE_KEY),
+        ({"keys": "key"}, pb.ILLEGAL_MESSAGE_KEY),
+        ({"properties": {"a": 1}}, pb.ILLEGAL_MESSAGE_PROPERTY_KEY),
+        ({"properties": {str(number): "" for number in range(129)}}, pb.MESSAGE_PROPERTIES_TOO_LARGE),
+        ({"message_group": ""}, pb.ILLEGAL_MESSAGE_GROUP),
+        ({"message_group": "x" * 64}, pb.ILLEGAL_MESSAGE_GROUP),
+        ({"message_group": "\u4e2d" * 22}, pb.ILLEGAL_MESSAGE_GROUP),
+        ({"priority": -1}, pb.BAD_REQUEST),
+        ({"priority": 1, "message_group": "g"}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"delivery_timestamp": datetime(2030, 1, 1)}, pb.ILLEGAL_DELIVERY_TIME),  # noqa: DTZ001
+    ],
+)
+def test_a_message_that_no_server_takes_is_not_made(fields: dict[str, object], code: pb.Code) -> None:
+    with pytest.raises(ternmq.ClientError) as refused:
+        Message(**{"topic": "orders", "body": b"x", **fields})  # type: ignore[arg-type]
+    assert refused.value.code == code
+
+
+def test_a_message_takes_what_servers_take() -> None:
+    message = Message("%DLQ%group", bytearray(b"x"), tag="\u4e2d", keys=["a b"], delivery_timestamp=datetime.now(UTC))  # type: ignore[arg-type]
+    assert (message.body, message.keys, message.message_type) == (b"x", ("a b",), pb.DELAY)
+
+
+@pytest.mark.parametrize("expression", ["", " ", "||", " || "])
+def test_filters_must_ask_for_something(expression: str) -> None:
+    with pytest.raises(ternmq.BadRequest):
+        TagFilter(expression)
+
+
+def test_plain_strings_are_tag_filters() -> None:
+    sql = SqlFilter("a > 1")
+    assert checked_subscriptions({"a": "x || y", "b": sql}) == {"a": TagFilter("x || y"), "b": sql}
+
+
+def view_of(message: pb.Message) -> MessageView:
+    return MessageView(message, broker="b", endpoints=ENDPOINTS[0])
+
+
+@pytest.mark.parametrize("compressed", [gzip.compress(b"body" * 100), zlib.compress(b"body" * 100)])
+def test_compressed_bodies_are_read_whatever_their_header(compressed: bytes) -> None:
+    message = stored_message(1, body=compressed)
+    message.system_properties.body_encoding = pb.GZIP
+    view = view_of(message)
+    assert (view.body, view.stored_bytes, view.intact) == (b"body" * 100, len(compressed), True)
+
+
+def test_a_body_that_says_gzip_and_is_not_is_corrupted() -> None:
+    message = stored_message(1, body=b"plain")
+    message.system_properties.body_encoding = pb.GZIP
+    view = view_of(message)
+    assert not view.intact
+    with pytest.raises(ternmq.BadRequest, match="MESSAGE_CORRUPTED"):
+        _ = view.body
+
+
+@pytest.mark.parametrize(
+    ("kind", "checksum", "intact"),
+    [
+        (pb.MD5, "841a2d689ad86bd1611447453c22c6fc", True),
+        (pb.MD5, "841A2D689AD86BD1611447453C22C6FC", True),
+        (pb.MD5, "00000000000000000000000000000000", False),
+        (pb.SHA1, "02083F4579E08A612425C0C1A17EE47ADD783B94", True),
+        (pb.SHA1, "", False),
+        (pb.CRC32, "whatever", True),
+    ],
+)
+def test_digests_are_checked_where_they_mean_something(kind: pb.DigestType, checksum: str, intact: bool) -> None:
+    message = stored_message(1, body=b"body")
+    message.system_properties.body_digest.CopyFrom(pb.Digest(type=kind, checksum=checksum))
+    assert view_of(message).intact is intact
+
+
+@given(key=st.text(alphabet="abcXYZ09", min_size=1), secret=st.text(min_size=1), date=st.text(alphabet="0123TZ"))
+def test_a_signature_proves_the_secret(key: str, secret: str, date: str) -> None:
+    header = authorization_header(key, secret, date)
+    parsed = Authorization.parse(header)
+    assert parsed is not None
+    assert parsed.access_key == key
+    assert parsed.is_signed_with(secret, date)
+    assert not parsed.is_signed_with(secret + "x", date)
+    assert not parsed.is_signed_with(secret, date + "1")
+
+
+@pytest.mark.parametrize(
+    "header", ["", "word", "word Credential", "word Credential=,Signature=AB", "word Credential=a"]
+)
+def test_headers_that_no_client_sends_are_refused(header: str) -> None:
+    assert Authorization.parse(header) is None
+
+
+def test_credentials_may_have_a_suffix_and_signatures_any_case() -> None:
+    header = authorization_header("key", "secret", "date")
+    parsed = Authorization.parse(header.replace("Credential=key", "Credential=key//Rocketmq").swapcase().swapcase())
+    assert parsed is not None
+    lower = Authorization(parsed.access_key, parsed.signature.lower())
+    assert (parsed.access_key, lower.is_signed_with("secret", "date")) == ("key", True)
+
+
+def test_all_names_are_exported() -> None:
+    assert all(hasattr(ternmq, name) for name in ternmq.__all__)
+    assert not asyncio.iscoroutinefunction(Message)
+
+
+@pytest.mark.slow
+def test_the_import_brings_no_heavy_packages() -> None:
+    code = "import sys, ternmq; print(' '.join({name.partition('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"opentelemetry", "click", "sqlalchemy", "rich", "ternmq_proxy", "ternmq_broker"} & set(loaded)

@@ -1,0 +1,59 @@
+"""The embedded stack's MessageService passes the conformance tests."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_proxy.message_service.interface import MessageService
+from ternmq_proxy.message_service.local import LocalMessageService
+from tests.support.message_service_conformance import MessageServiceConformance, Restart
+
+
+class Stack:
+    """One local service after another on the same data."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._service: LocalMessageService | None = None
+
+    async def start(self) -> MessageService:
+        self._service = await LocalMessageService.open(self._settings)
+        return self._service
+
+    async def restart(self) -> MessageService:
+        await self.stop()
+        return await self.start()
+
+    async def stop(self) -> None:
+        assert self._service is not None
+        await self._service.close()
+
+
+@pytest.fixture(params=list(FlushMode))
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ServerSettings:
+    return ServerSettings(data_dir=tmp_path, flush=request.param)
+
+
+@pytest.fixture
+async def stack(settings: ServerSettings) -> AsyncIterator[Stack]:
+    stack = Stack(settings)
+    await stack.start()
+    yield stack
+    await stack.stop()
+
+
+@pytest.fixture
+def service(stack: Stack) -> MessageService:
+    assert stack._service is not None
+    return stack._service
+
+
+@pytest.fixture
+def restarted(stack: Stack) -> Restart:
+    return stack.restart
+
+
+class TestLocalMessageService(MessageServiceConformance):
+    pass

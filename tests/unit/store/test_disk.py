@@ -1,0 +1,146 @@
+"""The store on a real file system: locks, damage, retention and reads that would wait for the disk."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_common.errors import StartupError
+from ternmq_common.server_settings import FlushMode
+from ternmq_protos.v2 import definition_pb2
+
+SEGMENT_BYTES = 4000
+
+
+def incoming(number: int) -> Incoming:
+    system = definition_pb2.SystemProperties(message_id=f"id-{number}", keys=[f"k{number % 3}"])
+    return Incoming(0, system.SerializeToString(), b"%d" % number * 50, (f"id-{number}", f"k{number % 3}"))
+
+
+def settings(folder: Path, *, accept_corruption: bool = False) -> BrokerSettings:
+    return BrokerSettings(
+        name="b",
+        folder=folder,
+        flush=FlushMode.SYNC,
+        segment_bytes=SEGMENT_BYTES,
+        retention_ms=1000,
+        retention_check_interval_ms=1000,
+        consumption_flush_interval_ms=1000,
+        accept_corruption=accept_corruption,
+    )
+
+
+def filled(folder: Path, count: int, queues: int = 2) -> MessageStore:
+    """A store with messages at one a millisecond, from 1 on."""
+    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+    for number in range(count):
+        store.append("orders", number % queues, [incoming(number)], number + 1)
+    store.sync()
+    return store
+
+
+def spill(store: MessageStore) -> None:
+    while job := store.prepare_spill(entries_min=1):
+        job.write()
+        store.finish_spill(job)
+
+
+def test_a_second_store_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    Broker.open(settings(tmp_path))
+    with pytest.raises(StartupError, match="in use by another stack"):
+        Broker.open(settings(tmp_path))
+
+
+def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: Path) -> None:
+    filled(tmp_path, 100).close()
+    segment = min((tmp_path / "commitlog").iterdir())
+    for index_file in (tmp_path / "index").glob("0*"):
+        index_file.unlink()
+    content = bytearray(segment.read_bytes())
+    content[1000] ^= 0xFF
+    segment.write_bytes(content)
+    with pytest.raises(StartupError, match=r"damaged at log offset \d+ .*--accept-corruption"):
+        Broker.open(settings(tmp_path))
+    Broker.open(settings(tmp_path, accept_corruption=True))
+
+
+def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(tmp_path: Path) -> None:
+    store = filled(tmp_path, 300)
+    spill(store)
+    count = store.expired_segments(before_ms=200)
+    assert count > 0
+    store.remove_segments(count)()
+    first, end = store.bounds("orders", 0)
+    assert 0 < first < 100
+    assert end == 150
+    assert store.locate("orders", 0, first - 1, 1, may_block=True) == []
+    store.close()
+    again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
+    assert again.bounds("orders", 0) == (first, end)
+    assert len(list((tmp_path / "commitlog").iterdir())) == len(list((tmp_path / "index").glob("0*")))
+
+
+def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) -> None:
+    store = filled(tmp_path, 50, queues=1)
+    store.roll()
+    spill(store)
+    store.remove_segments(store.expired_segments(before_ms=1000))()
+    assert store.bounds("orders", 0) == (50, 50)
+    store.close()
+    again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
+    assert again.append("orders", 0, [incoming(50)], 2000).first_offset == 50
+
+
+def test_a_deleted_topic_stays_deleted_over_a_restart(tmp_path: Path) -> None:
+    store = filled(tmp_path, 10, queues=1)
+    store.forget_topic("orders")()
+    store.close()
+    again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
+    assert again.bounds("orders", 0) == (10, 10)
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_messages_are_found_by_key_id_and_time(tmp_path: Path, *, spilled: bool) -> None:
+    store = filled(tmp_path, 90)
+    if spilled:
+        spill(store)
+    assert [record.rest for record in store.find_by_key("orders", "k1", 2)] == [b"88" * 50, b"85" * 50]
+    assert [record.rest for record in store.find_by_key("orders", "id-7", 10)] == [b"7" * 50]
+    assert store.find_by_key("payments", "id-7", 10) == []
+    assert store.offset_at("orders", 1, 42) == 20
+    assert store.offset_at("orders", 1, 1000) == 45
+
+
+def test_timestamps_never_go_back_over_a_restart(tmp_path: Path) -> None:
+    filled(tmp_path, 10, queues=1).close()
+    again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
+    again.append("orders", 0, [incoming(10)], now_ms=1)
+    (record,) = again.read(again.locate("orders", 0, 10, 1, may_block=True), may_block=True)
+    assert record is not None
+    assert record.stored_ms == 10
+
+
+def test_a_write_in_parts_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DiskFolder(tmp_path).create("log")
+    file.append([b"before"])
+    monkeypatch.setattr("os.pwritev", lambda fd, pieces, at: os.pwrite(fd, pieces[0], at))
+    file.append([b"one", b"two"])
+    assert file.read(0, 100) == b"beforeonetwo"
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DiskFolder(tmp_path).create("log")
+    file.append([b"before"])
+
+    def full_after_a_part(fd: int, pieces: list[bytes], at: int) -> int:
+        os.pwrite(fd, pieces[0], at)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwritev", full_after_a_part)
+    with pytest.raises(OSError, match="No space"):
+        file.append([b"one", b"two"])
+    assert file.size == DiskFile(tmp_path / "log").size == len(b"before")
