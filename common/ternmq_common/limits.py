@@ -32,6 +32,7 @@ class MessageLimits:
     body_bytes_max: int = 4 * MIB
     properties_max: int = 128
     properties_bytes_max: int = 16 * KIB
+    system_properties_bytes_max: int = 16 * KIB - 1
     message_group_bytes_max: int = 63
     delay_max_ms: int = 72 * HOUR_MS
     transaction_recovery_max_ms: int = HOUR_MS
@@ -39,3 +40,8 @@ class MessageLimits:
     def __post_init__(self) -> None:
         if not 0 < self.body_bytes_max < INBOUND_BYTES_MAX:
             raise ValueError(f"body_bytes_max={self.body_bytes_max} must be above 0 and below {INBOUND_BYTES_MAX}")
+
+    @property
+    def stored_properties_bytes_max(self) -> int:
+        """All that is stored of a message but its body: by default 32767 bytes, the limit of RocketMQ's brokers."""
+        return self.properties_bytes_max + self.system_properties_bytes_max

@@ -46,7 +46,7 @@ class NewMessage:
     """A checked message on its way into the store, already in stored form.
 
     `system` is the serialized `SystemProperties` without the fields that the server owns, `rest` the serialized
-    `Message` without `system_properties`. `keys` are what it can be found by: its id and its own keys.
+    `Message` without `topic` and `system_properties`. `keys` are what it can be found by: its id and its own keys.
     """
 
     system: bytes

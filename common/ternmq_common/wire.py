@@ -1,13 +1,15 @@
 """Protobuf framed by hand, for the one path where a message passes without being parsed: delivery.
 
-The store keeps a message's `system_properties` apart from the rest, both serialized. What a consumer gets is
+The store keeps a message's `system_properties` apart from the rest, both serialized, and its topic not at all: a
+consumer sees the topic as it asked for it. What a consumer gets is
 
-    rest | tag and new length of system_properties | stored system_properties | the fields that delivery adds
+    topic | rest | tag and new length of system_properties | stored system_properties | the fields that delivery adds
 
 which to every decoder is one ordinary `Message`. The added fields stand inside the one sub-message, since decoders in
 JavaScript keep only the last of a sub-message that appears twice.
 """
 
+TOPIC_TAG = b"\x0a"  # Message.topic = 1
 SYSTEM_PROPERTIES_TAG = b"\x1a"  # Message.system_properties = 3
 RECEIVED_MESSAGE_TAG = b"\x12"  # ReceiveMessageResponse.message = 2, PullMessageResponse.message = 2
 _STORE_TIMESTAMP_TAG = b"\x4a"  # SystemProperties.store_timestamp = 9
@@ -63,8 +65,10 @@ def delivered_fields(
     return fields if handle is None else fields + framed(_RECEIPT_HANDLE_TAG, handle.encode())
 
 
-def response_with_message(*, rest: bytes, system: bytes, added: bytes) -> bytes:
-    """A serialized `ReceiveMessageResponse` (or `PullMessageResponse`) that holds the message."""
+def response_with_message(*, topic: bytes, rest: bytes, system: bytes, added: bytes) -> bytes:
+    """A serialized `ReceiveMessageResponse` (or `PullMessageResponse`) that holds the message; `topic` is a serialized
+    `Resource`."""
+    topic_field = framed(TOPIC_TAG, topic)
     properties_head = SYSTEM_PROPERTIES_TAG + varint(len(system) + len(added))
-    size = len(rest) + len(properties_head) + len(system) + len(added)
-    return b"".join((RECEIVED_MESSAGE_TAG, varint(size), rest, properties_head, system, added))
+    size = len(topic_field) + len(rest) + len(properties_head) + len(system) + len(added)
+    return b"".join((RECEIVED_MESSAGE_TAG, varint(size), topic_field, rest, properties_head, system, added))

@@ -37,6 +37,15 @@ class Catalog:
     def groups(self) -> list[Group]:
         return sorted(self._groups.values(), key=lambda group: group.name)
 
+    @property
+    def default_queues(self) -> int:
+        """Message queues of a topic that is made without a number."""
+        return self._default_queues
+
+    def is_fifo(self, group: str) -> bool:
+        """Whether the group delivers in order; one that isn't there does not, and is not made."""
+        return group in self._groups and self._groups[group].fifo
+
     def find_topic(self, name: str) -> Topic:
         """TOPIC_NOT_FOUND if it isn't there; makes nothing."""
         topic = self._topics.get(name)

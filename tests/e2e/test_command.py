@@ -2,10 +2,10 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -178,14 +178,15 @@ def test_the_server_tells_its_version(call: Call) -> None:
     "arguments", [("version",), ("topic", "list"), ("config",), ("--help",), ("group", "list", "--json")], ids=" ".join
 )
 def test_a_call_answers_at_once(call: Call, arguments: tuple[str, ...]) -> None:
-    """0.3 s is the promise; the best of a few says what the code costs, whatever else the machine does."""
+    """0.3 s is the promise. Processor time is measured, since the clock also measures what else the machine does."""
 
     def seconds() -> float:
-        begun = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert call(*arguments).returncode == 0
-        return time.monotonic() - begun
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
-    assert min(seconds() for _ in range(5)) < 0.3
+    assert min(seconds() for _ in range(3)) < 0.3
 
 
 def failing_up(*options: str, **variables: str) -> Done:

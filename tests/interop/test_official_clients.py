@@ -178,7 +178,6 @@ def test_the_official_clients_share_a_topic(programs: Programs, stack: Stack, tm
 def test_the_examples_do_the_same_with_apache_rocketmq(programs: Programs, tmp_path: Path) -> None:
     with ApacheRocketMQ() as peer:
         peer.create_topic(TOPIC)
-        for language in CLIENTS:
-            peer.create_group(group_of(language))
-            peer.create_group(f"{group_of(language)}-push")
+        simple_groups = [group_of(language) for language in CLIENTS]
+        peer.create_groups([*simple_groups, *(f"{group}-push" for group in simple_groups)])
         programs.rounds(endpoint=peer.endpoint, topic=TOPIC, home=tmp_path / "home")

@@ -8,9 +8,6 @@ Threads     one event loop; nothing here is safe to call from another thread (`t
 
 import asyncio
 import logging
-import sys
-import threading
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
@@ -25,7 +22,8 @@ from ternmq.hooks import HookChain
 from ternmq.identity import Identity, user_agent
 from ternmq.options import ClientOptions, Timing
 from ternmq.route import Route, Routes
-from ternmq.session import Session
+from ternmq.session import Session, SessionOwner
+from ternmq.stacks import stacks
 from ternmq.wire_time import duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -115,7 +113,7 @@ class Client:
 
     # What the kinds of clients fill in.
 
-    def settings(self) -> pb.Settings:
+    def _settings(self) -> pb.Settings:
         """What the server is told about this client; the kinds add what they publish or subscribe to."""
         return pb.Settings(
             client_type=self.client_type,
@@ -124,16 +122,16 @@ class Client:
             user_agent=user_agent(),
         )
 
-    def settings_answered(self, connection: Connection, settings: pb.Settings) -> None:
+    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         """A server took the settings, so it is well; the kinds take from its answer what concerns them."""
         self._isolated.discard(connection.endpoints)
 
-    async def answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+    async def _answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         """Answer a command of a server; None where there is nothing to say."""
         kind = command.WhichOneof("command")
         if kind == "print_thread_stack_trace_command":
             trace = rpc.ThreadStackTrace(
-                nonce=command.print_thread_stack_trace_command.nonce, thread_stack_trace=_stacks()
+                nonce=command.print_thread_stack_trace_command.nonce, thread_stack_trace=stacks()
             )
             return rpc.TelemetryCommand(status=pb.Status(code=pb.OK), thread_stack_trace=trace)
         if kind == "verify_message_command":
@@ -147,7 +145,7 @@ class Client:
         """The start of a kind; the base only begins the housekeeping."""
         timing = self._timing
         self._spawn(self._every(timing.heartbeat_s, self._heartbeat))
-        self._spawn(self._every(timing.route_refresh_s, self._routes.refresh))
+        self._spawn(self._every(timing.route_refresh_s, self._refresh_routes))
         self._spawn(self._every(timing.settings_s, self._send_settings))
 
     async def _finish(self) -> None:
@@ -211,6 +209,13 @@ class Client:
         await self._open_sessions(route.endpoints)
         return route
 
+    async def _refresh_routes(self) -> None:
+        """Ask again for all routes, and end the sessions with servers that none of them names any more."""
+        await self._routes.refresh()
+        if not self._routes.being_fetched:  # else a session may belong to a route that is just coming
+            gone = self._sessions.keys() - self._routes.endpoints
+            await self._drop_sessions({endpoints: self._sessions[endpoints] for endpoints in gone})
+
     async def _first_routes(self, topics: Iterable[str]) -> None:
         """The routes without which a client can't start; a server that is just coming up gets a few chances."""
         for topic in topics:
@@ -228,7 +233,9 @@ class Client:
         for endpoints in all_endpoints:
             if endpoints not in self._sessions:
                 self._sessions[endpoints] = Session(
-                    self._connection(endpoints), self, handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S
+                    self._connection(endpoints),
+                    SessionOwner(self._settings, self._take_settings, self._answer),
+                    handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S,
                 )
         waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].settled}
         failures: list[ClientError] = []
@@ -297,17 +304,3 @@ async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def _stacks() -> str:
-    """Where every task and every thread is, for an operator who asks why nothing moves."""
-    threads = {thread.ident: thread.name for thread in threading.enumerate()}
-    lines: list[str] = []
-    for task in asyncio.all_tasks():
-        lines.append(f'Task "{task.get_name()}"')
-        # Not Task.print_stack: it fails on gRPC's compiled frames, which have no line numbers.
-        lines += [f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}" for frame in task.get_stack()]
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
-        lines.append(f'Thread "{threads.get(ident, ident)}"')
-        lines += [line.rstrip() for line in traceback.format_stack(frame)]
-    return "\n".join(lines)

@@ -7,7 +7,8 @@ Calls that break because the channel was closed raise `NotRunning`.
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -189,7 +190,12 @@ class TelemetryStream:
             raise typed_error(str(self._connection.endpoints), "Telemetry", error) from None
         return command if isinstance(command, rpc.TelemetryCommand) else None
 
-    def cancel(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._call.cancel()
 
 

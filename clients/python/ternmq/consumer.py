@@ -36,8 +36,8 @@ class Consumer(Client):
         self._turn = itertools.count()
         _check_names(group, list(self._filters))
 
-    def settings(self) -> pb.Settings:
-        settings = super().settings()
+    def _settings(self) -> pb.Settings:
+        settings = super()._settings()
         settings.subscription.group.name = self.group
         for topic, wanted in self._filters.items():
             settings.subscription.subscriptions.add(topic=pb.Resource(name=topic), expression=wanted.to_proto())

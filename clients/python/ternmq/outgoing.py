@@ -3,7 +3,6 @@
 A request is built from one template: what all its messages share (topic, host, time) is set once and merged in.
 """
 
-import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -77,8 +76,7 @@ def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | 
             _set_kind(system, message)
         if compress_from_bytes is not None and len(message.body) >= compress_from_bytes:
             system.body_encoding = pb.GZIP
-            # The time in gzip's header would make the same body different bytes each time.
-            wire.body = gzip.compress(message.body, mtime=0)
+            wire.body = _gzipped(message.body)
         else:
             wire.body = message.body
     return request
@@ -120,6 +118,13 @@ def repeatable(outcomes: Sequence[Outcome], messages: Sequence[Message]) -> Iter
             if partly and messages[index].message_type == pb.FIFO:
                 continue
             yield index
+
+
+def _gzipped(body: bytes) -> bytes:
+    import gzip  # few need it
+
+    # The time in gzip's header would make the same body different bytes each time.
+    return gzip.compress(body, mtime=0)
 
 
 def _outcome(topic: str, message_id: str, entry: rpc.SendResultEntry) -> Outcome:

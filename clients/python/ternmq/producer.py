@@ -98,8 +98,8 @@ class Producer(Client):
         response = await self._call(self._access_point, calls.RECALL_MESSAGE, request)
         check(response.status)
 
-    def settings(self) -> pb.Settings:
-        settings = super().settings()
+    def _settings(self) -> pb.Settings:
+        settings = super()._settings()
         topics = sorted({*self._topics, *self._routes.topics})
         settings.publishing.topics.extend(pb.Resource(name=topic) for topic in topics)
         settings.publishing.validate_message_type = True
@@ -108,8 +108,8 @@ class Producer(Client):
         settings.backoff_policy.exponential_backoff.multiplier = 1.0
         return settings
 
-    def settings_answered(self, connection: Connection, settings: pb.Settings) -> None:
-        super().settings_answered(connection, settings)
+    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
+        super()._take_settings(connection, settings)
         if settings.publishing.max_body_size > 0:
             self._body_bytes_max = settings.publishing.max_body_size
         self._backoff = backoff_of(settings.backoff_policy, SEND_BACKOFF)

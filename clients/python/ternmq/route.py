@@ -123,6 +123,10 @@ class Routes:
     def endpoints(self) -> set[Endpoints]:
         return {endpoints for route in self._known.values() for endpoints in route.endpoints}
 
+    @property
+    def being_fetched(self) -> bool:
+        return bool(self._fetching)
+
     async def get(self, topic: str) -> Route:
         """The route of a topic; callers that ask for a new topic at the same time share one request."""
         route = self._known.get(topic)

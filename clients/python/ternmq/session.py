@@ -9,7 +9,8 @@ import asyncio
 import itertools
 import logging
 import random
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from ternmq.backoff import RECONNECT_BACKOFF, jittered
 from ternmq.connection import Connection, TelemetryStream
@@ -20,17 +21,13 @@ from ternmq_protos.v2 import service_pb2 as rpc
 logger = logging.getLogger(__name__)
 
 
-class SessionOwner(Protocol):
-    """What a session needs of its client."""
+@dataclass(frozen=True, slots=True)
+class SessionOwner:
+    """What a session needs of its client: the settings to tell, what to do with the server's, answers to commands."""
 
-    def settings(self) -> pb.Settings:
-        """The settings to tell the server."""
-
-    def settings_answered(self, connection: Connection, settings: pb.Settings) -> None:
-        """The server told its settings."""
-
-    async def answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
-        """Do what the server asks for."""
+    settings: Callable[[], pb.Settings]
+    take_settings: Callable[[Connection, pb.Settings], None]
+    answer: Callable[[rpc.TelemetryCommand], Awaitable[rpc.TelemetryCommand | None]]
 
 
 class Session:
@@ -72,10 +69,10 @@ class Session:
         failures = itertools.count(1)
         while True:
             try:
-                stream = self.connection.telemetry()
-                await self._handshake(stream)
-                failures = itertools.count(1)
-                await self._listen(stream)
+                with self.connection.telemetry() as stream:
+                    await self._handshake(stream)
+                    failures = itertools.count(1)
+                    await self._listen(stream)
                 logger.info("%s ended the session; it is opened again", self.connection.endpoints)
             except ClientError as error:
                 self._settle(error)
@@ -97,7 +94,6 @@ class Session:
                 while not self._settings_taken(await stream.read()):
                     pass
         except TimeoutError:
-            stream.cancel()
             raise DeadlineExceeded(
                 str(self.connection.endpoints), f"no answer to the settings within {self._handshake_timeout_s:g} s"
             ) from None
@@ -121,7 +117,7 @@ class Session:
             raise error_of(command.status.code, f"{self.connection.endpoints}: {command.status.message}")
         if not command.HasField("settings"):
             return False
-        self._owner.settings_answered(self.connection, command.settings)
+        self._owner.take_settings(self.connection, command.settings)
         return True
 
     async def _answer(self, stream: TelemetryStream, command: rpc.TelemetryCommand) -> None:

@@ -113,8 +113,8 @@ class SimpleConsumer(Consumer):
         self._check_running()
         await self._change_invisible(view, invisible_duration.total_seconds())
 
-    def settings(self) -> pb.Settings:
-        settings = super().settings()
+    def _settings(self) -> pb.Settings:
+        settings = super()._settings()
         settings.subscription.long_polling_timeout.CopyFrom(duration(self._await_s))
         return settings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES, QUEUES_MAX
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, QUEUES_MAX
 from ternmq_common.model import Group, QueueRef, Topic
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.admin_v1 import admin_pb2
@@ -27,7 +27,7 @@ async def create_topic(
     """Make a topic; one that exists with the same settings is fine."""
     del call
     asked = request.topic
-    queues = asked.queues or DEFAULT_QUEUES
+    queues = asked.queues or services.catalog.default_queues
     if not 1 <= queues <= QUEUES_MAX:
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"{queues} queues were asked for; 1 to {QUEUES_MAX} are allowed"

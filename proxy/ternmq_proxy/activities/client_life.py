@@ -35,7 +35,7 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     kind = known.settings.client_type if known and known.settings else request.client_type
     if kind in _CONSUMERS:
         group = request.group.name or (known.group if known else "")
-        await _existing_group(group, services)
+        await services.catalog.group(checked_group(group))
         services.clients.seen(client_id, group)
     elif kind in _PRODUCERS:
         services.clients.seen(client_id)
@@ -45,15 +45,6 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
             "the client's type is unknown: it sent no settings, and its heartbeat names no type",
         )
     return HeartbeatResponse(status=OK)
-
-
-async def _existing_group(name: str, services: "Services") -> None:
-    try:
-        await services.catalog.group(checked_group(name))
-    except MessagingError as error:
-        if error.code == definition_pb2.CONSUMER_GROUP_NOT_FOUND:
-            raise MessagingError(definition_pb2.ILLEGAL_CONSUMER_GROUP, error.message) from error
-        raise
 
 
 async def notify_client_termination(

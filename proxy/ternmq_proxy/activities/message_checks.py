@@ -120,7 +120,9 @@ def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_
             f"{limits.transaction_recovery_max_ms} are allowed",
         )
     if properties.HasField("delivery_timestamp"):
-        ahead_ms = properties.delivery_timestamp.ToMilliseconds() - now_ms
+        due = properties.delivery_timestamp
+        # By hand, since ToMilliseconds refuses times after the year 9999 with an error of its own.
+        ahead_ms = due.seconds * 1000 + due.nanos // 1_000_000 - now_ms
         if ahead_ms > limits.delay_max_ms:
             _refuse(
                 definition_pb2.ILLEGAL_DELIVERY_TIME,

@@ -76,8 +76,9 @@ async def query_offset(request: QueryOffsetRequest, call: "Call", services: "Ser
     if request.query_offset_policy == definition_pb2.END:
         return QueryOffsetResponse(status=OK, offset=bounds.maximum)
     if request.query_offset_policy == definition_pb2.TIMESTAMP and request.HasField("timestamp"):
-        offset = await services.messages.offset_at(queue, request.timestamp.ToMilliseconds())
-        return QueryOffsetResponse(status=OK, offset=offset)
+        # By hand, since ToMilliseconds refuses times that no calendar has; here they are before or after everything.
+        time_ms = request.timestamp.seconds * 1000 + request.timestamp.nanos // 1_000_000
+        return QueryOffsetResponse(status=OK, offset=await services.messages.offset_at(queue, time_ms))
     raise MessagingError(definition_pb2.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")
 
 
@@ -86,6 +87,9 @@ class PulledFrames:
     """The answer's items, serialized."""
 
     frames: list[bytes]
+
+    async def undelivered(self) -> None:
+        """The call was cut: nothing to give back, as a pull claims nothing."""
 
 
 async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
@@ -111,15 +115,17 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
         )
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         return PulledFrames([PullMessageResponse(status=status_of(error, "PullMessage")).SerializeToString()])
-    return _with_messages(pulled, services)
+    return _with_messages(request, pulled, services)
 
 
-def _with_messages(pulled: "Pulled", services: "Services") -> PulledFrames:
+def _with_messages(request: PullMessageRequest, pulled: "Pulled", services: "Services") -> PulledFrames:
     if not pulled.messages:
         return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, "no new message"), pulled.next_offset)
+    topic = request.message_queue.topic.SerializeToString()
     store_host = services.store_host.encode()
     messages = [
         wire.response_with_message(
+            topic=topic,
             rest=message.rest,
             system=message.system,
             added=wire.delivered_fields(

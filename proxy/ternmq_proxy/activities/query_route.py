@@ -46,10 +46,13 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
 async def query_assignment(
     request: QueryAssignmentRequest, call: "Call", services: "Services"
 ) -> QueryAssignmentResponse:
-    """All queues of each broker to every member: receiving needs no sharing out, the broker hands each message once."""
+    """All queues of each broker to every member: receiving needs no sharing out, the broker hands each message once.
+
+    Members of an ordered group get the queues one by one, so that each of their receives is for one queue.
+    """
     call.require_client()
     topic = await services.catalog.topic(checked_topic(request.topic.name))
-    checked_group(request.group.name)
+    ordered = services.catalog.is_fifo(checked_group(request.group.name))
     route = await services.messages.route(topic)
     endpoints = endpoints_for(request.endpoints, services)
     return QueryAssignmentResponse(
@@ -58,12 +61,13 @@ async def query_assignment(
             Assignment(
                 message_queue=MessageQueue(
                     topic=request.topic,
-                    id=ALL_QUEUES,
+                    id=queue_id,
                     permission=definition_pb2.READ_WRITE,
                     broker=Broker(name=broker, id=0, endpoints=endpoints),
                 )
             )
             for broker in route.brokers
+            for queue_id in (range(topic.queues) if ordered else (ALL_QUEUES,))
         ],
     )
 

@@ -23,7 +23,6 @@ from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageRe
 from ternmq_proxy.activities.status import OK, status, status_of
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -34,7 +33,7 @@ _ERROR_HOLD_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The answer's items, serialized, and how to give back what could not be written to the client."""
+    """The answer's items, serialized, and how to give back messages whose answer did not reach the client."""
 
     frames: list[bytes]
     deliveries: list[Delivery]
@@ -43,11 +42,11 @@ class Received:
     group: str = ""
     topic: str = ""
 
-    async def undelivered(self, frames_written: int) -> None:
-        """The client is gone after that many frames (the first is the status): others get the rest at once."""
-        rest = self.deliveries[max(0, frames_written - 1) :]
-        if rest:
-            handles = [delivery.handle for delivery in rest]
+    async def undelivered(self) -> None:
+        """The call was cut: others get the messages at once, those that were written too, as clients throw away what
+        they have read of a call that did not end well."""
+        handles = [delivery.handle for delivery in self.deliveries]
+        if handles:
             for handle in handles:
                 self.services.renewal.let_go(self.call.client_id, self.group, self.topic, handle)
             await self.services.messages.release(self.group, self.topic, handles, counts=False)
@@ -60,8 +59,9 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
         return await _receive(request, call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ReceiveMessage")
-        if answer.code != definition_pb2.CLIENT_ID_REQUIRED:
-            await asyncio.sleep(max(0.0, _hold_s(call) - (time.monotonic() - began)))
+        if answer.code == definition_pb2.CLIENT_ID_REQUIRED:
+            return Received([ReceiveMessageResponse(status=answer).SerializeToString()], [], call, services)
+        await asyncio.sleep(max(0.0, _hold_s(call) - (time.monotonic() - began)))
         return Received(_frames(answer, []), [], call, services)
 
 
@@ -95,12 +95,16 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     deliveries = await services.messages.pop(order, broker=request.message_queue.broker.name, poll_s=poll_s)
     if not deliveries:
         return Received(_frames(_NOTHING, []), [], call, services)
-    if request.auto_renew:
-        handles = (delivery.handle for delivery in deliveries)
-        services.renewal.hold(client_id, group_name, topic_name, handles)
-    store_host = services.store_host.encode()
-    frames = _frames(OK, [_message_frame(delivery, group_name, topic, store_host) for delivery in deliveries])
-    return Received(frames, deliveries, call, services, group_name, topic_name)
+    frames = _frames(OK, _message_frames(deliveries, request, services))
+    received = Received(frames, deliveries, call, services, group_name, topic_name)
+    if not request.auto_renew:
+        return received
+    if services.clients.find(client_id) is None:
+        # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
+        await received.undelivered()
+        return Received(_frames(_NOTHING, []), [], call, services)
+    services.renewal.hold(client_id, group_name, topic_name, (delivery.handle for delivery in deliveries))
+    return received
 
 
 def tag_filter(expression: FilterExpression) -> TagFilter:
@@ -158,14 +162,20 @@ def _frames(first: Status, messages: list[bytes]) -> list[bytes]:
     return [ReceiveMessageResponse(status=first).SerializeToString(), *messages, last.SerializeToString()]
 
 
-def _message_frame(delivery: Delivery, group: str, topic: "Topic", store_host: bytes) -> bytes:
-    message = delivery.message
-    added = wire.delivered_fields(
-        stored_ms=message.stored_ms,
-        store_host=store_host,
-        queue_id=message.queue.queue_id,
-        queue_offset=message.queue_offset,
-        attempt=delivery.attempt,
-        handle=delivery.handle.encode(group=group, topic=topic.name),
-    )
-    return wire.response_with_message(rest=message.rest, system=message.system, added=added)
+def _message_frames(deliveries: list[Delivery], request: ReceiveMessageRequest, services: "Services") -> list[bytes]:
+    group, asked = request.group.name, request.message_queue.topic
+    topic, topic_name = asked.SerializeToString(), asked.name
+    store_host = services.store_host.encode()
+    frames: list[bytes] = []
+    for delivery in deliveries:
+        message = delivery.message
+        added = wire.delivered_fields(
+            stored_ms=message.stored_ms,
+            store_host=store_host,
+            queue_id=message.queue.queue_id,
+            queue_offset=message.queue_offset,
+            attempt=delivery.attempt,
+            handle=delivery.handle.encode(group=group, topic=topic_name),
+        )
+        frames.append(wire.response_with_message(topic=topic, rest=message.rest, system=message.system, added=added))
+    return frames

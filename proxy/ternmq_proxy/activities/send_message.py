@@ -39,10 +39,7 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
     queue = services.placement.next_queue(await services.messages.route(topic))
     appended = await services.messages.append(
         queue,
-        [
-            stored_form(message, peer=call.peer, now_ms=now_ms, body_bytes_max=services.limits.body_bytes_max)
-            for message in messages
-        ],
+        [stored_form(message, peer=call.peer, now_ms=now_ms, limits=services.limits) for message in messages],
     )
     entries = [
         SendResultEntry(

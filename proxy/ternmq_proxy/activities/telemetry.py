@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 PRODUCER_MAX_ATTEMPTS = 3
+_NO_CONSUMERS = {definition_pb2.CLIENT_TYPE_UNSPECIFIED, definition_pb2.PRODUCER}
 LITE_SUBSCRIPTION_QUOTA = 2000
 # The delay levels of RocketMQ (`consumer.md` 7.2), in seconds.
 RETRY_STEPS_S = (1, 5, 10, 30, *(60 * minute for minute in range(1, 11)), 1200, 1800, 3600, 7200)
@@ -53,6 +54,11 @@ def _complete_producer(answer: Settings, services: "Services") -> None:
 
 
 async def _complete_consumer(answer: Settings, services: "Services") -> None:
+    if answer.client_type in _NO_CONSUMERS:
+        raise MessagingError(
+            definition_pb2.UNRECOGNIZED_CLIENT_TYPE,
+            f"a subscription does not go with client type {definition_pb2.ClientType.Name(answer.client_type)}",
+        )
     subscription = answer.subscription
     for entry in subscription.subscriptions:
         if entry.expression.type == definition_pb2.SQL:

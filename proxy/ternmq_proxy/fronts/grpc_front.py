@@ -5,10 +5,12 @@ call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemet
 """
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -24,7 +26,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from ternmq_proxy.services import Services
 
@@ -42,6 +44,7 @@ _OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
 )
+_LAST_ANSWERS_S = 0.1
 
 
 class GrpcFront:
@@ -53,7 +56,9 @@ class GrpcFront:
     def __init__(self, address: str) -> None:
         self._server = aio.server(options=_OPTIONS)
         self._health = health.aio.HealthServicer()
-        self._telemetry: set[asyncio.Task[Any]] = set()
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._services: Services
         host = address.rsplit(":", 1)[0]
         try:
@@ -68,9 +73,7 @@ class GrpcFront:
         self._services = services
         messaging = {name: self._handler(name, call) for name, call in messaging_calls().items()}
         messaging["Telemetry"] = grpc.stream_stream_rpc_method_handler(
-            self._converse,
-            request_deserializer=TelemetryCommand.FromString,
-            response_serializer=TelemetryCommand.SerializeToString,
+            self._converse, response_serializer=TelemetryCommand.SerializeToString
         )
         admin = {name: self._handler(name, call) for name, call in admin_calls().items()}
         self._server.add_generic_rpc_handlers(
@@ -87,75 +90,102 @@ class GrpcFront:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls; let those under way end, at most `grace_s` seconds."""
+        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
         await self._health.enter_graceful_shutdown()
-        stopping = asyncio.ensure_future(self._server.stop(grace_s))
-        for conversation in list(self._telemetry):
-            conversation.cancel()
-        await stopping
+        draining = asyncio.ensure_future(self._server.stop(grace_s))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
+        # What is left now is the sending of the last answers, and Telemetry streams, which have no end of their own.
+        await self._server.stop(_LAST_ANSWERS_S)
+        await draining
+
+    @contextlib.contextmanager
+    def _under_way(self) -> "Iterator[None]":
+        """Count a call for `stop`, from its beginning to its last byte."""
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
 
     def _handler(self, name: str, call: Unary | Streamed) -> grpc.RpcMethodHandler:
         if isinstance(call, Streamed):
-            return grpc.unary_stream_rpc_method_handler(
-                self._streamed(call), request_deserializer=call.request.FromString
-            )
+            return grpc.unary_stream_rpc_method_handler(self._streamed(call))
         return grpc.unary_unary_rpc_method_handler(
-            self._unary(name, call),
-            request_deserializer=call.request.FromString,
-            response_serializer=call.response.SerializeToString,
+            self._unary(name, call), response_serializer=call.response.SerializeToString
         )
 
-    def _unary(self, name: str, call: Unary) -> "Callable[[Any, aio.ServicerContext], Awaitable[Any]]":
-        async def answer(request: Any, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - of the call's own types
-            try:
-                return await call.activity(request, _call(context), self._services)
-            except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
-                return call.response(status=status_of(error, name))
+    def _unary(self, name: str, call: Unary) -> "Callable[[bytes, aio.ServicerContext], Awaitable[Any]]":
+        async def answer(data: bytes, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - of the call's own type
+            request = await _parsed(call.request, data, context)
+            with self._under_way():
+                try:
+                    return await call.activity(request, _call(context), self._services)
+                except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+                    return call.response(status=status_of(error, name))
 
         return answer
 
-    def _streamed(self, call: Streamed) -> "Callable[[Any, aio.ServicerContext], Awaitable[None]]":
-        async def answer(request: Any, context: aio.ServicerContext) -> None:  # noqa: ANN401 - of the call's own type
-            answered = await call.activity(request, _call(context), self._services)
-            written = 0
-            try:
-                for frame in answered.frames:
-                    await context.write(frame)
-                    written += 1
-            finally:
-                if written < len(answered.frames) and hasattr(answered, "undelivered"):
-                    await asyncio.shield(answered.undelivered(written))
+    def _streamed(self, call: Streamed) -> "Callable[[bytes, aio.ServicerContext], Awaitable[None]]":
+        async def answer(data: bytes, context: aio.ServicerContext) -> None:
+            request = await _parsed(call.request, data, context)
+            with self._under_way():
+                answered = await call.activity(request, _call(context), self._services)
+                written = 0
+                try:
+                    for frame in answered.frames:
+                        await context.write(frame)
+                        written += 1
+                finally:
+                    if written < len(answered.frames) and hasattr(answered, "undelivered"):
+                        await asyncio.shield(answered.undelivered(written))
 
         return answer
 
-    async def _converse(self, commands: "AsyncIterator[TelemetryCommand]", context: aio.ServicerContext) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._telemetry.add(task)
+    async def _converse(self, commands: "AsyncIterator[bytes]", context: aio.ServicerContext) -> None:
         call = _call(context)
         # Rust takes its start for done when the headers arrive.
         await context.send_initial_metadata(())
         attached = False
         try:
-            async for command in commands:
-                answer = await telemetry(command, call, self._services)
+            async for data in commands:
+                command = await _parsed(TelemetryCommand, data, context)
+                try:
+                    answer = await telemetry(command, call, self._services)
+                except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
+                    await _end_conversation(error, context)
+                    return
                 if answer is not None:
                     if not attached:
                         attached = True
                         self._services.clients.attach(call.client_id)
                     await context.write(answer)
-        except MessagingError as error:
-            await self._end_conversation(error, context)
         finally:
-            self._telemetry.discard(task)
             if attached:
                 self._services.clients.detach(call.client_id)
 
-    async def _end_conversation(self, error: MessagingError, context: aio.ServicerContext) -> None:
-        if error.code == definition_pb2.CLIENT_ID_REQUIRED:
-            await context.write(TelemetryCommand(status=status_of(error, "Telemetry")))
-            return
+
+async def _parsed(kind: Any, data: bytes, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - a message class
+    """The request that `data` is. Bytes that are none end the call with INTERNAL; grpc itself would say UNKNOWN."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")
+
+
+async def _end_conversation(error: Exception, context: aio.ServicerContext) -> None:
+    """End a Telemetry stream as the contract says for the error (`producer.md` 5.5)."""
+    status = status_of(error, "Telemetry")
+    if status.code == definition_pb2.CLIENT_ID_REQUIRED:
+        await context.write(TelemetryCommand(status=status))
+    elif isinstance(error, MessagingError):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    else:
+        await context.abort(grpc.StatusCode.INTERNAL, status.message)
 
 
 def _call(context: aio.ServicerContext) -> Call:

@@ -53,7 +53,7 @@ class HttpFront:
         assert task is not None
         self._connections.add(task)
         try:
-            with contextlib.suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
+            with contextlib.suppress(ConnectionError, TimeoutError):
                 await self._serve(reader, writer)
         finally:
             self._connections.discard(task)
@@ -61,6 +61,15 @@ class HttpFront:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER)
+        try:
+            await self._converse(connection, reader, writer)
+        except h11.RemoteProtocolError as error:
+            if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                await _respond(connection, writer, error.error_status_hint, {"error": f"this is no HTTP: {error}"})
+
+    async def _converse(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
@@ -68,12 +77,7 @@ class HttpFront:
                     connection.receive_data(await reader.read(_READ_BYTES))
             elif isinstance(event, h11.Request):
                 code, content = self._answer(event.method.decode(), event.target.decode().partition("?")[0])
-                body = json.dumps(content).encode() + b"\n"
-                headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-                response = h11.Response(status_code=code, headers=headers)
-                for part in (response, h11.Data(data=b"" if event.method == b"HEAD" else body), h11.EndOfMessage()):
-                    writer.write(connection.send(part) or b"")
-                await writer.drain()
+                await _respond(connection, writer, code, content, head=event.method == b"HEAD")
             elif isinstance(event, h11.EndOfMessage):
                 if connection.our_state is h11.MUST_CLOSE:
                     return
@@ -92,3 +96,14 @@ class HttpFront:
         if path == "/version":
             return 200, {"version": version("ternmq")}
         return 404, {"error": f"{path} is not here; try /health/live, /health/ready or /version"}
+
+
+async def _respond(
+    connection: h11.Connection, writer: asyncio.StreamWriter, code: int, content: dict[str, str], *, head: bool = False
+) -> None:
+    body = json.dumps(content).encode() + b"\n"
+    headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+    response = h11.Response(status_code=code, headers=headers)
+    for part in (response, h11.Data(data=b"" if head else body), h11.EndOfMessage()):
+        writer.write(connection.send(part) or b"")
+    await writer.drain()

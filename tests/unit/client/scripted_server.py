@@ -38,13 +38,13 @@ Reply: TypeAlias = Proto | grpc.StatusCode | Callable[[Any], Proto]
 class ScriptedServer:
     """Stands on a free port of 127.0.0.1 between `__aenter__` and `__aexit__`."""
 
-    def __init__(self, *, queues: int = 4, settings: pb.Settings | None = None) -> None:
+    def __init__(self, *, queues: int = 4, port: int = 0) -> None:
         self.requests: defaultdict[str, list[Any]] = defaultdict(list)
         self.metadata: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
         self.peers: set[str] = set()
         self.queues = queues
-        self.told = settings or pb.Settings()
-        self.port = 0
+        self.told = pb.Settings()
+        self.port = port
         self.brokers: dict[str, int] = {}
         self.commands: asyncio.Queue[rpc.TelemetryCommand | None] = asyncio.Queue()
         self._scripts: defaultdict[str, deque[Reply]] = defaultdict(deque)
@@ -74,7 +74,7 @@ class ScriptedServer:
             )
         generic = grpc.method_handlers_generic_handler("apache.rocketmq.v2.MessagingService", handlers)
         self._server.add_generic_rpc_handlers((generic,))
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         self.brokers = self.brokers or {"broker-a": self.port}
         await self._server.start()
         return self

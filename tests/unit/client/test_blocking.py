@@ -70,7 +70,6 @@ async def test_a_call_on_the_loop_of_the_clients_would_never_end(server: Scripte
 def test_arguments_and_methods_are_those_of_the_asyncio_clients(name: str) -> None:
     blocking, original = getattr(ternmq.blocking, name), getattr(ternmq, name)
     assert inspect.signature(blocking.__init__) == inspect.signature(original.__init__)
-    housekeeping = {"settings", "settings_answered", "answer"}
     for method, function in inspect.getmembers(original, inspect.iscoroutinefunction):
-        if not method.startswith("_") and method not in housekeeping:
+        if not method.startswith("_"):
             assert inspect.signature(getattr(blocking, method)) == inspect.signature(function)

