@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 __all__ = ["POOL", "Duration", "Timestamp"]
 
-POOL = DescriptorPool()  # type: ignore[no-untyped-call]
+POOL = DescriptorPool()
 POOL.AddSerializedFile(duration_pb2.DESCRIPTOR.serialized_pb)
 POOL.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
 

@@ -7,6 +7,7 @@ call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemet
 import asyncio
 import contextlib
 import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -60,12 +61,13 @@ class GrpcFront:
         self._idle = asyncio.Event()
         self._idle.set()
         self._services: Services
-        host = address.rsplit(":", 1)[0]
+        host, port = address.rsplit(":", 1)
         try:
+            _probe(host.strip("[]"), int(port))
             self.address = f"{host}:{self._server.add_insecure_port(address)}"
-        except RuntimeError as error:
+        except (OSError, RuntimeError) as error:
             raise StartupError(
-                f"gRPC can't listen on {address}: it is in use or not an address of this machine; "
+                f"gRPC can't listen on {address}: {getattr(error, 'strerror', None) or error}; "
                 "stop what listens there, or choose another --grpc"
             ) from error
 
@@ -167,6 +169,14 @@ class GrpcFront:
         finally:
             if attached:
                 self._services.clients.detach(call.client_id)
+
+
+def _probe(host: str, port: int) -> None:
+    """Raise the OSError that tells why the address can't be had: gRPC would only print it."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
 
 
 async def _parsed(kind: Any, data: bytes, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - a message class

@@ -1,0 +1,100 @@
+"""What goes wrong at the start is one clear line on standard error that says what to do; what goes wrong later hurts
+nobody else."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ternmq import Message
+from ternmq.blocking import Producer
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.slow
+# Root may do anything; without its capabilities it is a user like others.
+WITHOUT_POWERS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
+
+
+def refused(*options: str, environ: dict[str, str] | None = None) -> str:
+    """The one line that `ternmq up` ends with; its exit code must say that it failed."""
+    addresses = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    ended = subprocess.run(
+        [*WITHOUT_POWERS, sys.executable, "-m", "ternmq.command.main", "up", *addresses, *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **(environ or {})},
+        check=False,
+    )
+    assert ended.returncode not in (0, None)
+    assert ended.stdout == ""
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, ended.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path) as stack:
+        yield stack
+
+
+def test_a_second_stack_on_the_same_data(stack: Stack) -> None:
+    line = refused("--data-dir", str(stack.data_dir))
+    assert f"in use by another stack (process {stack.process.pid})" in line
+    assert "--data-dir" in line
+
+
+@pytest.mark.parametrize("which", ["grpc", "http"])
+def test_a_port_in_use(stack: Stack, tmp_path: Path, which: str) -> None:
+    taken = getattr(stack, which)
+    line = refused("--data-dir", str(tmp_path / "other"), f"--{which}", taken)
+    assert taken in line
+    assert f"--{which}" in line
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    line = refused("--data-dir", str(tmp_path / "file"))
+    assert str(tmp_path / "file") in line
+    assert "--data-dir" in line
+
+
+def test_a_data_directory_without_permission(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    line = refused("--data-dir", str(tmp_path / "data"))
+    assert "Permission denied" in line
+    assert "--data-dir" in line
+
+
+def test_an_unknown_setting_names_the_nearest(tmp_path: Path) -> None:
+    config = tmp_path / "ternmq.toml"
+    config.write_text('retention_mss = "72h"\n')
+    line = refused("--data-dir", str(tmp_path / "data"), "--config", str(config))
+    assert "retention_mss" in line
+    assert "retention_ms" in line.replace("retention_mss", "")
+
+
+def test_an_unknown_variable_names_the_nearest(tmp_path: Path) -> None:
+    line = refused("--data-dir", str(tmp_path / "data"), environ={"TERNMQ_FLUSHH": "sync"})
+    assert "TERNMQ_FLUSHH" in line
+    assert "TERNMQ_FLUSH" in line.replace("TERNMQ_FLUSHH", "")
+
+
+def test_garbage_on_either_port_disturbs_nobody(stack: Stack) -> None:
+    with Producer(stack.grpc, topics=["t"]) as producer:
+        for address in (stack.grpc, stack.http):
+            host, port = address.rsplit(":", 1)
+            for garbage in (
+                b"\x00" * 100,
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 999,
+            ):
+                with socket.create_connection((host, int(port)), timeout=10) as connection:
+                    connection.sendall(garbage)
+        assert producer.send(Message("t", b"still here")).offset == 0
+    assert stack.process.poll() is None

@@ -1,0 +1,242 @@
+"""The embedded stack inside the test's own process, on real sockets, and a client that sends what a test says.
+
+Embedded    `async with Embedded(settings) as server:` starts all of `ternmq up` but the process.
+RawClient   knows the names and types of the calls and nothing else: no retries, no checks, no background work.
+"""
+
+import itertools
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc
+import grpc.aio
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.pool import Duration, Timestamp
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.main import start
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from ternmq_common.server_settings import ServerSettings
+
+MESSAGING = rpc.DESCRIPTOR.services_by_name["MessagingService"]
+ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
+TIMEOUT_S = 20.0
+Metadata = tuple[tuple[str, str], ...]
+_ids = itertools.count()
+
+
+class Embedded:
+    """A running stack; `grpc` and `http` are its addresses, `host:port`."""
+
+    def __init__(self, settings: "ServerSettings") -> None:
+        self.settings = settings
+        self.grpc = self.http = ""
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            self.grpc, self.http = await start(self.settings, self._stack)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        await self._stack.aclose()
+
+
+@dataclass(slots=True)
+class Received:
+    """All items of one answer to ReceiveMessage; `kinds` has their order."""
+
+    status: pb.Status | None = None
+    messages: list[pb.Message] = field(default_factory=list)
+    delivered: Timestamp | None = None
+    kinds: list[str] = field(default_factory=list)
+
+    @property
+    def code(self) -> str:
+        assert self.status is not None
+        return pb.Code.Name(self.status.code)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+    @property
+    def attempts(self) -> list[int]:
+        return [message.system_properties.delivery_attempt for message in self.messages]
+
+    def add(self, item: rpc.ReceiveMessageResponse) -> None:
+        kind = item.WhichOneof("content")
+        assert kind is not None
+        self.kinds.append(kind)
+        if kind == "status":
+            self.status = item.status
+        elif kind == "message":
+            self.messages.append(item.message)
+        else:
+            self.delivered = item.delivery_timestamp
+
+
+class RawClient:
+    """One connection to a server, with the metadata that a test chooses."""
+
+    def __init__(self, endpoint: str, *, metadata: Metadata | None = None) -> None:
+        self.client_id = f"client-{uuid.uuid4().hex}"
+        self.metadata: Metadata = (("x-mq-client-id", self.client_id),) if metadata is None else metadata
+        # A connection of its own: gRPC would share one among all channels to the same address.
+        options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))
+        self.channel = grpc.aio.insecure_channel(endpoint, options=options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        await self.channel.close()
+
+    async def call(self, name: str, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+        """A unary call of MessagingService; `request` may be bytes that no client would send."""
+        return await self._unary(MESSAGING, rpc, name, request, timeout_s)
+
+    async def admin(self, name: str, request: Any) -> Any:
+        """A call of our Admin service."""
+        return await self._unary(ADMIN, admin_pb2, name, request, TIMEOUT_S)
+
+    async def _unary(self, service: Any, module: Any, name: str, request: Any, timeout_s: float) -> Any:
+        response = getattr(module, service.methods_by_name[name].output_type.name)
+        invoke = self.channel.unary_unary(
+            f"/{service.full_name}/{name}", request_serializer=_serialized, response_deserializer=response.FromString
+        )
+        return await invoke(request, metadata=self.metadata, timeout=timeout_s)
+
+    def stream(self, name: str, request: Any, *, timeout_s: float | None = TIMEOUT_S) -> Any:
+        """A call of MessagingService whose answer is a stream, to be read or cancelled by the caller."""
+        response = getattr(rpc, MESSAGING.methods_by_name[name].output_type.name)
+        invoke = self.channel.unary_stream(
+            f"/{MESSAGING.full_name}/{name}", request_serializer=_serialized, response_deserializer=response.FromString
+        )
+        return invoke(request, metadata=self.metadata, timeout=timeout_s)
+
+    def telemetry(self) -> Any:
+        """A Telemetry stream, to be written and read by the caller."""
+        invoke = self.channel.stream_stream(
+            f"/{MESSAGING.full_name}/Telemetry",
+            request_serializer=_serialized,
+            response_deserializer=rpc.TelemetryCommand.FromString,
+        )
+        return invoke(metadata=self.metadata, timeout=TIMEOUT_S)
+
+    async def configure(self, settings: pb.Settings) -> rpc.TelemetryCommand:
+        """The first answer to these settings; the stream is half-closed afterwards and read to its end."""
+        stream = self.telemetry()
+        await stream.write(rpc.TelemetryCommand(settings=settings))
+        answer = await stream.read()
+        await stream.done_writing()
+        async for _ in stream:
+            pass
+        assert isinstance(answer, rpc.TelemetryCommand)
+        return answer
+
+    async def create_topic(self, name: str, *, queues: int = 1, kind: "pb.MessageType" = pb.NORMAL) -> str:
+        topic = admin_pb2.Topic(name=name, queues=queues, type=kind)
+        answer = await self.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))
+        assert answer.status.code == pb.OK, answer.status.message
+        return name
+
+    async def send(self, topic: str, *bodies: bytes, **system: Any) -> rpc.SendMessageResponse:
+        """Send messages with these bodies and system properties, which must succeed."""
+        messages = [message(topic, body, **system) for body in bodies]
+        answer = await self.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+        assert answer.status.code == pb.OK, answer.status.message
+        assert isinstance(answer, rpc.SendMessageResponse)
+        return answer
+
+    async def receive(self, topic: str, group: str, *, timeout_s: float | None = TIMEOUT_S, **fields: Any) -> Received:
+        """One poll, read to its end; see `receive_request`."""
+        received = Received()
+        stream = self.stream("ReceiveMessage", receive_request(topic, group, **fields), timeout_s=timeout_s)
+        async for item in stream:
+            received.add(item)
+        return received
+
+    async def ack(self, topic: str, group: str, *handles: str) -> rpc.AckMessageResponse:
+        entries = [rpc.AckMessageEntry(receipt_handle=handle, message_id=handle[-4:]) for handle in handles]
+        request = rpc.AckMessageRequest(group={"name": group}, topic={"name": topic}, entries=entries)
+        answer = await self.call("AckMessage", request)
+        assert isinstance(answer, rpc.AckMessageResponse)
+        return answer
+
+    async def change(
+        self, topic: str, group: str, handle: str, invisible_s: float, **fields: Any
+    ) -> rpc.ChangeInvisibleDurationResponse:
+        request = rpc.ChangeInvisibleDurationRequest(
+            group={"name": group},
+            topic={"name": topic},
+            receipt_handle=handle,
+            invisible_duration=duration(invisible_s),
+            **fields,
+        )
+        answer = await self.call("ChangeInvisibleDuration", request)
+        assert isinstance(answer, rpc.ChangeInvisibleDurationResponse)
+        return answer
+
+
+def _serialized(request: Any) -> bytes:
+    return request if isinstance(request, bytes) else request.SerializeToString()
+
+
+def message(
+    topic: str, body: bytes = b"body", *, properties: dict[str, str] | None = None, **system: Any
+) -> pb.Message:
+    """A message with a fresh id; `system` are fields of its system properties."""
+    system = {"message_id": f"id-{next(_ids)}", "body_encoding": pb.IDENTITY, **system}
+    return pb.Message(topic={"name": topic}, user_properties=properties, system_properties=system, body=body)
+
+
+def duration(seconds: float) -> Duration:
+    return Duration(seconds=int(seconds), nanos=round((seconds - int(seconds)) * 1e9))
+
+
+def receive_request(
+    topic: str,
+    group: str,
+    *,
+    poll_s: float | None = 0.0,
+    invisible_s: float | None = 30.0,
+    tags: str | None = None,
+    **fields: Any,
+) -> rpc.ReceiveMessageRequest:
+    """A poll for up to 32 messages that does not wait, unless fields say otherwise."""
+    request = rpc.ReceiveMessageRequest(
+        group={"name": group}, message_queue={"topic": {"name": topic}}, **{"batch_size": 32, **fields}
+    )
+    if poll_s is not None:
+        request.long_polling_timeout.CopyFrom(duration(poll_s))
+    if invisible_s is not None:
+        request.invisible_duration.CopyFrom(duration(invisible_s))
+    if tags is not None:
+        request.filter_expression.CopyFrom(pb.FilterExpression(type=pb.TAG, expression=tags))
+    return request
+
+
+def names(status_holders: "Sequence[Any]") -> list[str]:
+    """The names of the codes of all these entries' statuses."""
+    return [pb.Code.Name(holder.status.code) for holder in status_holders]
+
+
+def code(answer: Any) -> str:
+    """The name of the code of an answer's status."""
+    name: str = pb.Code.Name(answer.status.code)
+    return name

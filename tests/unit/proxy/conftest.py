@@ -1,0 +1,78 @@
+"""One server for all tests of the fronts: starting one for each would take minutes. Names are never used twice.
+
+A module that uses it runs its tests in the server's event loop: `pytestmark = SERVER_LOOP`.
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ternmq_common.server_settings import ServerSettings
+from ternmq_proxy.activities import receive_message
+from tests.support.embedded import Embedded, RawClient
+
+SERVER_LOOP = pytest.mark.asyncio(loop_scope="session")
+ANY_PORT = "127.0.0.1:0"
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
+    """Creates topics and groups on first use."""
+    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("server"), grpc=ANY_PORT, http=ANY_PORT)
+    async with Embedded(settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def strict_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
+    """Creates nothing that it was not asked to create."""
+    folder = tmp_path_factory.mktemp("strict-server")
+    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create=False)
+    async with Embedded(settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(server: Embedded) -> AsyncIterator[RawClient]:
+    async with RawClient(server.grpc) as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def other(server: Embedded) -> AsyncIterator[RawClient]:
+    """A second client, on a connection of its own."""
+    async with RawClient(server.grpc) as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def strict(strict_server: Embedded) -> AsyncIterator[RawClient]:
+    """A client of the server that creates nothing by itself."""
+    async with RawClient(strict_server.grpc) as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def topic(client: RawClient) -> str:
+    """A topic with one queue, so that messages come in order."""
+    return await client.create_topic(f"topic-{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def new_topic() -> str:
+    """The name of a topic that does not exist."""
+    return f"new-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that does not exist yet."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def errors_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ReceiveMessage answers an error without the pause that keeps clients from spinning."""
+    monkeypatch.setattr(receive_message, "_ERROR_HOLD_S", 0.0)
