@@ -29,6 +29,8 @@ MESSAGING = rpc.DESCRIPTOR.services_by_name["MessagingService"]
 ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 TIMEOUT_S = 20.0
 Metadata = tuple[tuple[str, str], ...]
+# A descriptor says of which type requests, answers and fields are; no annotation here can say it for all.
+Proto = Any
 _ids = itertools.count()
 
 
@@ -106,22 +108,22 @@ class RawClient:
     ) -> None:
         await self.channel.close()
 
-    async def call(self, name: str, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+    async def call(self, name: str, request: Proto, *, timeout_s: float = TIMEOUT_S) -> Proto:
         """A unary call of MessagingService; `request` may be bytes that no client would send."""
         return await self._unary(MESSAGING, rpc, name, request, timeout_s)
 
-    async def admin(self, name: str, request: Any) -> Any:
+    async def admin(self, name: str, request: Proto) -> Proto:
         """A call of our Admin service."""
         return await self._unary(ADMIN, admin_pb2, name, request, TIMEOUT_S)
 
-    async def _unary(self, service: Any, module: Any, name: str, request: Any, timeout_s: float) -> Any:
+    async def _unary(self, service: Proto, module: Proto, name: str, request: Proto, timeout_s: float) -> Proto:
         response = getattr(module, service.methods_by_name[name].output_type.name)
         invoke = self.channel.unary_unary(
             f"/{service.full_name}/{name}", request_serializer=_serialized, response_deserializer=response.FromString
         )
         return await invoke(request, metadata=self.metadata, timeout=timeout_s)
 
-    def stream(self, name: str, request: Any, *, timeout_s: float | None = TIMEOUT_S) -> Any:
+    def stream(self, name: str, request: Proto, *, timeout_s: float | None = TIMEOUT_S) -> Proto:
         """A call of MessagingService whose answer is a stream, to be read or cancelled by the caller."""
         response = getattr(rpc, MESSAGING.methods_by_name[name].output_type.name)
         invoke = self.channel.unary_stream(
@@ -129,7 +131,7 @@ class RawClient:
         )
         return invoke(request, metadata=self.metadata, timeout=timeout_s)
 
-    def telemetry(self) -> Any:
+    def telemetry(self) -> Proto:
         """A Telemetry stream, to be written and read by the caller."""
         invoke = self.channel.stream_stream(
             f"/{MESSAGING.full_name}/Telemetry",
@@ -144,8 +146,7 @@ class RawClient:
         await stream.write(rpc.TelemetryCommand(settings=settings))
         answer = await stream.read()
         await stream.done_writing()
-        async for _ in stream:
-            pass
+        assert await stream.read() is grpc.aio.EOF
         assert isinstance(answer, rpc.TelemetryCommand)
         return answer
 
@@ -155,7 +156,7 @@ class RawClient:
         assert answer.status.code == pb.OK, answer.status.message
         return name
 
-    async def send(self, topic: str, *bodies: bytes, **system: Any) -> rpc.SendMessageResponse:
+    async def send(self, topic: str, *bodies: bytes, **system: Proto) -> rpc.SendMessageResponse:
         """Send messages with these bodies and system properties, which must succeed."""
         messages = [message(topic, body, **system) for body in bodies]
         answer = await self.call("SendMessage", rpc.SendMessageRequest(messages=messages))
@@ -163,7 +164,9 @@ class RawClient:
         assert isinstance(answer, rpc.SendMessageResponse)
         return answer
 
-    async def receive(self, topic: str, group: str, *, timeout_s: float | None = TIMEOUT_S, **fields: Any) -> Received:
+    async def receive(
+        self, topic: str, group: str, *, timeout_s: float | None = TIMEOUT_S, **fields: Proto
+    ) -> Received:
         """One poll, read to its end; see `receive_request`."""
         received = Received()
         stream = self.stream("ReceiveMessage", receive_request(topic, group, **fields), timeout_s=timeout_s)
@@ -179,7 +182,7 @@ class RawClient:
         return answer
 
     async def change(
-        self, topic: str, group: str, handle: str, invisible_s: float, **fields: Any
+        self, topic: str, group: str, handle: str, invisible_s: float, **fields: Proto
     ) -> rpc.ChangeInvisibleDurationResponse:
         request = rpc.ChangeInvisibleDurationRequest(
             group={"name": group},
@@ -193,12 +196,12 @@ class RawClient:
         return answer
 
 
-def _serialized(request: Any) -> bytes:
+def _serialized(request: Proto) -> bytes:
     return request if isinstance(request, bytes) else request.SerializeToString()
 
 
 def message(
-    topic: str, body: bytes = b"body", *, properties: dict[str, str] | None = None, **system: Any
+    topic: str, body: bytes = b"body", *, properties: dict[str, str] | None = None, **system: Proto
 ) -> pb.Message:
     """A message with a fresh id; `system` are fields of its system properties."""
     system = {"message_id": f"id-{next(_ids)}", "body_encoding": pb.IDENTITY, **system}
@@ -216,7 +219,7 @@ def receive_request(
     poll_s: float | None = 0.0,
     invisible_s: float | None = 30.0,
     tags: str | None = None,
-    **fields: Any,
+    **fields: Proto,
 ) -> rpc.ReceiveMessageRequest:
     """A poll for up to 32 messages that does not wait, unless fields say otherwise."""
     request = rpc.ReceiveMessageRequest(
@@ -231,12 +234,12 @@ def receive_request(
     return request
 
 
-def names(status_holders: "Sequence[Any]") -> list[str]:
+def names(status_holders: "Sequence[Proto]") -> list[str]:
     """The names of the codes of all these entries' statuses."""
     return [pb.Code.Name(holder.status.code) for holder in status_holders]
 
 
-def code(answer: Any) -> str:
+def code(answer: Proto) -> str:
     """The name of the code of an answer's status."""
     name: str = pb.Code.Name(answer.status.code)
     return name
