@@ -7,7 +7,6 @@ threads.
 import asyncio
 import itertools
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
@@ -15,11 +14,13 @@ from ternmq_broker.consumption import Consumption
 from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.pollers import Pollers
+from ternmq_broker.popping import Pop
 from ternmq_broker.store.commit_log import CommitLogCorrupted
 from ternmq_broker.store.files import DiskFolders, WouldBlock
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import Incoming, MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
 from ternmq_common.tag_filter import TagFilter, tag_hash
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class Broker:
@@ -132,32 +128,30 @@ class Broker:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
-            found, unfinished = await self._pop_now(order)
-            if found:
-                return found
-            if unfinished:
+            pop = await self._pop_now(order)
+            if pop.deliveries:
+                self._look_after_others(order, pop)
+                return pop.deliveries
+            if pop.more:
                 await asyncio.sleep(0)
                 continue
             ready_at_ms = self._consumption.next_deadline_ms(order.group, order.topic)
             if not await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()), ready_at_ms):
                 return []
 
-    async def _pop_now(self, order: PopOrder) -> tuple[list[Delivery], bool]:
+    async def _pop_now(self, order: PopOrder) -> Pop:
         while True:
             try:
-                found, unfinished = self._consumption.pop(order, now_ms())
+                return self._consumption.pop(order, now_ms())
             except WouldBlock as reading:
                 await asyncio.to_thread(reading.wait)
-            else:
-                if found and self._pollers.has_waiting(order.group, order.topic):
-                    self._look_after(order, full=len(found) == order.batch)
-                return found, unfinished
 
-    def _look_after(self, order: PopOrder, *, full: bool) -> None:
+    def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
         """A poll took messages: those that still wait need the next wake-up, now if there may be more."""
-        if full:
-            self._pollers.wake_group(order.group, order.topic, 1)
-        self._wake_when_ready(order.group, order.topic)
+        if self._pollers.has_waiting(order.group, order.topic):
+            if pop.more:
+                self._pollers.wake_group(order.group, order.topic, 1)
+            self._wake_when_ready(order.group, order.topic)
 
     def _wake_when_ready(self, group: str, topic: str) -> None:
         if self._pollers.has_waiting(group, topic):

@@ -9,29 +9,21 @@ from typing import TYPE_CHECKING
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import (
-    Delivery,
     PopOrder,
     Pulled,
     QueueBounds,
     QueueProgress,
     QueueRef,
     Settled,
-    StoredMessage,
 )
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.tag_filter import TagFilter
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
-    from ternmq_broker.store.queue_index import Location
-    from ternmq_broker.store.record import Record
-
-# With a filter that lets little pass, so many messages are looked at before others get their turn on the loop.
-_SCAN_ROWS = 2048
 
 
 class Consumption:
@@ -48,38 +40,41 @@ class Consumption:
         self._store = store
         self._journal = journal
         self._broker = broker
-        self._readable_end = readable_end
+        self._reader = QueueReader(store, readable_end)
         self._states: dict[tuple[str, str], dict[int, QueueConsumption]] = {}
         self._changed: dict[QueueKey, QueueConsumption] = {}
         self._turn = 0
-        self.lost = 0
         for (group, topic, queue_id), snapshot in journal.snapshots().items():
             end = store.bounds(topic, queue_id)[1]
             self._states.setdefault((group, topic), {})[queue_id] = QueueConsumption.restore(snapshot, end=end)
 
     # --- handing out
 
-    def pop(self, order: PopOrder, now_ms: int) -> tuple[list[Delivery], bool]:
-        """Hand out what is there, up to the batch, and say whether there may be more to look at.
+    def pop(self, order: PopOrder, now_ms: int) -> Pop:
+        """Hand out what is there, up to the batch.
 
-        WouldBlock: nothing has changed; wait in a thread, then call again.
+        WouldBlock: nothing was handed out; wait in a thread, then call again.
         """
-        found: list[Delivery] = []
-        unfinished = False
+        pop = Pop(order, self._reader, broker=self._broker, now_ms=now_ms)
         self._turn += 1
         start = self._turn % len(order.queues)
         for queue_id in (*order.queues[start:], *order.queues[:start]):
             state = self._state(order.group, order.topic, queue_id)
+            before = state.mark
             try:
-                self._redeliver(order, queue_id, state, now_ms, found)
-                unfinished |= self._deliver_new(order, queue_id, state, now_ms, found)
+                pop.take_ready(queue_id, state)
+                pop.take_new(queue_id, state)
             except WouldBlock:
-                if not found:
+                if not pop.deliveries:
                     raise
-                return found, True  # what was handed out must not wait for the disk
-            if len(found) >= order.batch:
+                pop.more = True  # what was handed out must not wait for the disk
                 break
-        return found, unfinished
+            finally:
+                if state.mark != before:
+                    self._changed[order.group, order.topic, queue_id] = state
+            if pop.is_full:
+                break
+        return pop
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueConsumption:
         states = self._states.setdefault((group, topic), {})
@@ -91,73 +86,6 @@ class Consumption:
             state = states[queue_id] = QueueConsumption(0 if first == 0 else end)
             self._changed[group, topic, queue_id] = state
         return state
-
-    def _redeliver(
-        self, order: PopOrder, queue_id: int, state: QueueConsumption, now_ms: int, found: list[Delivery]
-    ) -> None:
-        for offset, attempt in state.ready(now_ms, order.batch - len(found)):
-            locations = self._store.locate(order.topic, queue_id, offset, 1, may_block=False)
-            (record,) = self._store.read(locations, may_block=False) if locations else (None,)
-            self._changed[order.group, order.topic, queue_id] = state
-            if record is None or not _passes(order.filter, record):
-                self.lost += record is None
-                state.finish(offset)
-            else:
-                self._hand_out(order, queue_id, state, [record], attempt, now_ms, found)
-
-    def _deliver_new(
-        self, order: PopOrder, queue_id: int, state: QueueConsumption, now_ms: int, found: list[Delivery]
-    ) -> bool:
-        scanned = 0
-        while len(found) < order.batch:
-            if scanned >= _SCAN_ROWS:
-                return True
-            wanted = order.batch - len(found)
-            first = self._store.bounds(order.topic, queue_id)[0]
-            cursor = max(state.cursor, first)
-            count = wanted if order.filter.tags is None else max(wanted, 256)
-            locations = self._readable(self._store.locate(order.topic, queue_id, cursor, count, may_block=False))
-            if not locations:
-                return False
-            passing = [
-                (cursor + number, location)
-                for number, location in enumerate(locations)
-                if order.filter.may_pass(location.tag_hash)
-            ][:wanted]
-            # What is not looked at in this turn begins behind the last message that was taken.
-            end = passing[-1][0] + 1 if len(passing) == wanted else cursor + len(locations)
-            records = self._store.read([location for _, location in passing], may_block=False)
-            matching = [record for record in records if record is not None and _passes(order.filter, record)]
-            self.lost += sum(record is None for record in records)
-            scanned += end - cursor
-            self._changed[order.group, order.topic, queue_id] = state
-            if matching:
-                self._hand_out(order, queue_id, state, matching, 1, now_ms, found)
-            state.skip_to(end)
-        return False
-
-    def _readable(self, locations: "list[Location]") -> "list[Location]":
-        end = self._readable_end()
-        if locations and locations[-1].log_offset + locations[-1].size > end:
-            return [location for location in locations if location.log_offset + location.size <= end]
-        return locations
-
-    def _hand_out(
-        self,
-        order: PopOrder,
-        queue_id: int,
-        state: QueueConsumption,
-        records: "list[Record]",
-        attempt: int,
-        now_ms: int,
-        found: list[Delivery],
-    ) -> None:
-        deadline_ms = now_ms + order.invisible_ms
-        claim = state.hand_out([record.queue_offset for record in records], attempt=attempt, deadline_ms=deadline_ms)
-        queue = QueueRef(order.topic, self._broker, queue_id)
-        for record in records:
-            handle = ReceiptHandle(self._broker, queue_id, record.queue_offset, claim.generation, deadline_ms)
-            found.append(Delivery(_message(queue, record), handle, attempt))
 
     def next_deadline_ms(self, group: str, topic: str) -> int | None:
         """When a claim of the group may end next."""
@@ -199,11 +127,10 @@ class Consumption:
 
     def read(self, queue: QueueRef, offset: int, tags: TagFilter, limit: int) -> Pulled:
         """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
-        locations = self._readable(self._store.locate(queue.topic, queue.queue_id, offset, limit, may_block=False))
+        locations = self._reader.locate(queue.topic, queue.queue_id, offset, limit)
         passing = [location for location in locations if tags.may_pass(location.tag_hash)]
-        records = self._store.read(passing, may_block=False)
-        messages = [_message(queue, record) for record in records if record is not None and _passes(tags, record)]
-        return Pulled(messages, offset + len(locations))
+        records = self._reader.read(passing, tags)
+        return Pulled([stored_message(queue, record) for record in records], offset + len(locations))
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         state = self._states.get((group, topic), {}).get(queue_id)
@@ -249,13 +176,3 @@ class Consumption:
         for key in [key for key in self._states if key[0] == group]:
             del self._states[key]
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
-
-
-def _passes(tags: TagFilter, record: "Record") -> bool:
-    if tags.tags is None:
-        return True
-    return tags.passes(definition_pb2.SystemProperties.FromString(record.system).tag)
-
-
-def _message(queue: QueueRef, record: "Record") -> StoredMessage:
-    return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest)

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING
+
+from ternmq_common.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -89,7 +90,7 @@ class Housekeeping:
 
     async def remove_expired(self) -> None:
         """Drop the segments in which every message is older than the retention."""
-        before_ms = time.time_ns() // 1_000_000 - self._settings.retention_ms
+        before_ms = now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
             self._store.roll()  # all that is there is old, so the segment that grows is replaced too
         if await asyncio.to_thread(self._store.expired_segments, before_ms):

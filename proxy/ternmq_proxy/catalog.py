@@ -4,9 +4,9 @@ Reads answer from memory. A change goes to the registry, in a thread, and into m
 """
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
+from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS
 from ternmq_common.model import Group, Topic
@@ -70,7 +70,7 @@ class Catalog:
         """The topic, made now as a NORMAL one if that is allowed. `name` is a checked name."""
         # Names with % are derived by the broker (%RETRY%, %DLQ%); to make one by asking for it would help nobody.
         if name not in self._topics and self._auto_create and not name.startswith("%"):
-            topic = Topic(name=name, type=definition_pb2.NORMAL, queues=self._default_queues, created_ms=_now_ms())
+            topic = Topic(name=name, type=definition_pb2.NORMAL, queues=self._default_queues, created_ms=now_ms())
             try:
                 await self.create_topic(topic)
             except MessagingError as error:
@@ -83,7 +83,7 @@ class Catalog:
         """The group, made now with the defaults if that is allowed. `name` is a checked name."""
         if name not in self._groups and self._auto_create:
             try:
-                await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=_now_ms()))
+                await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
             except MessagingError as error:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
@@ -113,7 +113,3 @@ class Catalog:
         self.find_group(name)
         await asyncio.to_thread(self._registry.delete_group, name)
         self._groups.pop(name, None)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

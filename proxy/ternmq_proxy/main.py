@@ -8,6 +8,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import MessageLimits
 from ternmq_proxy.catalog import Catalog
@@ -74,7 +75,7 @@ def _services(settings: "ServerSettings", catalog: Catalog, messages: LocalMessa
         catalog=catalog,
         messages=messages,
         clients=ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000),
-        renewal=Renewal(messages, lambda: time.time_ns() // 1_000_000),
+        renewal=Renewal(messages, now_ms),
         placement=Placement(),
         limits=MessageLimits(
             body_bytes_max=settings.body_bytes_max,
@@ -85,7 +86,7 @@ def _services(settings: "ServerSettings", catalog: Catalog, messages: LocalMessa
         endpoint=endpoint,
         store_host=endpoint,
         long_poll_max_ms=settings.long_poll_max_ms,
-        started_ms=time.time_ns() // 1_000_000,
+        started_ms=now_ms(),
     )
 
 

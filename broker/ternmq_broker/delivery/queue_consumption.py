@@ -72,6 +72,11 @@ class QueueConsumption:
     def in_flight(self) -> int:
         return len(self._claims)
 
+    @property
+    def mark(self) -> tuple[int, int, int]:
+        """Differs after messages were handed out, skipped or finished."""
+        return self.cursor, self._generation, len(self._claims)
+
     # --- handing out
 
     def ready(self, now_ms: int, limit: int) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ A name is a plain file name inside the folder. `create` makes a file that surviv
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 # The kernel takes at most this many pieces in one writev.
 _IOV_MAX = 1024
+_NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class WouldBlock(Exception):
@@ -68,6 +70,8 @@ class DiskFile:
     def __init__(self, path: Path, flags: int = 0) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o640)
         self._size = os.fstat(self._fd).st_size
+        # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
+        self._tells = _NO_WAIT is not None
 
     @property
     def size(self) -> int:
@@ -93,13 +97,18 @@ class DiskFile:
         return wanted
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
-        if may_block:
+        if may_block or not self._tells:
             return os.pread(self._fd, size, position)
         buffer = bytearray(size)
         try:
-            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
-        except OSError as error:  # EAGAIN: not in memory; EOPNOTSUPP: a file system that can't tell
+            count = os.preadv(self._fd, [buffer], position, _NO_WAIT or 0)
+        except BlockingIOError as error:
             raise WouldBlock(self, position, size) from error
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            self._tells = False
+            return os.pread(self._fd, size, position)
         if count < min(size, self._size - position):
             raise WouldBlock(self, position, size)
         return bytes(buffer) if count == size else bytes(buffer[:count])

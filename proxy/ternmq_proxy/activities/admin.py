@@ -1,11 +1,11 @@
 """The calls of `ternmq.admin.v1.Admin`: topics, groups and progress for tools."""
 
 import os
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, QUEUES_MAX
 from ternmq_common.model import Group, QueueRef, Topic
@@ -35,7 +35,7 @@ async def create_topic(
     kind = asked.type or definition_pb2.NORMAL
     if kind not in definition_pb2.MessageType.values():
         raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
-    topic = Topic(name=checked_topic(asked.name), type=kind, queues=queues, created_ms=time.time_ns() // 1_000_000)
+    topic = Topic(name=checked_topic(asked.name), type=kind, queues=queues, created_ms=now_ms())
     return admin_pb2.CreateTopicResponse(status=OK, created=await services.catalog.create_topic(topic))
 
 
@@ -87,7 +87,7 @@ async def create_group(
         name=checked_group(asked.name),
         fifo=asked.fifo,
         max_attempts=attempts,
-        created_ms=time.time_ns() // 1_000_000,
+        created_ms=now_ms(),
     )
     return admin_pb2.CreateGroupResponse(status=OK, created=await services.catalog.create_group(group))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common import wire
+from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
@@ -158,7 +159,7 @@ def _hold_s(call: "Call") -> float:
 
 def _frames(first: Status, messages: list[bytes]) -> list[bytes]:
     last = ReceiveMessageResponse()
-    last.delivery_timestamp.FromMilliseconds(time.time_ns() // 1_000_000)
+    last.delivery_timestamp.FromMilliseconds(now_ms())
     return [ReceiveMessageResponse(status=first).SerializeToString(), *messages, last.SerializeToString()]
 
 

@@ -1,8 +1,8 @@
 """SendMessage: one message or several of one topic (`producer.md` 6)."""
 
-import time
 from typing import TYPE_CHECKING
 
+from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import checked_topic
 from ternmq_protos.v2 import definition_pb2
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> SendMessageResponse:
     """Store all messages of the request in one queue, in order, or none; one entry for each, in order."""
     call.require_client()
-    now_ms = time.time_ns() // 1_000_000
+    now = now_ms()
     messages = request.messages
     if not messages:
         raise MessagingError(definition_pb2.MESSAGE_CORRUPTED, "the request holds no message")
@@ -32,14 +32,14 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
                 definition_pb2.MESSAGE_CORRUPTED,
                 f"the request mixes topics {name!r} and {message.topic.name!r}; send one request for each",
             )
-        check_message(message, services.limits, now_ms)
+        check_message(message, services.limits, now)
     topic = await services.catalog.topic(name)
     for message in messages:
         _check_type(message, topic)
     queue = services.placement.next_queue(await services.messages.route(topic))
     appended = await services.messages.append(
         queue,
-        [stored_form(message, peer=call.peer, now_ms=now_ms, limits=services.limits) for message in messages],
+        [stored_form(message, peer=call.peer, now_ms=now, limits=services.limits) for message in messages],
     )
     entries = [
         SendResultEntry(
