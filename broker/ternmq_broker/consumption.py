@@ -7,6 +7,7 @@ changes does so in one synchronous step, after all reading is done: a reader tha
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
+from ternmq_broker.popping import Pop, QueueReader, stored_message
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import (
     PopOrder,
@@ -38,7 +39,6 @@ class Consumption:
         readable_end: "Callable[[], int]",
     ) -> None:
         self._store = store
-        self._journal = journal
         self._broker = broker
         self._reader = QueueReader(store, readable_end)
         self._states: dict[tuple[str, str], dict[int, QueueConsumption]] = {}

@@ -1,7 +1,8 @@
 """One pop: takes messages of a topic's queues for one consumer of a group.
 
-First what is ready for another delivery, then what is new, queue by queue. A queue's state changes only after everything
-for that step was read, so a read that would have to wait for the disk (`WouldBlock`) leaves nothing half done.
+First what is ready for another delivery, then what is new, queue by queue. A queue's state changes only after
+everything for that step was read, so a read that would have to wait for the disk (`WouldBlock`) leaves nothing half
+done.
 """
 
 from typing import TYPE_CHECKING
