@@ -222,9 +222,8 @@ def receive_request(
     **fields: Proto,
 ) -> rpc.ReceiveMessageRequest:
     """A poll for up to 32 messages that does not wait, unless fields say otherwise."""
-    request = rpc.ReceiveMessageRequest(
-        group={"name": group}, message_queue={"topic": {"name": topic}}, **{"batch_size": 32, **fields}
-    )
+    usual = {"group": {"name": group}, "message_queue": {"topic": {"name": topic}}, "batch_size": 32}
+    request = rpc.ReceiveMessageRequest(**{**usual, **fields})
     if poll_s is not None:
         request.long_polling_timeout.CopyFrom(duration(poll_s))
     if invisible_s is not None:

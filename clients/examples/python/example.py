@@ -33,8 +33,13 @@ def main() -> None:
     configuration = ClientConfiguration(endpoint, Credentials())
     producer = Producer(configuration, (topic,))
     producer.startup()
+    # Started before the sends: its startup does not wait until the server knows the consumer, and Apache RocketMQ
+    # answers a receive that comes earlier with an error.
+    consumer = SimpleConsumer(configuration, group, {topic: FilterExpression()}, await_duration=AWAIT_S)
+    consumer.startup()
     sent = send(producer, topic, count)
-    received = receive(configuration, topic, group, sent)
+    received = receive(consumer, sent)
+    consumer.shutdown()
     pushed = push(configuration, topic, f"{group}-push", producer, count)
     producer.shutdown()
     sys.stdout.write(f"sent {len(sent)}\nreceived {received}\nacked {received}\npushed {pushed}\n")
@@ -54,16 +59,13 @@ def example_message(topic: str, n: int) -> Message:
     return message
 
 
-def receive(configuration: ClientConfiguration, topic: str, group: str, ids: set[str]) -> int:
+def receive(consumer: SimpleConsumer, ids: set[str]) -> int:
     """Receive and ack until all of `ids` were there; return how many that were."""
-    consumer = SimpleConsumer(configuration, group, {topic: FilterExpression()}, await_duration=AWAIT_S)
-    consumer.startup()
     missing = set(ids)
     while missing:
         for message in consumer.receive(BATCH, INVISIBLE_S):
             consumer.ack(message)
             missing.discard(message.message_id)
-    consumer.shutdown()
     return len(ids)
 
 

@@ -137,14 +137,14 @@ class GrpcFront:
             request = await _parsed(call.request, data, context)
             with self._under_way():
                 answered = await call.activity(request, _call(context), self._services)
-                written = 0
+                whole = False
                 try:
                     for frame in answered.frames:
                         await context.write(frame)
-                        written += 1
+                    whole = True
                 finally:
-                    if written < len(answered.frames) and hasattr(answered, "undelivered"):
-                        await asyncio.shield(answered.undelivered(written))
+                    if not whole:
+                        await asyncio.shield(answered.undelivered())
 
         return answer
 

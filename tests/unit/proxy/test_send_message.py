@@ -8,11 +8,11 @@ import pytest
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import RawClient, code, message, names
+from tests.support.embedded import Proto, RawClient, code, message, names
 from tests.unit.proxy.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
-SPECIAL: dict["pb.MessageType", dict[str, object]] = {
+SPECIAL: dict["pb.MessageType", dict[str, Proto]] = {
     pb.FIFO: {"message_group": "g"},
     pb.DELAY: {"delivery_timestamp": {"seconds": 1}},
     pb.TRANSACTION: {"message_type": pb.TRANSACTION},
@@ -154,7 +154,7 @@ async def test_every_message_of_a_request_must_be_of_the_topics_type(client: Raw
     ],
 )
 async def test_the_fields_decide_of_which_type_a_message_is(
-    client: RawClient, fields: dict[str, object], kind: "pb.MessageType"
+    client: RawClient, fields: dict[str, Proto], kind: "pb.MessageType"
 ) -> None:
     name = await client.create_topic(f"typed-{uuid.uuid4().hex}", kind=kind)
     expected = "OK" if kind == pb.NORMAL else "NOT_IMPLEMENTED"
