@@ -6,12 +6,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from ternmq import Message
-from ternmq.blocking import Producer
+from ternmq.blocking import Producer, SimpleConsumer
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,31 @@ def test_a_data_directory_without_permission(tmp_path: Path) -> None:
     line = refused("--data-dir", str(tmp_path / "data"))
     assert "Permission denied" in line
     assert "--data-dir" in line
+
+
+def test_a_damaged_log_needs_consent(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        with Producer(stack.grpc, topics=["t"]) as producer:
+            producer.send_many([Message("t", b"%d" % number) for number in range(10)])
+        stack.terminate()
+    segment = stack.data_dir / "store" / "commitlog" / f"{0:020d}"
+    for index_file in (stack.data_dir / "store" / "index").iterdir():
+        index_file.unlink()
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    line = refused("--data-dir", str(stack.data_dir))
+    assert "damaged at log offset" in line
+    assert "--accept-corruption" in line
+    with (
+        Stack(tmp_path, "--accept-corruption") as consenting,
+        SimpleConsumer(consenting.grpc, "g", {"t": "*"}, await_duration=timedelta(seconds=2)) as consumer,
+    ):
+        found: list[bytes] = []
+        while views := consumer.receive():
+            found += [view.body for view in views]
+            consumer.ack(views)
+    assert len(found) == 9
 
 
 def test_an_unknown_setting_names_the_nearest(tmp_path: Path) -> None:

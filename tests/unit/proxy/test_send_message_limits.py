@@ -1,7 +1,7 @@
 """SendMessage: what a message may be, at each limit and one step beyond (`producer.md` 6.1 and 6.3)."""
 
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,17 +12,20 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Proto, RawClient, code, message
 from tests.unit.proxy.conftest import SERVER_LOOP
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 pytestmark = SERVER_LOOP
 BODY_MAX = 4194304
 # A table of names is read more easily without 54 pairs of quotes.
 RESERVED = """
     TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_GROUP ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY
-    MAX_RECONSUME_TIMES CONSUME_START_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET DUP_INFO EXTEND_UNIQ_INFO
-    INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE INNER_MULTI_QUEUE_OFFSET
-    TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS
-    TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
-    _SYS_MSG_PRIORITY_ __LITE_TOPIC
+    MAX_RECONSUME_TIMES CONSUME_START_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET DUP_INFO
+    EXTEND_UNIQ_INFO INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE
+    INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+    TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC
+    DLQ_ORIGIN_MESSAGE_ID __CRC32# _SYS_MSG_PRIORITY_ __LITE_TOPIC
 """.split()  # noqa: SIM905
 assert len(RESERVED) == 54
 NOT_RESERVED = ["__SHARDINGKEY", "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRACE_CONTEXT", "keys", "Tags", "", "ä", "a b"]
@@ -196,7 +199,7 @@ async def test_the_first_rule_that_is_broken_decides(client: RawClient, topic: s
         lite_topic=" ",
     )
     properties = sent.system_properties
-    repairs: list[tuple[str, Callable[[], object]]] = [
+    repairs: "list[tuple[str, Callable[[], object]]]" = [
         ("ILLEGAL_TOPIC", lambda: sent.topic.CopyFrom(pb.Resource(name=topic))),
         ("MESSAGE_BODY_EMPTY", lambda: setattr(sent, "body", b"body")),
         ("MESSAGE_PROPERTIES_TOO_LARGE", lambda: [sent.user_properties.pop(f"k{number}") for number in range(2)]),

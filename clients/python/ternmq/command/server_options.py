@@ -28,6 +28,8 @@ OPTIONS = (
     click.option("--broker-name", metavar="NAME", help="The broker's name in routes.  [default: broker-0]"),
     click.option("--retention", "retention_ms", metavar="DURATION", help="Keep messages this long.  [default: 72h]"),
     click.option("--segment-size", "segment_bytes", metavar="SIZE", help="Size of a log file.  [default: 1GiB]"),
+    click.option("--accept-corruption", is_flag=True, default=None,
+                 help="Start although stored messages are damaged; those are lost, no others."),
     click.option("--log-level", type=click.Choice([each.value for each in LogLevel]), help="[default: info]"),
     click.option("--log-format", type=click.Choice([each.value for each in LogFormat]), help="[default: text]"),
 )  # fmt: skip
