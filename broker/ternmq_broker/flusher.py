@@ -67,22 +67,21 @@ class Flusher:
                 await asyncio.sleep(_ASYNC_FLUSH_INTERVAL_S)
             self._dirty.clear()
             try:
-                durable = await loop.run_in_executor(self._thread, self._store.sync)
-            except OSError as error:
-                _log.critical("the commit log can't be made durable, so nothing is accepted any more: %s", error)
+                self._release(await loop.run_in_executor(self._thread, self._store.sync))
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
+                _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=True)
                 self._fail(error)
                 return
-            self._release(durable)
 
     def _release(self, durable: int) -> None:
         while self._waiting and self._waiting[0][0] <= durable:
             _, future, then = self._waiting.popleft()
-            then()
             if not future.done():
                 future.set_result(None)
+            then()
 
-    def _fail(self, error: OSError) -> None:
-        text = f"the broker's disk fails ({error.strerror}); it was not stored for sure"
+    def _fail(self, error: Exception) -> None:
+        text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         for _, future, _ in self._waiting:
             if not future.done():

@@ -62,7 +62,8 @@ class Housekeeping:
             running.add_done_callback(self._steps.discard)
             try:
                 await asyncio.shield(running)
-            except OSError:
+            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+                # A full disk passes, and so must not end the loop; nor may a bug, unseen.
                 _log.exception("housekeeping failed; it is tried again in %g s", seconds)
 
     async def write_journal(self) -> None:

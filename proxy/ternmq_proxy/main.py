@@ -104,7 +104,10 @@ async def _care_for_clients(services: Services) -> None:
     """Keep hidden what living clients hold, and show what dead ones held."""
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
-        for client_id in services.clients.expire():
-            _log.info("client %s is gone without a word", client_id)
-            await services.renewal.release(client_id)
-        await services.renewal.renew()
+        try:
+            for client_id in services.clients.expire():
+                _log.info("client %s is gone without a word", client_id)
+                await services.renewal.release(client_id)
+            await services.renewal.renew()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)

@@ -199,7 +199,7 @@ async def test_the_first_rule_that_is_broken_decides(client: RawClient, topic: s
         lite_topic=" ",
     )
     properties = sent.system_properties
-    repairs: "list[tuple[str, Callable[[], object]]]" = [
+    repairs: list[tuple[str, Callable[[], object]]] = [
         ("ILLEGAL_TOPIC", lambda: sent.topic.CopyFrom(pb.Resource(name=topic))),
         ("MESSAGE_BODY_EMPTY", lambda: setattr(sent, "body", b"body")),
         ("MESSAGE_PROPERTIES_TOO_LARGE", lambda: [sent.user_properties.pop(f"k{number}") for number in range(2)]),

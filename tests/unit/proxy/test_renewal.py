@@ -1,0 +1,90 @@
+"""Auto-renewal against a clock that the test turns (`consumer.md` 4.5)."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from ternmq_common.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_proxy.message_service.interface import MessageService
+from ternmq_proxy.processors.renewal import Renewal
+
+FIRST = ReceiptHandle("broker-0", 0, 1, 1, MINUTE_MS)
+SECOND = ReceiptHandle("broker-0", 0, 2, 1, MINUTE_MS)
+
+
+class Hidden:
+    """Plays the part of MessageService that renewal uses: until when each message is hidden."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.until_ms = {FIRST: MINUTE_MS, SECOND: MINUTE_MS}
+        self.settled: set[ReceiptHandle] = set()
+
+    async def prolong(self, group: str, topic: str, handles: Sequence[ReceiptHandle], invisible_ms: int) -> list[bool]:
+        assert (group, topic) == ("g", "t")
+        done = [handle not in self.settled and self.until_ms[handle] > self.now_ms for handle in handles]
+        for handle, prolonged in zip(handles, done, strict=True):
+            if prolonged:
+                self.until_ms[handle] = self.now_ms + invisible_ms
+        return done
+
+    async def release(self, group: str, topic: str, handles: Sequence[ReceiptHandle], *, counts: bool) -> None:
+        assert (group, topic, counts) == ("g", "t", True)
+        for handle in handles:
+            self.until_ms[handle] = self.now_ms
+
+
+@pytest.fixture
+def hidden() -> Hidden:
+    return Hidden()
+
+
+@pytest.fixture
+def renewal(hidden: Hidden) -> Renewal:
+    made = Renewal(cast("MessageService", hidden), lambda: hidden.now_ms)
+    made.hold("c", "g", "t", [FIRST, SECOND])
+    return made
+
+
+async def run(hidden: Hidden, renewal: Renewal, *, until_ms: int) -> None:
+    """Renew every five seconds, as the server does."""
+    while hidden.now_ms < until_ms:
+        hidden.now_ms += 5 * SECOND_MS
+        await renewal.renew()
+
+
+async def test_a_message_stays_hidden_for_three_hours_and_then_is_shown(hidden: Hidden, renewal: Renewal) -> None:
+    while hidden.now_ms < 3 * HOUR_MS:
+        assert hidden.until_ms[FIRST] > hidden.now_ms
+        await run(hidden, renewal, until_ms=hidden.now_ms + MINUTE_MS)
+    await run(hidden, renewal, until_ms=5 * HOUR_MS)
+    assert 3 * HOUR_MS <= hidden.until_ms[FIRST] <= 4 * HOUR_MS
+
+
+async def test_a_settled_message_is_not_prolonged(hidden: Hidden, renewal: Renewal) -> None:
+    renewal.let_go("c", "g", "t", FIRST)
+    await run(hidden, renewal, until_ms=MINUTE_MS)
+    assert hidden.until_ms[FIRST] == MINUTE_MS
+    assert hidden.until_ms[SECOND] > MINUTE_MS
+
+
+async def test_a_message_that_another_client_settled_is_given_up(hidden: Hidden, renewal: Renewal) -> None:
+    hidden.settled.add(FIRST)
+    await run(hidden, renewal, until_ms=2 * MINUTE_MS)
+    assert hidden.until_ms[FIRST] == MINUTE_MS
+    assert hidden.until_ms[SECOND] > 2 * MINUTE_MS
+
+
+async def test_what_a_gone_client_held_is_shown_and_stays_so(hidden: Hidden, renewal: Renewal) -> None:
+    await renewal.release("c")
+    assert set(hidden.until_ms.values()) == {0}
+    await run(hidden, renewal, until_ms=MINUTE_MS)
+    assert set(hidden.until_ms.values()) == {0}
+
+
+async def test_nothing_is_released_for_a_client_that_holds_nothing(hidden: Hidden, renewal: Renewal) -> None:
+    await renewal.release("stranger")
+    renewal.let_go("stranger", "g", "t", FIRST)
+    assert hidden.until_ms[FIRST] == MINUTE_MS
