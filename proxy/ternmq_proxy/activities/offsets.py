@@ -41,7 +41,7 @@ async def _queue(queue: "MessageQueue", services: "Services") -> QueueRef:
 
 
 async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "Services") -> UpdateOffsetResponse:
-    """Let the group go on at the offset; one outside of what the queue holds is ILLEGAL_OFFSET."""
+    """Let the group go on at the offset, or at the first one left if it was removed; ILLEGAL_OFFSET beyond the end."""
     call.require_client()
     queue = await _queue(request.message_queue, services)
     group = await services.catalog.group(checked_group(request.group.name))

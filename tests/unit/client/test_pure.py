@@ -246,7 +246,7 @@ def view_of(message: pb.Message) -> MessageView:
     return MessageView(message, broker="b", endpoints=ENDPOINTS[0])
 
 
-@pytest.mark.parametrize("compressed", [gzip.compress(b"body" * 100), zlib.compress(b"body" * 100)])
+@pytest.mark.parametrize("compressed", [gzip.compress(b"body" * 100, mtime=0), zlib.compress(b"body" * 100)])
 def test_compressed_bodies_are_read_whatever_their_header(compressed: bytes) -> None:
     message = stored_message(1, body=compressed)
     message.system_properties.body_encoding = pb.GZIP

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -197,6 +198,17 @@ async def test_a_pull_outside_of_the_queue_is_told_its_end(
     await client.send(topic, b"0")
     pulled = await pull(client, topic, offset)
     assert (pulled.code, pulled.next_offset) == ("ILLEGAL_OFFSET", next_offset)
+
+
+async def test_a_pull_of_what_was_removed_is_told_the_first_offset_that_is_left(client: RawClient, topic: str) -> None:
+    await client.send(topic, b"old", b"old")
+    await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=topic))
+    await client.create_topic(topic)
+    await client.send(topic, b"new")
+    pulled = await pull(client, topic, 0)
+    assert (pulled.code, pulled.next_offset) == ("MESSAGE_NOT_FOUND", 2)
+    assert (await pull(client, topic, 2)).bodies == [b"new"]
+    assert (await query(client, topic, pb.BEGINNING)).offset == 2
 
 
 @pytest.mark.parametrize("name", ["GetOffset", "UpdateOffset", "QueryOffset"])

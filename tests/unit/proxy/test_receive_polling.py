@@ -59,13 +59,14 @@ async def test_a_client_that_says_no_poll_time_waits_until_shortly_before_its_de
     assert 0.6 <= time.monotonic() - began < 1.2
 
 
-async def test_the_servers_limit_ends_a_poll_that_has_no_deadline(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_the_servers_limit_ends_a_longer_poll(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = ServerSettings(
         data_dir=tmp_path_factory.mktemp("short-polls"), grpc="127.0.0.1:0", http="127.0.0.1:0", long_poll_max_ms=1000
     )
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         began = time.monotonic()
-        assert (await client.receive("orders", "g", poll_s=3600, timeout_s=None)).code == "MESSAGE_NOT_FOUND"
+        polls = [client.receive("orders", "g", poll_s=3600, timeout_s=deadline_s) for deadline_s in (None, 60)]
+        assert [answer.code for answer in await asyncio.gather(*polls)] == ["MESSAGE_NOT_FOUND"] * 2
         assert 1.0 <= time.monotonic() - began < 10
 
 

@@ -1,14 +1,16 @@
 """Auto-renewal against a clock that the test turns (`consumer.md` 4.5)."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from ternmq_common.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.processors.renewal import Renewal
+
+if TYPE_CHECKING:
+    from ternmq_proxy.message_service.interface import MessageService
 
 FIRST = ReceiptHandle("broker-0", 0, 1, 1, MINUTE_MS)
 SECOND = ReceiptHandle("broker-0", 0, 2, 1, MINUTE_MS)

@@ -1,0 +1,55 @@
+"""Tag filters against what a reader of the contract would write down (`consumer.md` 2.6)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_protos.v2 import definition_pb2 as pb
+
+TAGS = st.text(st.characters(codec="utf-8", exclude_characters="|"), min_size=1, max_size=12).filter(
+    lambda tag: tag == tag.strip() and tag != "*"
+)
+BLANKS = st.sampled_from(["", " ", "\t"])
+
+
+@given(wanted=st.lists(TAGS, min_size=1, max_size=5), others=st.lists(TAGS, max_size=5), blank=BLANKS)
+def test_exactly_the_tags_that_are_named_pass(wanted: list[str], others: list[str], blank: str) -> None:
+    tags = TagFilter.parse(f"{blank}||{blank}".join([*wanted, blank]))
+    for tag in (*wanted, *others, ""):
+        assert tags.passes(tag) == (tag in wanted)
+        # The hash may let more pass, never less.
+        assert tags.may_pass(tag_hash(tag)) or not tags.passes(tag)
+
+
+@given(tag=st.just("") | TAGS, blank=BLANKS)
+@pytest.mark.parametrize("expression", ["", "*"])
+def test_everything_passes_a_filter_for_all(expression: str, tag: str, blank: str) -> None:
+    tags = TagFilter.parse(blank + expression + blank)
+    assert tags.passes(tag)
+    assert tags.may_pass(tag_hash(tag))
+
+
+@given(tag=TAGS)
+def test_no_tag_has_the_hash_of_none(tag: str) -> None:
+    assert tag_hash("") == 0
+    assert 0 < tag_hash(tag) < 2**32
+
+
+@given(pieces=st.lists(BLANKS, min_size=2, max_size=5))
+def test_an_expression_that_names_no_tag_is_refused(pieces: list[str]) -> None:
+    with pytest.raises(MessagingError) as refusal:
+        TagFilter.parse("||".join(pieces))
+    assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
+
+
+@pytest.mark.parametrize(("expression", "allowed"), [("x" * FILTER_BYTES_MAX, True), ("ä" * 4096 + "x", False)])
+def test_an_expression_has_a_limit_in_bytes(expression: str, allowed: bool) -> None:
+    if allowed:
+        assert TagFilter.parse(expression).passes(expression)
+        return
+    with pytest.raises(MessagingError) as refusal:
+        TagFilter.parse(expression)
+    assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION

@@ -1,0 +1,112 @@
+"""Framing by hand is what protobuf itself would write and read, for any message."""
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common import wire
+from ternmq_protos.pool import Timestamp
+from ternmq_protos.v2 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+TEXT = st.text(max_size=20)
+RESOURCES = st.builds(pb.Resource, name=TEXT, resource_namespace=TEXT)
+PROPERTIES = st.builds(
+    pb.SystemProperties,
+    tag=st.none() | TEXT,
+    keys=st.lists(TEXT, max_size=3),
+    message_id=TEXT,
+    body_digest=st.none() | st.builds(pb.Digest, type=st.sampled_from(pb.DigestType.values()), checksum=TEXT),
+    body_encoding=st.sampled_from(pb.Encoding.values()),
+    message_type=st.sampled_from(pb.MessageType.values()),
+    born_timestamp=st.none() | st.builds(Timestamp, seconds=st.integers(0, 2**40), nanos=st.integers(0, 10**9 - 1)),
+    born_host=TEXT,
+    message_group=st.none() | TEXT,
+    trace_context=st.none() | st.text(max_size=300),
+    priority=st.none() | st.integers(-(2**31), 2**31 - 1),
+)
+RESTS = st.builds(pb.Message, user_properties=st.dictionaries(TEXT, TEXT, max_size=3), body=st.binary(max_size=300))
+STORED_MS = st.integers(0, 253_402_300_799_999)
+DELIVERY = st.fixed_dictionaries(
+    {
+        "stored_ms": STORED_MS,
+        "store_host": TEXT.map(str.encode),
+        "queue_id": st.integers(0, 2**31 - 1),
+        "queue_offset": st.integers(0, 2**63 - 1),
+        "attempt": st.integers(0, 2**31 - 1),
+        "handle": st.none() | TEXT,
+    }
+)
+
+
+def delivered(properties: pb.SystemProperties, delivery: dict[str, object]) -> pb.SystemProperties:
+    """The same by protobuf's own means."""
+    full = pb.SystemProperties()
+    full.CopyFrom(properties)
+    stored_ms, store_host, handle = delivery["stored_ms"], delivery["store_host"], delivery["handle"]
+    assert isinstance(stored_ms, int)
+    assert isinstance(store_host, bytes)
+    full.store_timestamp.FromMilliseconds(stored_ms)
+    full.store_host = store_host.decode()
+    full.MergeFrom(
+        pb.SystemProperties(
+            queue_id=delivery["queue_id"],  # type: ignore[arg-type]
+            queue_offset=delivery["queue_offset"],  # type: ignore[arg-type]
+            delivery_attempt=delivery["attempt"],  # type: ignore[arg-type]
+            receipt_handle=handle,  # type: ignore[arg-type]
+        )
+    )
+    return full
+
+
+@given(topic=RESOURCES, rest=RESTS, properties=PROPERTIES, delivery=DELIVERY)
+def test_a_framed_message_is_parsed_as_the_message_that_it_is(
+    topic: pb.Resource, rest: pb.Message, properties: pb.SystemProperties, delivery: dict[str, object]
+) -> None:
+    framed = wire.response_with_message(
+        topic=topic.SerializeToString(),
+        rest=rest.SerializeToString(),
+        system=properties.SerializeToString(),
+        added=wire.delivered_fields(**delivery),  # type: ignore[arg-type]
+    )
+    expected = pb.Message(topic=topic, system_properties=delivered(properties, delivery))
+    expected.MergeFrom(rest)
+    assert rpc.ReceiveMessageResponse.FromString(framed) == rpc.ReceiveMessageResponse(message=expected)
+    assert rpc.PullMessageResponse.FromString(framed) == rpc.PullMessageResponse(message=expected)
+
+
+@given(topic=RESOURCES, rest=RESTS, properties=PROPERTIES, delivery=DELIVERY)
+def test_no_sub_message_appears_twice(
+    topic: pb.Resource, rest: pb.Message, properties: pb.SystemProperties, delivery: dict[str, object]
+) -> None:
+    """Decoders in JavaScript keep only the last of a sub-message that appears twice."""
+    framed = wire.response_with_message(
+        topic=topic.SerializeToString(),
+        rest=rest.SerializeToString(),
+        system=properties.SerializeToString(),
+        added=wire.delivered_fields(**delivery),  # type: ignore[arg-type]
+    )
+    [(number, content)] = fields(framed)
+    assert number == 2
+    numbers = [number for number, _ in fields(content)]
+    assert (numbers.count(1), numbers.count(3)) == (1, 1)
+
+
+def fields(data: bytes) -> list[tuple[int, bytes]]:
+    """The fields as they stand in the bytes, by number; a message without fields of its own keeps all it reads."""
+    unknown = UnknownFieldSet(admin_pb2.GetProxyRuntimeStatsRequest.FromString(data))
+    return [(unknown[place].field_number, unknown[place].data) for place in range(len(unknown))]
+
+
+@given(milliseconds=STORED_MS)
+def test_a_timestamp_is_written_as_protobuf_writes_it(milliseconds: int) -> None:
+    expected = Timestamp()
+    expected.FromMilliseconds(milliseconds)
+    assert Timestamp.FromString(wire.timestamp(milliseconds)) == expected
+
+
+@given(value=st.integers(0, 2**63 - 1))
+def test_a_number_is_written_as_protobuf_writes_it(value: int) -> None:
+    written = pb.SystemProperties(queue_offset=value).SerializeToString()
+    assert written == b"\x70" + wire.varint(value)
