@@ -83,7 +83,8 @@ class Consumption:
             # A new group begins with the first message while the queue still has it, else at the end: consumers that
             # start after the first sends see them, and a group on an old topic isn't buried in days of history.
             first, end = self._store.bounds(topic, queue_id)
-            state = states[queue_id] = QueueConsumption(0 if first == 0 else end)
+            begin = first if self._store.is_complete(topic, queue_id) else end
+            state = states[queue_id] = QueueConsumption(begin)
             self._changed[group, topic, queue_id] = state
         return state
 
@@ -95,14 +96,18 @@ class Consumption:
     # --- settling
 
     def acknowledge(self, group: str, topic: str, handle: ReceiptHandle, now_ms: int) -> Settled:
-        state = self._changing(group, topic, handle.queue_id)
+        state = self._settling(group, topic, handle)
+        if state is None:
+            return Settled.STALE if now_ms < handle.deadline_ms else Settled.EXPIRED
         return state.acknowledge(handle.queue_offset, handle.generation, handle.deadline_ms, now_ms)
 
     def change_invisible(
         self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int, counts: bool
     ) -> ReceiptHandle | None:
         """The handle that replaces `handle`; None if its claim is not in force."""
-        state = self._changing(group, topic, handle.queue_id)
+        state = self._settling(group, topic, handle)
+        if state is None:
+            return None
         claim = state.change_invisible(
             handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms, counts=counts
         )
@@ -111,16 +116,20 @@ class Consumption:
         return ReceiptHandle(self._broker, handle.queue_id, handle.queue_offset, claim.generation, deadline_ms)
 
     def prolong(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int) -> bool:
-        state = self._changing(group, topic, handle.queue_id)
-        return state.prolong(handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms)
+        state = self._settling(group, topic, handle)
+        return state is not None and state.prolong(
+            handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms
+        )
 
     def release(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, counts: bool) -> bool:
-        state = self._changing(group, topic, handle.queue_id)
-        return state.release(handle.queue_offset, handle.generation, now_ms=now_ms, counts=counts)
+        state = self._settling(group, topic, handle)
+        return state is not None and state.release(handle.queue_offset, handle.generation, now_ms=now_ms, counts=counts)
 
-    def _changing(self, group: str, topic: str, queue_id: int) -> QueueConsumption:
-        state = self._state(group, topic, queue_id)
-        self._changed[group, topic, queue_id] = state
+    def _settling(self, group: str, topic: str, handle: ReceiptHandle) -> QueueConsumption | None:
+        """The state that the handle is about; None if the group was deleted meanwhile."""
+        state = self._states.get((group, topic), {}).get(handle.queue_id)
+        if state is not None:
+            self._changed[group, topic, handle.queue_id] = state
         return state
 
     # --- offsets
@@ -138,7 +147,9 @@ class Consumption:
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Let the group go on at `offset`; claims that are under way in this queue end."""
-        self._changing(group, topic, queue_id).reset(offset)
+        state = self._state(group, topic, queue_id)
+        state.reset(offset)
+        self._changed[group, topic, queue_id] = state
 
     def progress(self, group: str) -> list[QueueProgress]:
         """How far the group is in every queue that it has touched."""

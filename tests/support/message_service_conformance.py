@@ -233,6 +233,24 @@ class MessageServiceConformance:
         assert await self.send(service, message(b"b")) == [1]
         assert [body(delivery) for delivery in await self.pop(service, order())] == [b"b"]
 
+    async def test_a_new_group_begins_with_the_first_message_of_a_topic_that_was_made_again(
+        self, service: MessageService, restarted: Restart
+    ) -> None:
+        await self.send(service, message(b"a"))
+        await service.forget_topic(TOPIC.name)
+        await self.send(service, message(b"b"))
+        assert [body(delivery) for delivery in await self.pop(service, order("late"))] == [b"b"]
+        again = await restarted()
+        assert [body(delivery) for delivery in await self.pop(again, order("later"))] == [b"b"]
+
+    async def test_a_handle_of_a_deleted_group_settles_nothing(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"))
+        (delivery,) = await self.pop(service, order())
+        await service.forget_group("g")
+        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.STALE]
+        assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
+        assert await service.progress("g") == []
+
     async def test_a_deleted_group_begins_anew(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         assert len(await self.pop(service, order())) == 1

@@ -3,7 +3,8 @@
 Files       one for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
             when enough is in memory. After a crash only what no block covers is read again from the log.
 Floors      offsets below which a queue holds nothing, for queues that retention or a deletion emptied: without them a
-            queue would begin again at 0 after a restart. Kept in the file `floors`.
+            queue would begin again at 0 after a restart. Kept in the file `floors` as JSON, with the offset at which
+            the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
 Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
             belongs to the store's own.
 """
@@ -122,8 +123,10 @@ class LogIndex:
 
     def load_floors(self) -> None:
         """To be called when all records are known."""
-        for topic, queue_id, floor in json.loads(self._folder.content(_FLOORS) or b"[]"):
-            self.queue(topic, queue_id).raise_first(floor)
+        for topic, queue_id, floor, origin in json.loads(self._folder.content(_FLOORS) or b"[]"):
+            queue = self.queue(topic, queue_id)
+            queue.raise_first(floor)
+            queue.origin = origin
 
     # --- adding and finding
 
@@ -139,6 +142,11 @@ class LogIndex:
         """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""
         queue = self._queues.get((topic, queue_id))
         return (queue.first, queue.end) if queue else (0, 0)
+
+    def is_complete(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue still has every message since its topic was made."""
+        queue = self._queues.get((topic, queue_id))
+        return queue is None or queue.first == queue.origin
 
     def add(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
         """The next message of `queue`."""
@@ -231,6 +239,7 @@ class LogIndex:
         for queue in self._queues.values():
             if queue.topic == topic:
                 queue.raise_first(queue.end)
+                queue.origin = queue.end
         return self._save_floors()
 
     def drop_before(self, log_start: int) -> "Callable[[], None]":
@@ -252,7 +261,9 @@ class LogIndex:
         return finish
 
     def _save_floors(self) -> "Callable[[], None]":
-        floors = [(queue.topic, queue.queue_id, queue.first) for queue in self._queues.values() if queue.first]
+        floors = [
+            (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
+        ]
         return lambda: self._folder.replace(_FLOORS, json.dumps(floors).encode())
 
     def close(self) -> None:

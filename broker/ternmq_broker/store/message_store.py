@@ -134,6 +134,10 @@ class MessageStore:
         """The first queue offset that is held, and the one after the last."""
         return self._index.bounds(topic, queue_id)
 
+    def is_complete(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue still has every message since its topic was made."""
+        return self._index.is_complete(topic, queue_id)
+
     def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> "list[Location]":
         """Where up to `count` messages from `offset` on are; with `may_block` false, WouldBlock instead of waiting."""
         return self._index.locate(topic, queue_id, offset, count, may_block=may_block)

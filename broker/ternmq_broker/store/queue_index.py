@@ -23,7 +23,7 @@ class Location:
 
 
 class QueueIndex:
-    """The queue offsets `first` up to `end` of one queue.
+    """The queue offsets `first` up to `end` of one queue; `origin` is where it began when its topic was made.
 
     Invariants: the offsets from `tail_first` on are in memory, one entry each, at ascending log offsets; those before
     are covered by runs without a gap. A run is kept as its first offset and one number: block << 32 | first row.
@@ -36,6 +36,7 @@ class QueueIndex:
         "_sizes",
         "_tags",
         "first",
+        "origin",
         "queue_id",
         "tail_first",
         "topic",
@@ -45,6 +46,7 @@ class QueueIndex:
         self.topic = topic
         self.queue_id = queue_id
         self.first = first
+        self.origin = 0
         self.tail_first = first
         self._positions = array("Q")
         self._sizes = array("I")
