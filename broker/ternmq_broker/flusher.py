@@ -1,13 +1,17 @@
 """Group commit: one sync of the log makes everything durable that was appended before it.
 
 While a sync runs in its thread, the loop goes on appending; whoever came meanwhile is covered by the next one. Nobody
-waits for company.
+waits for company by the clock, but the loop first works off what it has at hand, so that it is in the same sync.
+
+The thread and the loop wake each other through pipes: a handful of bytecodes on either side. Each hand-over of the
+interpreter lock costs a busy broker more than the sync itself, and an executor's queue and future take several.
 """
 
 import asyncio
 import logging
+import os
+import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _ASYNC_FLUSH_INTERVAL_S = 0.5
+# So many turns a loop with nothing else to do takes in less than a tenth of a millisecond. A busy one works off in them
+# what it has at hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
+_TURNS_BEFORE_SYNC = 16
 
 
 class Flusher:
@@ -34,9 +41,12 @@ class Flusher:
         self._store = store
         self._mode = mode
         self._waiting: deque[tuple[int, asyncio.Future[None], Callable[[], None]]] = deque()
-        self._dirty = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flusher")
-        self._task: asyncio.Task[None] | None = None
+        self._is_under_way = False
+        self._later: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+        self._stopping = False
+        self._stopped: asyncio.Future[None]
+        self._thread = threading.Thread(target=self._sync_when_asked, name="flusher", daemon=True)
         self.failure: MessagingError | None = None
 
     @property
@@ -45,33 +55,67 @@ class Flusher:
         return self._store.synced if self._mode is FlushMode.SYNC else self._store.end
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="flusher")
+        self._loop = asyncio.get_running_loop()
+        self._stopped = self._loop.create_future()
+        self._asked, self._ask = os.pipe()
+        self._done, self._tell = os.pipe()
+        self._loop.add_reader(self._done, self._synced)
+        self._thread.start()
 
     async def acknowledged(self, log_end: int, then: "Callable[[], None]") -> None:
         """Return when the log up to `log_end` may be acknowledged; `then` is called then, even if the caller left."""
         if self.failure is not None:
             raise self.failure
-        self._dirty.set()
         if self._mode is FlushMode.ASYNC:
+            self._begin_later()
             then()
             return
-        future = asyncio.get_running_loop().create_future()
+        future = self._loop.create_future()
         self._waiting.append((log_end, future, then))
+        self._begin()
         await future
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._dirty.wait()
-            if self._mode is FlushMode.ASYNC:
-                await asyncio.sleep(_ASYNC_FLUSH_INTERVAL_S)
-            self._dirty.clear()
+    def _begin(self) -> None:
+        """Have the log synced, unless that is under way: its end looks again."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._loop.call_soon(self._ask_after, _TURNS_BEFORE_SYNC)
+
+    def _ask_after(self, turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._ask_after, turns - 1)
+        else:
+            os.write(self._ask, b"s")
+
+    def _begin_later(self) -> None:
+        if self._later is None and not self._is_under_way:
+            self._later = self._loop.call_later(_ASYNC_FLUSH_INTERVAL_S, self._begin)
+
+    def _sync_when_asked(self) -> None:
+        while os.read(self._asked, 1):
             try:
-                self._release(await loop.run_in_executor(self._thread, self._store.sync))
-            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=True)
-                self._fail(error)
-                return
+                self._store.sync()
+            except Exception as error:  # noqa: BLE001 - the outermost of this thread; the loop logs it
+                self._error = error
+            os.write(self._tell, b"d")
+
+    def _synced(self) -> None:
+        os.read(self._done, 1)
+        self._is_under_way = False
+        if self._error is not None:
+            self._fail(self._error)
+        else:
+            self._release(self._store.synced)
+        is_behind = self.failure is None and self._store.synced < self._store.end
+        if is_behind and (self._waiting or self._stopping):
+            self._begin()
+        elif is_behind:
+            self._begin_later()
+        elif self._stopping and not self._stopped.done():
+            self._stopped.set_result(None)
 
     def _release(self, durable: int) -> None:
         while self._waiting and self._waiting[0][0] <= durable:
@@ -81,6 +125,7 @@ class Flusher:
             then()
 
     def _fail(self, error: Exception) -> None:
+        _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=error)
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         for _, future, _ in self._waiting:
@@ -90,9 +135,12 @@ class Flusher:
 
     async def stop(self) -> None:
         """Sync what is left, answer who waits, end."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._stopping = True
         if self.failure is None:
-            self._release(await asyncio.get_running_loop().run_in_executor(self._thread, self._store.sync))
-        self._thread.shutdown()
+            self._begin()
+            await self._stopped
+        self._loop.remove_reader(self._done)
+        os.close(self._ask)  # the thread reads the end of the pipe, and ends
+        await asyncio.to_thread(self._thread.join)
+        for fd in (self._asked, self._done, self._tell):
+            os.close(fd)

@@ -50,6 +50,22 @@ async def _serve(settings: "ServerSettings") -> int:
 
 async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str, str]:
     """Start everything; `stack` stops it again. Returns the addresses of gRPC and HTTP, `host:port` each."""
+    messages, catalog = await open_storage(settings, stack)
+    http = HttpFront(lambda: messages.failure)
+    stack.push_async_callback(http.stop)
+    http_address = await http.listen(settings.http)
+    front = GrpcFront(settings.grpc)
+    stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
+    stack.callback(messages.end_polls)
+    services = make_services(settings, catalog, messages, front.address)
+    care = asyncio.create_task(_care_for_clients(services), name="client care")
+    stack.callback(care.cancel)
+    await front.start(services)
+    return front.address, http_address
+
+
+async def open_storage(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[LocalMessageService, Catalog]:
+    """Open the broker and the registry below the data directory; `stack` closes them again."""
     _make_data_dir(settings)
     messages = await LocalMessageService.open(settings)
     stack.push_async_callback(messages.close)
@@ -57,20 +73,13 @@ async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str,
     stack.callback(registry.close)
     catalog = Catalog(registry, auto_create=settings.auto_create, default_queues=settings.default_queues)
     await catalog.load()
-    http = HttpFront(lambda: messages.failure)
-    stack.push_async_callback(http.stop)
-    http_address = await http.listen(settings.http)
-    front = GrpcFront(settings.grpc)
-    stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
-    stack.callback(messages.end_polls)
-    services = _services(settings, catalog, messages, front.address)
-    care = asyncio.create_task(_care_for_clients(services), name="client care")
-    stack.callback(care.cancel)
-    await front.start(services)
-    return front.address, http_address
+    return messages, catalog
 
 
-def _services(settings: "ServerSettings", catalog: Catalog, messages: LocalMessageService, endpoint: str) -> Services:
+def make_services(
+    settings: "ServerSettings", catalog: Catalog, messages: LocalMessageService, endpoint: str
+) -> Services:
+    """What the activities ask; `endpoint` is the address of the front."""
     return Services(
         catalog=catalog,
         messages=messages,

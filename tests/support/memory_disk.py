@@ -30,6 +30,9 @@ class MemoryFile:
         del self.content[size:]
         self.safe = min(self.safe, size)
 
+    def seal(self) -> None:
+        pass
+
     def sync(self) -> None:
         self.safe = len(self.content)
 
@@ -47,10 +50,12 @@ class MemoryFolder:
     def names(self) -> list[str]:
         return sorted(self.files)
 
-    def open(self, name: str) -> MemoryFile:
+    def open(self, name: str, *, reserve_bytes: int = 0) -> MemoryFile:
+        del reserve_bytes
         return self.files[name]
 
-    def create(self, name: str) -> MemoryFile:
+    def create(self, name: str, *, reserve_bytes: int = 0) -> MemoryFile:
+        del reserve_bytes
         assert name not in self.files
         self.files[name] = MemoryFile()
         return self.files[name]

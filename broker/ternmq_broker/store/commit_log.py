@@ -2,6 +2,7 @@
 
 Segments    files named by the log offset of their first byte, 20 digits. A segment ends where the next one begins;
             only the last one grows. A batch may be cut between two records to go into two segments.
+            A segment that grows reserves room ahead; its zeros look like a torn tail to a recovery.
 Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
 Torn tail   a crash may leave a broken suffix above the last sync: recovery cuts it off.
 Corruption  a broken record below that point was acknowledged once: recovery refuses to start, unless it is told to
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _NAME_DIGITS = 20
 _SCAN_BYTES = 1 << 20
+_RESERVE_BYTES = 16 << 20
 
 
 class CommitLogCorrupted(Exception):
@@ -63,7 +65,12 @@ class CommitLog:
     def __init__(self, folder: "Folder", *, segment_bytes: int) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
-        self._segments = [_Segment(int(name), folder.open(name)) for name in sorted(folder.names()) if name.isdigit()]
+        self._reserve_bytes = min(_RESERVE_BYTES, segment_bytes)
+        self._segments = [
+            _Segment(int(name), folder.open(name, reserve_bytes=self._reserve_bytes))
+            for name in sorted(folder.names())
+            if name.isdigit()
+        ]
         if not self._segments:
             self._segments.append(self._create(0))
             folder.sync_names()
@@ -120,7 +127,7 @@ class CommitLog:
         self._names_unsynced = True
 
     def _create(self, base: int) -> _Segment:
-        return _Segment(base, self._folder.create(f"{base:0{_NAME_DIGITS}d}"))
+        return _Segment(base, self._folder.create(f"{base:0{_NAME_DIGITS}d}", reserve_bytes=self._reserve_bytes))
 
     def sync(self) -> int:
         """Make durable what was appended before this call, and return up to where. For the flusher's thread."""
@@ -128,6 +135,8 @@ class CommitLog:
             target = self.end
             for segment in list(self._segments):
                 if segment.end > self.synced and segment.base < target:
+                    if segment is not self._segments[-1]:
+                        segment.file.seal()
                     segment.file.sync()
             if self._names_unsynced:
                 self._names_unsynced = False
@@ -180,6 +189,7 @@ class CommitLog:
     def close(self) -> None:
         with self._open_files:
             for segment in self._segments:
+                segment.file.seal()
                 segment.file.close()
 
     def recover(self, *, since: int, durable: int, accept_corruption: bool = False) -> "Iterator[Placed]":
@@ -211,7 +221,7 @@ class CommitLog:
     def _placed_at(self, log_offset: int) -> Placed:
         segment = self._segment_of(log_offset)
         size = announced_size(segment.file.read(log_offset - segment.base, HEADER_BYTES))
-        if log_offset + size > segment.end:
+        if log_offset + size > self._end_of(segment):
             raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
         return Placed(log_offset, size, decode(segment.file.read(log_offset - segment.base, size)))
 
@@ -226,13 +236,18 @@ class CommitLog:
                 if self._is_whole(position + at):
                     return position + at
                 at = window.find(MAGIC_BYTES, at + 1)
-            if position + len(window) < segment.end:
+            if position + len(window) < self._end_of(segment):
                 position += len(window) - len(MAGIC_BYTES) + 1  # the magic may lie across two windows
             else:
                 position = next((base for base in self._bases if base > segment.base), self.end)
                 if self._is_whole(position):
                     return position
         return None
+
+    def _end_of(self, segment: _Segment) -> int:
+        """Where its records end at the latest: after a crash zeros may follow, or bytes may be missing."""
+        following = bisect.bisect_right(self._bases, segment.base)
+        return min(segment.end, self._bases[following]) if following < len(self._bases) else segment.end
 
     def _is_whole(self, log_offset: int) -> bool:
         try:

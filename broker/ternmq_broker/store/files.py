@@ -1,7 +1,11 @@
 """The files of a store, as few operations as it needs, so that tests can put a disk under it that loses power.
 
-A name is a plain file name inside the folder. `create` makes a file that survives a power cut only after `sync_names`;
-`replace` is atomic and durable when it returns.
+A name is a plain file name inside the folder. `create` makes a file that survives a power cut only after
+`sync_names`; `replace` is atomic and durable when it returns.
+
+A file that reserves room ahead of its end can be synced in half the time, since the file system has nothing to note
+but the bytes. Until it is sealed it is longer on the disk, by zeros, than `size` says; who opens it after a crash sees
+them.
 """
 
 import contextlib
@@ -45,6 +49,9 @@ class StoreFile(Protocol):
         """Up to `size` bytes; fewer only at the end. With `may_block` false, WouldBlock instead of disk input."""
 
     def truncate(self, size: int) -> None: ...
+    def seal(self) -> None:
+        """Give back the room that was reserved: nothing will be appended soon. May be called in any thread."""
+
     def sync(self) -> None:
         """Return when every byte written before the call survives a power cut. May be called in any thread."""
 
@@ -55,8 +62,10 @@ class Folder(Protocol):
     """A flat set of files."""
 
     def names(self) -> list[str]: ...
-    def open(self, name: str) -> StoreFile: ...
-    def create(self, name: str) -> StoreFile: ...
+    def open(self, name: str, *, reserve_bytes: int = 0) -> StoreFile: ...
+    def create(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
+        """A new file; with `reserve_bytes` it takes room on the disk in steps of that size."""
+
     def sync_names(self) -> None: ...
     def remove(self, name: str) -> None: ...
     def replace(self, name: str, content: bytes) -> None: ...
@@ -67,9 +76,10 @@ class Folder(Protocol):
 class DiskFile:
     """A `StoreFile` on a real file system."""
 
-    def __init__(self, path: Path, flags: int = 0) -> None:
+    def __init__(self, path: Path, flags: int = 0, reserve_bytes: int = 0) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o640)
-        self._size = os.fstat(self._fd).st_size
+        self._size = self._reserved = os.fstat(self._fd).st_size
+        self._reserve_bytes = reserve_bytes if hasattr(os, "posix_fallocate") else 0
         # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
         self._tells = _NO_WAIT is not None
 
@@ -79,13 +89,26 @@ class DiskFile:
 
     def append(self, pieces: "Sequence[bytes]") -> None:
         end = self._size
+        if self._reserve_bytes:
+            self._reserve(end + sum(map(len, pieces)))
         try:
             for start in range(0, len(pieces), _IOV_MAX):
                 end += self._write(pieces[start : start + _IOV_MAX], end)
         except OSError:
-            os.ftruncate(self._fd, self._size)
+            self.truncate(self._size)
             raise
         self._size = end
+        self._reserved = max(self._reserved, end)
+
+    def _reserve(self, end: int) -> None:
+        if end > self._reserved:
+            step = self._reserve_bytes
+            reserved = (end + step - 1) // step * step
+            try:
+                os.posix_fallocate(self._fd, self._reserved, reserved - self._reserved)
+            except OSError:
+                return  # no room for a whole step; there may be enough for these bytes
+            self._reserved = reserved
 
     def _write(self, pieces: "Sequence[bytes]", position: int) -> int:
         wanted = sum(map(len, pieces))
@@ -115,7 +138,12 @@ class DiskFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
-        self._size = size
+        self._size = self._reserved = size
+
+    def seal(self) -> None:
+        if self._reserved > self._size:
+            os.ftruncate(self._fd, self._size)
+            self._reserved = self._size
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
@@ -134,11 +162,11 @@ class DiskFolder:
     def names(self) -> list[str]:
         return sorted(entry.name for entry in self.path.iterdir())
 
-    def open(self, name: str) -> StoreFile:
-        return DiskFile(self.path / name)
+    def open(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
+        return DiskFile(self.path / name, reserve_bytes=reserve_bytes)
 
-    def create(self, name: str) -> StoreFile:
-        return DiskFile(self.path / name, os.O_CREAT | os.O_EXCL)
+    def create(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
+        return DiskFile(self.path / name, os.O_CREAT | os.O_EXCL, reserve_bytes)
 
     def sync_names(self) -> None:
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

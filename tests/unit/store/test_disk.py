@@ -144,3 +144,24 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="No space"):
         file.append([b"one", b"two"])
     assert file.size == DiskFile(tmp_path / "log").size == len(b"before")
+
+
+def test_room_that_was_reserved_is_given_back(tmp_path: Path) -> None:
+    file = DiskFolder(tmp_path).create("log", reserve_bytes=1 << 16)
+    file.append([b"some bytes"])
+    file.append([b" more"])
+    assert (file.size, (tmp_path / "log").stat().st_size) == (15, 1 << 16)
+    assert file.read(0, 100, may_block=True)[:15] == b"some bytes more"
+    file.seal()
+    assert (tmp_path / "log").stat().st_size == 15
+
+
+def test_a_crash_leaves_reserved_room_that_is_no_message(tmp_path: Path) -> None:
+    store = filled(tmp_path, 30)
+    log = tmp_path / "commitlog"
+    assert sum(file.stat().st_size for file in log.iterdir()) > store.end
+    end, segments = store.end, len(list(log.iterdir()))
+    assert segments > 1
+    again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)  # the first was never closed
+    assert (again.end, again.recovered, again.bounds("orders", 0)) == (end, 30, (0, 15))
+    assert again.append("orders", 0, [incoming(30)], 31).first_offset == 15
