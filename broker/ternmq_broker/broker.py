@@ -94,10 +94,10 @@ class Broker:
         return self._flusher.failure
 
     async def close(self) -> None:
-        """Make everything durable, answer who waits for that, and let go of the files."""
+        """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
         await self._flusher.stop()
         await self._housekeeping.stop()
-        await asyncio.to_thread(self._store.close)
+        await asyncio.to_thread(self._store.close if self._flusher.failure is None else self._store.abandon)
         self._journal.close()
         self._lock.release()
 

@@ -43,7 +43,8 @@ class Consumption:
         self._reader = QueueReader(store, readable_end)
         self._states: dict[tuple[str, str], dict[int, QueueConsumption]] = {}
         self._changed: dict[QueueKey, QueueConsumption] = {}
-        self._turn = 0
+        # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
+        self._turns: dict[tuple[str, str], int] = {}
         for (group, topic, queue_id), snapshot in journal.snapshots().items():
             end = store.bounds(topic, queue_id)[1]
             self._states.setdefault((group, topic), {})[queue_id] = QueueConsumption.restore(snapshot, end=end)
@@ -56,8 +57,8 @@ class Consumption:
         WouldBlock: nothing was handed out; wait in a thread, then call again.
         """
         pop = Pop(order, self._reader, broker=self._broker, now_ms=now_ms)
-        self._turn += 1
-        start = self._turn % len(order.queues)
+        key = (order.group, order.topic)
+        start = self._turns[key] = (self._turns.get(key, -1) + 1) % len(order.queues)
         for queue_id in (*order.queues[start:], *order.queues[:start]):
             state = self._state(order.group, order.topic, queue_id)
             before = state.mark
@@ -186,4 +187,5 @@ class Consumption:
     def forget_group(self, group: str) -> None:
         for key in [key for key in self._states if key[0] == group]:
             del self._states[key]
+            self._turns.pop(key, None)
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}

@@ -122,7 +122,7 @@ class Flusher:
             _, future, then = self._waiting.popleft()
             if not future.done():
                 future.set_result(None)
-            then()
+            self._loop.call_soon(then)
 
     def _fail(self, error: Exception) -> None:
         _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=error)

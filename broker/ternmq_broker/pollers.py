@@ -64,7 +64,8 @@ class Pollers:
             async with asyncio.timeout(seconds):
                 await future
         except TimeoutError:
-            return False
+            # Woken in the very turn in which the time ended: it was this poll's turn, and nobody else was woken for it.
+            return future.done() and not future.cancelled()
         except asyncio.CancelledError:
             if self._closed and future.cancelled():
                 return False

@@ -14,7 +14,7 @@ from ternmq_registry.tables import GROUPS, TOPICS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Engine, Row
+    from sqlalchemy import Engine, Row, Table
 
     from ternmq_protos.v2.definition_pb2 import MessageType
 
@@ -57,18 +57,15 @@ class Registry:
             "queues": topic.queues,
             "created_ms": topic.created_ms,
         }
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(insert(TOPICS).values(values))
-        except IntegrityError:
-            found = next(known for known in self.topics() if known.name == topic.name)
-            if (found.type, found.queues) != (topic.type, topic.queues):
-                raise _exists_otherwise(
-                    f"topic {topic.name!r} exists with type {definition_pb2.MessageType.Name(found.type)} "
-                    f"and {found.queues} queues"
-                ) from None
-            return found, False
-        return topic, True
+        if self._insert(TOPICS, values):
+            return topic, True
+        found = next(known for known in self.topics() if known.name == topic.name)
+        if (found.type, found.queues) != (topic.type, topic.queues):
+            raise _exists_otherwise(
+                f"topic {topic.name!r} exists with type {definition_pb2.MessageType.Name(found.type)} "
+                f"and {found.queues} queues"
+            )
+        return found, False
 
     def create_group(self, group: Group) -> tuple[Group, bool]:
         """The group, and whether this call made it; BAD_REQUEST if it is there with other settings."""
@@ -78,18 +75,24 @@ class Registry:
             "max_attempts": group.max_attempts,
             "created_ms": group.created_ms,
         }
+        if self._insert(GROUPS, values):
+            return group, True
+        found = next(known for known in self.groups() if known.name == group.name)
+        if (found.fifo, found.max_attempts) != (group.fifo, group.max_attempts):
+            raise _exists_otherwise(
+                f"consumer group {group.name!r} exists with fifo {str(found.fifo).lower()} "
+                f"and {found.max_attempts} attempts"
+            )
+        return found, False
+
+    def _insert(self, table: "Table", values: dict[str, object]) -> bool:
+        """Whether the row is new; False when one of that name is there."""
         try:
             with self._engine.begin() as connection:
-                connection.execute(insert(GROUPS).values(values))
+                connection.execute(insert(table).values(values))
         except IntegrityError:
-            found = next(known for known in self.groups() if known.name == group.name)
-            if (found.fifo, found.max_attempts) != (group.fifo, group.max_attempts):
-                raise _exists_otherwise(
-                    f"consumer group {group.name!r} exists with fifo {str(found.fifo).lower()} "
-                    f"and {found.max_attempts} attempts"
-                ) from None
-            return found, False
-        return group, True
+            return False
+        return True
 
     def delete_topic(self, name: str) -> bool:
         """Whether it was there."""

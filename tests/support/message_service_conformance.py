@@ -93,6 +93,16 @@ class MessageServiceConformance:
                 bodies += map(body, deliveries)
             assert sorted(bodies) == sorted(b"%d-%d" % (queue, number) for queue in range(4) for number in range(10))
 
+    async def test_every_queue_has_its_turn_while_two_groups_take_turns(self, service: MessageService) -> None:
+        for queue_id in range(TOPIC.queues):
+            await self.send(service, *(message(b"%d" % queue_id) for _ in range(3 * TOPIC.queues)), queue_id=queue_id)
+        served: dict[str, set[int]] = {"g1": set(), "g2": set()}
+        for _ in range(TOPIC.queues):
+            for group, queues in served.items():
+                (delivery,) = await self.pop(service, order(group, batch=1))
+                queues.add(delivery.message.queue.queue_id)
+        assert served == {"g1": set(range(TOPIC.queues)), "g2": set(range(TOPIC.queues))}
+
     async def test_an_acknowledged_message_is_finished(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order(invisible_ms=50))

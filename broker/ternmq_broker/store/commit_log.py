@@ -75,6 +75,10 @@ class CommitLog:
             self._segments.append(self._create(0))
             folder.sync_names()
         self._bases = [segment.base for segment in self._segments]
+        for segment, following in zip(self._segments, self._bases[1:], strict=False):
+            if segment.end > following:  # a crash left room that was reserved
+                segment.file.truncate(following - segment.base)
+        self._unsealed_from = self._bases[-1]
         self._names_unsynced = False
         self._open_files = threading.Lock()
         self.synced = self.start
@@ -133,10 +137,13 @@ class CommitLog:
         """Make durable what was appended before this call, and return up to where. For the flusher's thread."""
         with self._open_files:
             target = self.end
-            for segment in list(self._segments):
+            *ended, growing = list(self._segments)
+            for segment in ended:
+                if segment.base >= self._unsealed_from:
+                    segment.file.seal()
+            self._unsealed_from = growing.base
+            for segment in (*ended, growing):
                 if segment.end > self.synced and segment.base < target:
-                    if segment is not self._segments[-1]:
-                        segment.file.seal()
                     segment.file.sync()
             if self._names_unsynced:
                 self._names_unsynced = False
@@ -168,6 +175,7 @@ class CommitLog:
             last = self._segments[-1]
             if last.end > end:
                 last.file.truncate(max(0, end - last.base))
+            self._unsealed_from = min(self._unsealed_from, last.base)
             self.synced = min(self.synced, end)
 
     def detach_segments(self, count: int) -> "Callable[[], None]":
@@ -187,6 +195,7 @@ class CommitLog:
         self._folder.remove(f"{segment.base:0{_NAME_DIGITS}d}")
 
     def close(self) -> None:
+        """Give back reserved room, and let go of the files; syncs nothing."""
         with self._open_files:
             for segment in self._segments:
                 segment.file.seal()

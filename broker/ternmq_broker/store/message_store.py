@@ -255,6 +255,11 @@ class MessageStore:
             job.write()
             self.finish_spill(job)
         self.save_checkpoint()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are. After a failed sync nothing may be promised: a second one would succeed,
+        though the kernel has dropped what the first could not write."""
         self._log.close()
         self._index.close()
 

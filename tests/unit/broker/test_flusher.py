@@ -86,6 +86,24 @@ async def test_after_a_failed_sync_nothing_is_acknowledged() -> None:
     await flusher.stop()
 
 
+async def test_a_bug_in_what_follows_does_not_hold_up_others() -> None:
+    store = SlowStore()
+    flusher = Flusher(store, FlushMode.SYNC)
+    flusher.start()
+    bugs: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: bugs.append(context["exception"]))
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    waiting = [asyncio.create_task(flusher.acknowledged(store.add(), follow)) for follow in (bug, nothing, nothing)]
+    await all_began()
+    store.go_on.set()
+    await asyncio.gather(*waiting)
+    await flusher.stop()
+    assert [type(error) for error in bugs] == [ZeroDivisionError]
+
+
 async def test_in_async_mode_nobody_waits_and_the_sync_follows() -> None:
     store = SlowStore()
     store.go_on.set()

@@ -53,6 +53,14 @@ async def test_time_ends_a_poll_and_leaves_nothing_behind() -> None:
     assert (pollers._lines, pollers._timers, pollers._count) == ({}, {}, 0)
 
 
+async def test_a_poll_that_is_woken_just_as_its_time_ends_takes_its_turn() -> None:
+    pollers = Pollers(now_ms)
+    waiting = poll(pollers, seconds=0)
+    await asyncio.sleep(0)
+    pollers.wake_group("g", "t", 1)  # the end of its time is in the same turn of the loop
+    assert await waiting
+
+
 async def test_the_earliest_of_several_times_wakes_a_poll() -> None:
     pollers = Pollers(now_ms)
     waiting = poll(pollers, ready_at_ms=now_ms() + 60_000)

@@ -1,5 +1,7 @@
 """The store on a real file system: locks, damage, retention and reads that would wait for the disk."""
 
+import itertools
+import json
 import os
 from pathlib import Path
 
@@ -165,3 +167,34 @@ def test_a_crash_leaves_reserved_room_that_is_no_message(tmp_path: Path) -> None
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)  # the first was never closed
     assert (again.end, again.recovered, again.bounds("orders", 0)) == (end, 30, (0, 15))
     assert again.append("orders", 0, [incoming(30)], 31).first_offset == 15
+
+
+def test_zeros_that_a_crash_left_in_an_older_segment_are_given_back(tmp_path: Path) -> None:
+    store = filled(tmp_path, 30)
+    store.roll()
+    end = store.end  # the segment before was synced while it grew, so no sync has sealed it
+    again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
+    files = sorted((tmp_path / "commitlog").iterdir())
+    assert len(files) > 1
+    for file, following in itertools.pairwise(files):
+        assert file.stat().st_size == int(following.name) - int(file.name)
+    assert (again.end, again.synced) == (end, end)
+
+
+def test_a_segment_is_sealed_by_the_first_sync_after_it_ended(tmp_path: Path) -> None:
+    store = filled(tmp_path, 3)
+    store.roll()
+    store.append("orders", 0, [incoming(3)], 4)
+    store.sync()
+    first, second = sorted((tmp_path / "commitlog").iterdir())
+    assert first.stat().st_size == int(second.name)
+
+
+def test_an_abandoned_store_promises_nothing_that_was_not_synced(tmp_path: Path) -> None:
+    store = filled(tmp_path, 10)
+    store.save_checkpoint()
+    durable = store.synced
+    store.append("orders", 0, [incoming(10)], 11)
+    store.abandon()
+    assert json.loads((tmp_path / "checkpoint").read_text())["durable"] == durable
+    assert not list((tmp_path / "index").glob("0*"))
