@@ -30,7 +30,7 @@ def command() -> None:
 @click.option(
     "--max-attempts",
     type=click.IntRange(min=1),
-    help="Deliveries of a message before it is a dead letter.  [default: the server's]",
+    help="Deliveries of a message, the first included.  [default: the server's]",
 )
 @endpoint_option
 @json_option

@@ -81,8 +81,8 @@ def cli() -> None:
     \b
     Examples:
       ternmq up                                        start a broker here, on 127.0.0.1:8081
-      ternmq topic create orders --type fifo           make a topic
-      ternmq send orders 'hello' --group customer-7    send a message
+      ternmq topic create orders --queues 16           make a topic
+      ternmq send orders 'hello' --tag paid            send a message
       ternmq receive orders --group billing            take and acknowledge messages
       ternmq tail orders                               watch a topic
 

@@ -24,7 +24,11 @@ FOLLOW_WAIT = timedelta(seconds=15)
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, or --max.")
 @click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages come again after 30 s.")
 @click.option("--filter", "tags", default="*", metavar="TAGS", help="Only these tags: 'paid || refunded'.")
-@click.option("--sql", metavar="CONDITION", help="Only messages whose properties meet this SQL condition.")
+@click.option(
+    "--sql",
+    metavar="CONDITION",
+    help="Only messages whose properties meet this SQL condition (where the server has SQL92).",
+)
 @endpoint_option
 @json_lines_option
 def command(
@@ -48,7 +52,7 @@ def command(
       ternmq receive orders --group billing
       ternmq receive orders --group billing --max 1 --json | jq -r .body
       ternmq receive orders --group audit --follow --filter 'paid || refunded'
-      ternmq receive orders --group audit --sql "amount > 100" --no-ack
+      ternmq receive orders --group audit --no-ack
     """
     if sql is not None and tags != "*":
         raise WrongUsage("give --filter or --sql, not both")

@@ -26,9 +26,13 @@ BATCH_BYTES = 1024 * 1024
 @click.option("--tag", help="One tag, for filters.")
 @click.option("--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
 @click.option("--property", "properties", type=Pair(), multiple=True, help="A user property; may be repeated.")
-@click.option("--group", "message_group", help="Message group: its messages are delivered in order (fifo topics).")
-@click.option("--delay", type=Duration(), help="Deliver it this much later (delay topics).")
-@click.option("--priority", type=click.IntRange(min=0), help="Priority (priority topics).")
+@click.option(
+    "--group",
+    "message_group",
+    help="Message group: its messages are delivered in order (where the server has fifo topics).",
+)
+@click.option("--delay", type=Duration(), help="Deliver it this much later (where the server has delay topics).")
+@click.option("--priority", type=click.IntRange(min=0), help="Priority (where the server has priority topics).")
 @click.option(
     "--file",
     type=click.Path(path_type=Path, allow_dash=True),
@@ -57,8 +61,6 @@ def command(
       ternmq send orders 'hello' --tag paid --key order-17 --property region=eu
       echo '{"id": 1}' | ternmq send orders -
       ternmq send orders --file orders.jsonl
-      ternmq send reminders 'wake up' --delay 10s
-      ternmq send shipments 'packed' --group order-17
     """
     if body is not None and file is not None:
         raise WrongUsage("give a body or --file, not both")

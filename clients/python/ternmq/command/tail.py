@@ -22,7 +22,11 @@ LONG_POLL = timedelta(seconds=15)
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest message that is kept, not with the next.")
 @click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: never]")
 @click.option("--filter", "tags", default="*", metavar="TAGS", help="Only these tags: 'paid || refunded'.")
-@click.option("--sql", metavar="CONDITION", help="Only messages whose properties meet this SQL condition.")
+@click.option(
+    "--sql",
+    metavar="CONDITION",
+    help="Only messages whose properties meet this SQL condition (where the server has SQL92).",
+)
 @endpoint_option
 @json_lines_option
 def command(

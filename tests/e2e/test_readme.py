@@ -1,0 +1,63 @@
+"""What the README tells a newcomer to type works as it stands there, in that order, on an empty broker."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.slow
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(language: str, containing: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(README.read_text()) if kind == language and containing in text]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path) as stack:
+        yield stack
+
+
+def run(command: list[str], stack: Stack, folder: Path) -> str:
+    environ = {**os.environ, "TERNMQ_ENDPOINT": stack.grpc}
+    ended = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, f"{shlex.join(command)}\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
+
+
+def test_the_commands_work_in_their_order(stack: Stack, tmp_path: Path) -> None:
+    (declared,) = blocks("yaml", "topics:")
+    (tmp_path / "topics.yaml").write_text(declared)
+    (commands,) = blocks("", "ternmq send")
+    typed = [shlex.split(line, comments=True) for line in commands.splitlines() if line.startswith("ternmq ")]
+    assert len(typed) > 5
+    for words in typed:
+        endless = ["--max", "1"] if words[1] == "tail" else []
+        run([sys.executable, "-m", "ternmq.command.main", *words[1:], *endless], stack, tmp_path)
+
+
+def test_the_python_example_works(stack: Stack, tmp_path: Path) -> None:
+    (example,) = blocks("python", "Producer(")
+    printed = run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
+    assert "b'hello' ('order-7',)" in printed
+
+
+def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -> None:
+    overview = run([sys.executable, "-m", "ternmq.command.main", "--help"], stack, tmp_path)
+    typed = [re.split(r"\s{3,}", line.strip())[0] for line in overview.splitlines() if line.startswith("    ternmq ")]
+    assert len(typed) > 3
+    for line in typed:
+        words = shlex.split(line)
+        if words[1] == "up":
+            continue  # it is running
+        endless = ["--from-beginning", "--max", "1"] if words[1] == "tail" else []
+        run([sys.executable, "-m", "ternmq.command.main", *words[1:], *endless], stack, tmp_path)
