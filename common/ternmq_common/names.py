@@ -6,9 +6,6 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_protos.v2 import definition_pb2
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_LETTER_PREFIX = "%DLQ%"
-
 SYSTEM_TOPICS = frozenset(
     {
         "TBW102",

@@ -4,7 +4,6 @@ The consumer never sees a renewed handle: the one that it was given stays in for
 settled, when the client is gone, or after three hours, and then the message is shown to others.
 """
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.interface import MessageService
 
-_log = logging.getLogger(__name__)
 RENEW_AHEAD_MS = 15 * SECOND_MS
 RENEW_AT_MOST_MS = 3 * HOUR_MS
 _STEPS_MS = (MINUTE_MS, 3 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS)

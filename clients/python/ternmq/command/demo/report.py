@@ -36,6 +36,8 @@ def figures(ledger: Ledger) -> str:
         ("latency", f"p50 {ledger.percentile_ms(50):.0f} ms", _tail_latencies(ledger)),
         ("memory", f"{ledger.resident_bytes / MIB:.0f} MiB", f"of the broker; at most {_mib(ledger)}"),
     ]
+    if ledger.unacked:
+        rows.append(("refused", f"{ledger.unacked:,}", "deliveries could not be acknowledged, and came again"))
     for kill in ledger.kills:
         rows.append(  # noqa: PERF401
             ("kill -9", f"at {kill.consumed:,}", f"the broker served again after {kill.down_s:.1f} s")
