@@ -7,6 +7,7 @@ threads.
 import asyncio
 import itertools
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
@@ -15,6 +16,9 @@ from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.pollers import Pollers
 from ternmq_broker.popping import Pop
+from ternmq_broker.queue_locks import QueueLocks
+from ternmq_broker.queue_reader import stored_message
+from ternmq_broker.redelivery import Redelivery
 from ternmq_broker.store.commit_log import CommitLogCorrupted
 from ternmq_broker.store.files import DiskFolders, WouldBlock
 from ternmq_broker.store.lock import StoreLock
@@ -22,14 +26,23 @@ from ternmq_broker.store.message_store import Incoming, MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.model import Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
-from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
+from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ternmq_common.model import NewMessage, QueueBounds, QueueProgress
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import (
+        Group,
+        NewMessage,
+        QueueBounds,
+        QueueProgress,
+        QueueReaderId,
+        StoredMessage,
+    )
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
@@ -39,7 +52,12 @@ class Broker:
     """Stores messages and hands them to consumer groups. Make one with `open`, in a thread."""
 
     def __init__(
-        self, settings: BrokerSettings, lock: StoreLock, store: MessageStore, journal: ProgressJournal
+        self,
+        settings: BrokerSettings,
+        lock: StoreLock,
+        store: MessageStore,
+        journal: ProgressJournal,
+        rules: "Callable[[str], Group]",
     ) -> None:
         self._settings = settings
         self._lock = lock
@@ -47,16 +65,27 @@ class Broker:
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
         self._consumption = Consumption(
-            store, journal, broker=settings.name, readable_end=lambda: self._flusher.readable_end
+            store, journal, broker=settings.name, readable_end=lambda: self._flusher.readable_end, rules=rules
         )
-        self._pollers = Pollers(now_ms)
+        self._pollers = Pollers()
+        self._redelivery = Redelivery(
+            self._consumption,
+            store,
+            self._flusher,
+            self._pollers,
+            copy_again_after_ms=settings.retention_ms // 2,
+        )
         self._pulls = itertools.count()
+        self._queue_locks = QueueLocks(now_ms)
         self._housekeeping = Housekeeping(settings, store, self._consumption, journal)
         self.name = settings.name
 
     @classmethod
-    def open(cls, settings: BrokerSettings) -> "Broker":
-        """Open or make the store and recover it; blocks. StartupError says what stands in the way."""
+    def open(cls, settings: BrokerSettings, rules: "Callable[[str], Group]") -> "Broker":
+        """Open or make the store and recover it; blocks. StartupError says what stands in the way.
+
+        `rules` gives the settings of a consumer group, defaults for one that is not known.
+        """
         try:
             folders = DiskFolders(settings.folder)
             lock = StoreLock(settings.folder)
@@ -78,10 +107,11 @@ class Broker:
             ) from error
         if store.recovered:
             _log.info("recovered %d messages that the index did not have yet", store.recovered)
-        return cls(settings, lock, store, journal)
+        return cls(settings, lock, store, journal, rules)
 
     def start(self) -> None:
         self._flusher.start()
+        self._redelivery.start()
         self._housekeeping.start()
 
     def end_polls(self) -> None:
@@ -95,6 +125,7 @@ class Broker:
 
     async def close(self) -> None:
         """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
+        await self._redelivery.stop()
         await self._flusher.stop()
         await self._housekeeping.stop()
         await asyncio.to_thread(self._store.close if self._flusher.failure is None else self._store.abandon)
@@ -135,8 +166,7 @@ class Broker:
             if pop.more:
                 await asyncio.sleep(0)
                 continue
-            ready_at_ms = self._consumption.next_deadline_ms(order.group, order.topic)
-            if not await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()), ready_at_ms):
+            if not await self._pollers.wait(order.group, order.topic, max(0, end - loop.time())):
                 return []
 
     async def _pop_now(self, order: PopOrder) -> Pop:
@@ -147,24 +177,28 @@ class Broker:
                 await asyncio.to_thread(reading.wait)
 
     def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
-        """A poll took messages: those that still wait need the next wake-up, now if there may be more."""
-        if self._pollers.has_waiting(order.group, order.topic):
-            if pop.more:
-                self._pollers.wake_group(order.group, order.topic, 1)
-            self._wake_when_ready(order.group, order.topic)
-
-    def _wake_when_ready(self, group: str, topic: str) -> None:
-        if self._pollers.has_waiting(group, topic):
-            ready_at_ms = self._consumption.next_deadline_ms(group, topic)
-            if ready_at_ms is not None:
-                self._pollers.wake_at(group, topic, ready_at_ms)
+        """A poll took messages: their claims will end, and if there may be more, the next poll is to look."""
+        self._redelivery.watch(order.group, order.topic)
+        if pop.more and self._pollers.has_waiting(order.group, order.topic):
+            self._pollers.wake_group(order.group, order.topic, 1)
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
         """Finish messages; one outcome for each handle."""
         now = now_ms()
-        return [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
+        outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
+        self._wake_for_open_lanes(group, topic)
+        return outcomes
 
-    def change_invisible(
+    def _wake_for_open_lanes(self, group: str, topic: str) -> None:
+        """What was settled may have been what others of its message group wait for."""
+        if self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic):
+            self._pollers.wake_group(group, topic, 1)
+
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> Settled:
+        """Make a message a dead letter at its consumer's wish; see `Redelivery.dead_letter`."""
+        return await self._redelivery.dead_letter(group, topic, handle)
+
+    async def change_invisible(
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle | None":
         """The handle that replaces `handle`, or None if its claim is not in force; 0 ms make the message ready."""
@@ -172,7 +206,10 @@ class Broker:
         changed = self._consumption.change_invisible(
             group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
         )
-        self._wake_when_ready(group, topic)
+        if invisible_ms:
+            self._redelivery.watch(group, topic)
+        else:
+            await self._redelivery.end_now(group, topic)
         return changed
 
     def prolong(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int) -> list[bool]:
@@ -191,23 +228,46 @@ class Broker:
 
     # --- reading by offset
 
-    async def pull(self, queue: QueueRef, offset: int, tags: TagFilter, limit: int, poll_s: float) -> Pulled:
+    async def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        *,
+        limit: int,
+        poll_s: float,
+        reader: "QueueReaderId | None" = None,
+    ) -> Pulled:
         """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue."""
+        if reader is None or not reader.lock_hold_ms:
+            return await self._pull(queue, offset, passing, limit, poll_s)
+        return await self._queue_locks.pull(
+            reader,
+            queue,
+            offset,
+            committed=self.committed(reader.group, queue.topic, queue.queue_id),
+            poll_s=poll_s,
+            read=lambda start, wait_s: self._pull(
+                queue, max(start, self._consumption.reader.first(queue.topic, queue.queue_id)), passing, limit, wait_s
+            ),
+        )
+
+    async def _pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int, poll_s: float) -> Pulled:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
-            pulled = await self._pull_now(queue, offset, tags, limit)
+            pulled = await self._pull_now(queue, offset, passing, limit)
             if pulled.messages or pulled.next_offset > offset:
                 return pulled
             # A pull competes with nobody, so it stands in a line of its own, under a name that no group can have.
             line = f"\n{next(self._pulls)}"
-            if not await self._pollers.wait(line, queue.topic, max(0, end - loop.time()), None):
+            if not await self._pollers.wait(line, queue.topic, max(0, end - loop.time())):
                 return pulled
 
-    async def _pull_now(self, queue: QueueRef, offset: int, tags: TagFilter, limit: int) -> Pulled:
+    async def _pull_now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         while True:
             try:
-                return self._consumption.read(queue, offset, tags, limit)
+                return self._consumption.read(queue, offset, passing, limit)
             except WouldBlock as reading:
                 await asyncio.to_thread(reading.wait)
 
@@ -224,11 +284,60 @@ class Broker:
         """Where the group is in the queue; None if it never was there."""
         return self._consumption.committed(group, topic, queue_id)
 
-    def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def set_committed(
+        self, group: str, topic: str, queue_id: int, offset: int, reader: "QueueReaderId | None" = None
+    ) -> None:
+        """Let the group go on there; FORBIDDEN if a `reader` says so whose queue another member has. None: operator."""
+        queue = QueueRef(topic, self.name, queue_id)
+        if reader is None:
+            self._queue_locks.reset(group, queue, offset)
+        elif reader.lock_hold_ms:
+            self._queue_locks.acknowledge(reader, queue, offset)
         self._consumption.set_committed(group, topic, queue_id, offset)
+        self._pollers.wake_group(group, topic, 1)
 
-    def progress(self, group: str) -> "list[QueueProgress]":
-        return self._consumption.progress(group)
+    def leave(self, group: str, client_id: str) -> None:
+        """A member of the group is gone: the queues that it had for itself are free."""
+        self._queue_locks.leave(group, client_id)
+
+    def drop_retries(self, group: str, topic: str) -> None:
+        """Finish all messages of the topic that wait in the group's retry queue."""
+        self._consumption.drop_retries(group, topic)
+
+    async def progress(self, group: str) -> "list[QueueProgress]":
+        """How far the group is in every queue that it has touched, and since when the first unfinished one is there."""
+        progress = self._consumption.progress(group)
+        return await asyncio.to_thread(lambda: [self._with_age(queue) for queue in progress])
+
+    def _with_age(self, progress: "QueueProgress") -> "QueueProgress":
+        if progress.committed >= progress.max_offset:
+            return progress
+        queue = progress.queue
+        return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
+
+    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
+        """The newest messages of the topic with that key or message id."""
+        records = await asyncio.to_thread(self._store.find_by_key, topic, key, limit)
+        return [stored_message(QueueRef(topic, self.name, record.queue_id), record) for record in records]
+
+    # --- dead letters
+
+    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        """Those of the group's dead letters that are there, by their offsets."""
+        queue = QueueRef(dead_letter_topic(group), self.name, 0)
+        found: dict[int, StoredMessage] = {}
+        for offset in offsets:
+            pulled = await self._pull_now(queue, offset, ALL, 1)
+            found.update((message.queue_offset, message) for message in pulled.messages)
+        return found
+
+    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
+        """Deliver messages of the topic to that group alone, as if they had failed there, with all their attempts."""
+        stored = await self.append(retry_topic(group), 0, messages)
+        for appended in stored:
+            self._consumption.retries(group, topic).place(appended.queue_offset, 0)
+        self._consumption.changes(group, topic, RETRY_QUEUE_ID)
+        self._pollers.wake_group(group, topic, len(stored))
 
     # --- forgetting
 
@@ -237,5 +346,8 @@ class Broker:
         await asyncio.to_thread(self._store.forget_topic(topic))
 
     async def forget_group(self, group: str) -> None:
-        """Drop the group's progress."""
+        """Drop the group's progress, its retries and its dead letters."""
+        self._queue_locks.forget_group(group)
         await self._housekeeping.forget_group(group)
+        await self.forget_topic(retry_topic(group))
+        await self.forget_topic(dead_letter_topic(group))

@@ -1,15 +1,23 @@
 """Consumption of one broker: hands out messages of the store to groups, takes them back, and remembers how far.
 
-The decisions are those of `delivery.QueueConsumption`; here they meet the store, the filter and the journal. Whatever
-changes does so in one synchronous step, after all reading is done: a reader that is interrupted changed nothing.
+The decisions are those of `delivery/`; here they meet the store, the filter and the journal. Whatever changes does so
+in one synchronous step, after all reading is done: a reader that is interrupted changed nothing.
+
+A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID: its messages of that topic that are
+in the group's retry topic.
 """
 
 from typing import TYPE_CHECKING
 
+from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_broker.popping import Pop, QueueReader, stored_message
+from ternmq_broker.ordered_popping import OrderedPop
+from ternmq_broker.popping import Pop, UnorderedPop
+from ternmq_broker.queue_reader import QueueReader, stored_message
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import (
+    RETRY_QUEUE_ID,
+    Group,
     PopOrder,
     Pulled,
     QueueBounds,
@@ -17,18 +25,23 @@ from ternmq_common.model import (
     QueueRef,
     Settled,
 )
+from ternmq_common.names import retry_topic
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.tag_filter import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
+    from ternmq_common.message_filter import MessageFilter
+
+QueueState = QueueConsumption | OrderedConsumption
+# Of every batch so much is for messages that were delivered before, so that neither they nor new ones starve.
+_RETRY_SHARE = 4
 
 
 class Consumption:
-    """Every group's progress in the queues of one broker."""
+    """Every group's progress in the queues of one broker. `rules` tells how a group wants to be served."""
 
     def __init__(
         self,
@@ -37,17 +50,28 @@ class Consumption:
         *,
         broker: str,
         readable_end: "Callable[[], int]",
+        rules: "Callable[[str], Group]",
     ) -> None:
         self._store = store
         self._broker = broker
-        self._reader = QueueReader(store, readable_end)
-        self._states: dict[tuple[str, str], dict[int, QueueConsumption]] = {}
-        self._changed: dict[QueueKey, QueueConsumption] = {}
+        self.rules = rules
+        self.reader = QueueReader(store, readable_end)
+        self._states: dict[tuple[str, str], dict[int, QueueState]] = {}
+        self._changed: dict[QueueKey, QueueState] = {}
         # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
         self._turns: dict[tuple[str, str], int] = {}
+        self._begins: dict[QueueKey, int] = {}
         for (group, topic, queue_id), snapshot in journal.snapshots().items():
-            end = store.bounds(topic, queue_id)[1]
-            self._states.setdefault((group, topic), {})[queue_id] = QueueConsumption.restore(snapshot, end=end)
+            queue = self.place_of(group, topic, queue_id)
+            end = store.bounds(queue.topic, queue.queue_id)[1]
+            kind = OrderedConsumption if rules(group).fifo else QueueConsumption
+            self._states.setdefault((group, topic), {})[queue_id] = kind.restore(snapshot, end=end)
+
+    def place_of(self, group: str, topic: str, queue_id: int) -> QueueRef:
+        """Where the messages are that a handle or a state of the group speaks of."""
+        if queue_id == RETRY_QUEUE_ID:
+            return QueueRef(retry_topic(group), self._broker, 0)
+        return QueueRef(topic, self._broker, queue_id)
 
     # --- handing out
 
@@ -56,37 +80,122 @@ class Consumption:
 
         WouldBlock: nothing was handed out; wait in a thread, then call again.
         """
-        pop = Pop(order, self._reader, broker=self._broker, now_ms=now_ms)
         key = (order.group, order.topic)
-        start = self._turns[key] = (self._turns.get(key, -1) + 1) % len(order.queues)
-        for queue_id in (*order.queues[start:], *order.queues[:start]):
-            state = self._state(order.group, order.topic, queue_id)
-            before = state.mark
-            try:
-                pop.take_ready(queue_id, state)
-                pop.take_new(queue_id, state)
-            except WouldBlock:
-                if not pop.deliveries:
-                    raise
-                pop.more = True  # what was handed out must not wait for the disk
-                break
-            finally:
-                if state.mark != before:
-                    self._changed[order.group, order.topic, queue_id] = state
-            if pop.is_full:
-                break
+        turn = self._turns[key] = self._turns.get(key, -1) + 1
+        start = (turn if order.first_queue is None else order.first_queue) % len(order.queues)
+        queue_ids = (*order.queues[start:], *order.queues[:start])
+        pop: Pop
+        if self.rules(order.group).fifo:
+            pop = ordered = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            steps = self._ordered_steps(order, ordered, queue_ids)
+        else:
+            pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            steps = self._unordered_steps(order, unordered, queue_ids, turn)
+        try:
+            for _ in steps:
+                if pop.is_full:
+                    break
+        except WouldBlock:
+            if not pop.deliveries:
+                raise
+            pop.more = True  # what was handed out must not wait for the disk
         return pop
 
-    def _state(self, group: str, topic: str, queue_id: int) -> QueueConsumption:
+    def _unordered_steps(
+        self, order: PopOrder, pop: UnorderedPop, queue_ids: "tuple[int, ...]", turn: int
+    ) -> "Iterator[None]":
+        """Some of what is to be delivered again, what is new, and the rest of the former, queue by queue."""
+        retries = self._states.get((order.group, order.topic), {}).get(RETRY_QUEUE_ID)
+        if isinstance(retries, QueueConsumption) and retries.ready_count:
+            share = order.batch // _RETRY_SHARE or int(turn % _RETRY_SHARE == 0)
+            self._changing(order, RETRY_QUEUE_ID, retries, pop, share)
+            yield
+        for queue_id in queue_ids:
+            state = self._state(order.group, order.topic, queue_id)
+            assert isinstance(state, QueueConsumption)
+            self._changing(order, queue_id, state, pop, order.batch)
+            yield
+        if isinstance(retries, QueueConsumption) and retries.ready_count:
+            self._changing(order, RETRY_QUEUE_ID, retries, pop, order.batch)
+            yield
+
+    def _changing(
+        self, order: PopOrder, queue_id: int, state: QueueConsumption, pop: UnorderedPop, ready_max: int
+    ) -> None:
+        queue = self.place_of(order.group, order.topic, queue_id)
+        before = state.mark
+        try:
+            if state.ready_count:
+                pop.take_ready(queue, queue_id, state, ready_max)
+            if queue_id != RETRY_QUEUE_ID and not pop.is_full:
+                pop.take_new(queue, state)
+        finally:
+            if state.mark != before:
+                self._changed[order.group, order.topic, queue_id] = state
+
+    def _ordered_steps(self, order: PopOrder, pop: OrderedPop, queue_ids: "tuple[int, ...]") -> "Iterator[None]":
+        states = {queue_id: self._state(order.group, order.topic, queue_id) for queue_id in queue_ids}
+        for takes_again in (True, False):
+            for queue_id, state in states.items():
+                assert isinstance(state, OrderedConsumption)
+                if takes_again and not state.held_under(order.attempt_id):
+                    continue
+                queue = QueueRef(order.topic, self._broker, queue_id)
+                before = state.mark
+                try:
+                    if takes_again:
+                        pop.take_again(queue, state)
+                    else:
+                        pop.take(queue, state)
+                finally:
+                    if state.mark != before:
+                        self._changed[order.group, order.topic, queue_id] = state
+                yield
+
+    def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
         states = self._states.setdefault((group, topic), {})
         state = states.get(queue_id)
         if state is None:
-            # A new group begins with the first message while the queue still has it, else at the end: consumers that
-            # start after the first sends see them, and a group on an old topic isn't buried in days of history.
-            first, end = self._store.bounds(topic, queue_id)
-            begin = first if self._store.is_complete(topic, queue_id) else end
-            state = states[queue_id] = QueueConsumption(begin)
+            rules = self.rules(group)
+            begin = self._begin(group, topic, queue_id, rules.consume_from)
+            state = states[queue_id] = (OrderedConsumption if rules.fifo else QueueConsumption)(begin)
             self._changed[group, topic, queue_id] = state
+        return state
+
+    def _begin(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
+        """Where a group begins in a queue that it was never in; WouldBlock while a time is being looked up."""
+        first, end = self._store.bounds(topic, queue_id)
+        if consume_from == "earliest":
+            return first
+        if consume_from == "latest":
+            return end
+        if consume_from == "auto":
+            # With the first message while the queue still has it, else at the end: consumers that start after the
+            # first sends see them, and a group on an old topic isn't buried in days of history.
+            return first if self._store.is_complete(topic, queue_id) else end
+        key = (group, topic, queue_id)
+        if key not in self._begins:
+            raise _LooksUpTime(lambda: self._look_up(key, int(consume_from)))
+        return self._begins.pop(key)
+
+    def _look_up(self, key: "QueueKey", time_ms: int) -> None:
+        self._begins[key] = self._store.offset_at(key[1], key[2], time_ms)
+
+    # --- what waits
+
+    def states(self, group: str, topic: str) -> dict[int, QueueState]:
+        """The group's states in the topic, by queue id."""
+        return self._states.get((group, topic), {})
+
+    def pairs(self) -> "list[tuple[str, str]]":
+        """Every (group, topic) of which anything is known."""
+        return list(self._states)
+
+    def retries(self, group: str, topic: str) -> QueueConsumption:
+        """The state of the group's messages of that topic in its retry queue."""
+        states = self._states.setdefault((group, topic), {})
+        state = states.setdefault(RETRY_QUEUE_ID, QueueConsumption(0))
+        assert isinstance(state, QueueConsumption)
         return state
 
     def next_deadline_ms(self, group: str, topic: str) -> int | None:
@@ -94,10 +203,17 @@ class Consumption:
         deadlines = [state.next_deadline_ms() for state in self._states.get((group, topic), {}).values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
+    def has_open_lanes(self, group: str, topic: str) -> bool:
+        """Whether a FIFO group's poll would find messages that were read before and had to wait."""
+        return any(
+            isinstance(state, OrderedConsumption) and state.has_open_lane
+            for state in self.states(group, topic).values()
+        )
+
     # --- settling
 
     def acknowledge(self, group: str, topic: str, handle: ReceiptHandle, now_ms: int) -> Settled:
-        state = self._settling(group, topic, handle)
+        state = self.settling(group, topic, handle)
         if state is None:
             return Settled.STALE if now_ms < handle.deadline_ms else Settled.EXPIRED
         return state.acknowledge(handle.queue_offset, handle.generation, handle.deadline_ms, now_ms)
@@ -106,7 +222,7 @@ class Consumption:
         self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int, counts: bool
     ) -> ReceiptHandle | None:
         """The handle that replaces `handle`; None if its claim is not in force."""
-        state = self._settling(group, topic, handle)
+        state = self.settling(group, topic, handle)
         if state is None:
             return None
         claim = state.change_invisible(
@@ -117,29 +233,35 @@ class Consumption:
         return ReceiptHandle(self._broker, handle.queue_id, handle.queue_offset, claim.generation, deadline_ms)
 
     def prolong(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int) -> bool:
-        state = self._settling(group, topic, handle)
+        state = self.settling(group, topic, handle)
         return state is not None and state.prolong(
             handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms
         )
 
     def release(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, counts: bool) -> bool:
-        state = self._settling(group, topic, handle)
+        state = self.settling(group, topic, handle)
         return state is not None and state.release(handle.queue_offset, handle.generation, now_ms=now_ms, counts=counts)
 
-    def _settling(self, group: str, topic: str, handle: ReceiptHandle) -> QueueConsumption | None:
-        """The state that the handle is about; None if the group was deleted meanwhile."""
+    def settling(self, group: str, topic: str, handle: ReceiptHandle) -> QueueState | None:
+        """The state that the handle is about, which changes; None if the group was deleted meanwhile."""
         state = self._states.get((group, topic), {}).get(handle.queue_id)
         if state is not None:
             self._changed[group, topic, handle.queue_id] = state
         return state
 
+    def changes(self, group: str, topic: str, queue_id: int) -> None:
+        """The state of that queue was changed by its caller."""
+        state = self._states.get((group, topic), {}).get(queue_id)
+        if state is not None:
+            self._changed[group, topic, queue_id] = state
+
     # --- offsets
 
-    def read(self, queue: QueueRef, offset: int, tags: TagFilter, limit: int) -> Pulled:
+    def read(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
-        locations = self._reader.locate(queue.topic, queue.queue_id, offset, limit)
-        passing = [location for location in locations if tags.may_pass(location.tag_hash)]
-        records = self._reader.read(passing, tags)
+        locations = self.reader.locate(queue.topic, queue.queue_id, offset, limit)
+        chosen = [location for location in locations if passing.may_pass(location.tag_hash)]
+        records = self.reader.read(chosen, passing)
         return Pulled([stored_message(queue, record) for record in records], offset + len(locations))
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -148,19 +270,30 @@ class Consumption:
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Let the group go on at `offset`; claims that are under way in this queue end."""
-        state = self._state(group, topic, queue_id)
+        states = self._states.setdefault((group, topic), {})
+        state = states.get(queue_id)
+        if state is None:
+            state = states[queue_id] = (OrderedConsumption if self.rules(group).fifo else QueueConsumption)(offset)
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
 
+    def drop_retries(self, group: str, topic: str) -> None:
+        """Finish all messages of the topic that wait in the group's retry queue."""
+        state = self._states.get((group, topic), {}).get(RETRY_QUEUE_ID)
+        if state is not None:
+            state.reset(state.cursor)
+            self._changed[group, topic, RETRY_QUEUE_ID] = state
+
     def progress(self, group: str) -> list[QueueProgress]:
-        """How far the group is in every queue that it has touched."""
+        """How far the group is in every queue that it has touched, its retry queue included."""
         return [
             QueueProgress(
-                queue=QueueRef(topic, self._broker, queue_id),
+                queue=self.place_of(group, topic, queue_id),
                 committed=state.committed,
                 cursor=state.cursor,
                 in_flight=state.in_flight,
-                max_offset=self._store.bounds(topic, queue_id)[1],
+                # A retry queue holds other topics' messages too, which are no lag of this one.
+                max_offset=state.cursor if queue_id == RETRY_QUEUE_ID else self._store.bounds(topic, queue_id)[1],
             )
             for (owner, topic), states in sorted(self._states.items())
             if owner == group
@@ -172,16 +305,17 @@ class Consumption:
 
     # --- remembering
 
-    def take_changes(self) -> "Iterable[tuple[QueueKey, QueueConsumption]]":
-        """What changed since the last call."""
+    def take_changes(self) -> "Iterable[tuple[QueueKey, QueueState]]":
+        """What changed since the last call; retry queues first, so that of a move its target is remembered first."""
         changed, self._changed = self._changed, {}
-        return changed.items()
+        return sorted(changed.items(), key=lambda item: item[0][2] != RETRY_QUEUE_ID)
 
     def changed_again(self, keys: "Iterable[QueueKey]") -> None:
         """What `take_changes` gave could not be remembered; give it again next time."""
         for group, topic, queue_id in keys:
             state = self._states.get((group, topic), {}).get(queue_id)
             if state is not None:
+                state.record_was_lost()
                 self._changed[group, topic, queue_id] = state
 
     def forget_group(self, group: str) -> None:
@@ -189,3 +323,14 @@ class Consumption:
             del self._states[key]
             self._turns.pop(key, None)
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
+
+
+class _LooksUpTime(WouldBlock):
+    """Where a group begins by time has to be read from the log; `wait` does that."""
+
+    def __init__(self, look_up: "Callable[[], None]") -> None:
+        self._look_up = look_up
+        Exception.__init__(self, "looks up an offset by its time")
+
+    def wait(self) -> None:
+        self._look_up()

@@ -70,6 +70,16 @@ class Flusher:
             self._begin_later()
             then()
             return
+        await self._after_sync(log_end, then)
+
+    async def durable(self, log_end: int) -> None:
+        """Return when the log up to `log_end` survives a power cut, whatever the mode."""
+        if self.failure is not None:
+            raise self.failure
+        if self._store.synced < log_end:
+            await self._after_sync(log_end, lambda: None)
+
+    async def _after_sync(self, log_end: int, then: "Callable[[], None]") -> None:
         future = self._loop.create_future()
         self._waiting.append((log_end, future, then))
         self._begin()

@@ -68,7 +68,10 @@ class Housekeeping:
 
     async def write_journal(self) -> None:
         async with self._journal_turn:
-            changed = [(key, state.snapshot()) for key, state in self._consumption.take_changes()]
+            changed = [
+                (key, state.record(whole=self._journal.wants_snapshot(key)))
+                for key, state in self._consumption.take_changes()
+            ]
             if not changed:
                 return
             try:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES
+from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
 
 if TYPE_CHECKING:
+    from ternmq_common.message_filter import MessageFilter
     from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_common.tag_filter import TagFilter
     from ternmq_protos.v2.definition_pb2 import MessageType
 
 
@@ -22,14 +23,29 @@ class Topic:
     created_ms: int = 0
 
 
+DEFAULT_CONSUME_FROM = "auto"
+DEFAULT_ASSIGNMENT = "averagely"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group as the registry has it; `max_attempts` counts the first delivery too."""
+    """A consumer group as the registry has it.
+
+    `max_attempts` counts the first delivery too. `consume_from` says where the group begins in a queue that it was
+    never in: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`,
+    `latest`, or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members
+    that pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
+    `ternmq_broker.delivery.queue_access`.
+    """
 
     name: str
     fifo: bool = False
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     created_ms: int = 0
+    retry_backoff: RetryBackoff = DEFAULT_BACKOFF
+    consume_from: str = DEFAULT_CONSUME_FROM
+    assignment: str = DEFAULT_ASSIGNMENT
+    queue_lock_hold_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +102,17 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`."""
+    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`.
+
+    `oldest_ms` is when the first message that is not finished was stored, None when all are.
+    """
 
     queue: QueueRef
     committed: int
     cursor: int
     in_flight: int
     max_offset: int
+    oldest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,10 @@ class QueueBounds:
 
     minimum: int
     maximum: int
+
+
+RETRY_QUEUE_ID = 0xFFFF
+"""How receipt handles and progress of a topic name the group's retry queue, which is in a topic of its own."""
 
 
 class Settled(enum.Enum):
@@ -113,14 +137,29 @@ class Settled(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopOrder:
-    """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`."""
+    """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`.
+
+    `first_queue` is looked at first, if it says so. `attempt_id` names the call, and a repetition of it, for a FIFO
+    group; empty for none.
+    """
 
     group: str
     topic: str
     queues: range
-    filter: "TagFilter"
+    filter: "MessageFilter"
     batch: int
     invisible_ms: int
+    first_queue: int | None = None
+    attempt_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReaderId:
+    """Who pulls: a member of a group. `lock_hold_ms` above 0: it wants the queue for itself (`Group`)."""
+
+    group: str
+    client_id: str
+    lock_hold_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

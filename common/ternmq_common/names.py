@@ -24,6 +24,8 @@ SYSTEM_TOPICS = frozenset(
 )
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 RESERVED_GROUP_PREFIX = "CID_RMQ_SYS_"
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
 _LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
 
 
@@ -45,6 +47,24 @@ def checked_group(name: str) -> str:
     if problem:
         raise MessagingError(definition_pb2.ILLEGAL_CONSUMER_GROUP, problem)
     return name
+
+
+def retry_topic(group: str) -> str:
+    """The topic of the group's messages that are to be delivered again."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of the messages that the group could not consume."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def group_of_derived(topic: str) -> str | None:
+    """The group whose retry or dead letter topic this is; None for every other topic."""
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix)
+    return None
 
 
 def is_system_topic(name: str) -> bool:

@@ -138,6 +138,11 @@ def parsed_duration(text: str, *, unit: str) -> Decimal:
     return total_ms / DURATION_UNITS_MS[unit]
 
 
+def rendered_duration(milliseconds: int) -> str:
+    """`500ms`, `90s`, `2h`: in the largest unit that it is a whole number of."""
+    return _in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
+
+
 def rendered(name: str, value: object) -> str:
     """A field's value as a person would write it in the file: `1GiB`, `72h`, `true`."""
     if value is None:

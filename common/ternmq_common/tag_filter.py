@@ -15,10 +15,11 @@ def tag_hash(tag: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Which tags pass; `tags` None lets everything pass, also what has no tag."""
+    """Which tags pass; `tags` None lets everything pass, also what has no tag. A `MessageFilter`."""
 
     tags: frozenset[str] | None
     hashes: frozenset[int]
+    expression: str = "*"
 
     @classmethod
     def parse(cls, expression: str) -> "TagFilter":
@@ -30,14 +31,20 @@ class TagFilter:
         tags = frozenset(piece.strip() for piece in expression.split("||") if piece.strip())
         if not tags:
             raise _illegal("it names no tag; write tags separated by ||, or * for all")
-        return cls(tags, frozenset(map(tag_hash, tags)))
+        return cls(tags, frozenset(map(tag_hash, tags)), " || ".join(sorted(tags)))
+
+    @property
+    def takes_all(self) -> bool:
+        return self.tags is None
 
     def may_pass(self, hash_of_tag: int) -> bool:
         """Whether a message with that tag hash can match; a collision is told apart by `passes`."""
         return self.tags is None or hash_of_tag in self.hashes
 
-    def passes(self, tag: str) -> bool:
-        return self.tags is None or tag in self.tags
+    def passes(self, system: bytes, rest: bytes) -> bool:
+        """Whether the stored message's own tag passes."""
+        del rest
+        return self.tags is None or definition_pb2.SystemProperties.FromString(system).tag in self.tags
 
 
 ALL = TagFilter(None, frozenset())

@@ -10,6 +10,7 @@ from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS
 from ternmq_common.model import Group, Topic
+from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -42,13 +43,15 @@ class Catalog:
         """Message queues of a topic that is made without a number."""
         return self._default_queues
 
-    def is_fifo(self, group: str) -> bool:
-        """Whether the group delivers in order; one that isn't there does not, and is not made."""
-        return group in self._groups and self._groups[group].fifo
+    def rules(self, group: str) -> Group:
+        """The settings of the group, the defaults if it isn't there; makes nothing."""
+        return self._groups.get(group) or Group(name=group)
 
     def find_topic(self, name: str) -> Topic:
-        """TOPIC_NOT_FOUND if it isn't there; makes nothing."""
+        """TOPIC_NOT_FOUND if it isn't there; makes nothing. A group has its retry and dead letter topics."""
         topic = self._topics.get(name)
+        if topic is None and (group := group_of_derived(name)) in self._groups:
+            return Topic(name=name, type=definition_pb2.NORMAL, queues=1, created_ms=self._groups[group].created_ms)
         if topic is None:
             raise MessagingError(
                 definition_pb2.TOPIC_NOT_FOUND,
@@ -101,6 +104,11 @@ class Catalog:
         group, created = await asyncio.to_thread(self._registry.create_group, group)
         self._groups[group.name] = group
         return created
+
+    async def update_group(self, group: Group) -> None:
+        """Give a group that is there these settings."""
+        await asyncio.to_thread(self._registry.update_group, group)
+        self._groups[group.name] = group
 
     async def delete_topic(self, name: str) -> None:
         """TOPIC_NOT_FOUND if it isn't there."""

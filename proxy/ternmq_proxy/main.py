@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import MessageLimits
+from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.fronts.http_front import HttpFront
 from ternmq_proxy.logs import configure_logging
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.filters import Filters
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
+from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_proxy.services import Services
 from ternmq_registry.registry import Registry
 
@@ -67,12 +70,12 @@ async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str,
 async def open_storage(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[LocalMessageService, Catalog]:
     """Open the broker and the registry below the data directory; `stack` closes them again."""
     _make_data_dir(settings)
-    messages = await LocalMessageService.open(settings)
-    stack.push_async_callback(messages.close)
     registry = await asyncio.to_thread(Registry.sqlite, settings.data_dir / "registry.db")
     stack.callback(registry.close)
     catalog = Catalog(registry, auto_create=settings.auto_create, default_queues=settings.default_queues)
     await catalog.load()
+    messages = await LocalMessageService.open(settings, catalog.rules)
+    stack.push_async_callback(messages.close)
     return messages, catalog
 
 
@@ -84,7 +87,9 @@ def make_services(
         catalog=catalog,
         messages=messages,
         clients=ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000),
-        renewal=Renewal(messages, now_ms),
+        renewal=Renewal(messages, now_ms, catalog.rules),
+        filters=Filters(),
+        subscriptions=Subscriptions(),
         placement=Placement(),
         limits=MessageLimits(
             body_bytes_max=settings.body_bytes_max,
@@ -114,9 +119,9 @@ async def _care_for_clients(services: Services) -> None:
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
-            for client_id in services.clients.expire():
-                _log.info("client %s is gone without a word", client_id)
-                await services.renewal.release(client_id)
+            for client in services.clients.expire():
+                _log.info("client %s is gone without a word", client.client_id)
+                await depart(client, services)
             await services.renewal.renew()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)

@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
+    from ternmq_proxy.processors.filters import Filters
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal
+    from ternmq_proxy.processors.subscriptions import Subscriptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,8 @@ class Services:
     messages: "MessageService"
     clients: "ClientRegistry"
     renewal: "Renewal"
+    filters: "Filters"
+    subscriptions: "Subscriptions"
     placement: "Placement"
     limits: "MessageLimits"
     endpoint: str

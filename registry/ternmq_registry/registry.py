@@ -1,12 +1,14 @@
 """Reads and changes topics and groups. Every call is one transaction, and blocks: callers use a thread."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self, cast
 
-from sqlalchemy import create_engine, delete, insert, select
+from sqlalchemy import create_engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import Group, Topic
+from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
 from ternmq_registry.tables import GROUPS, TOPICS
@@ -69,21 +71,21 @@ class Registry:
 
     def create_group(self, group: Group) -> tuple[Group, bool]:
         """The group, and whether this call made it; BAD_REQUEST if it is there with other settings."""
-        values = {
-            "name": group.name,
-            "fifo": group.fifo,
-            "max_attempts": group.max_attempts,
-            "created_ms": group.created_ms,
-        }
-        if self._insert(GROUPS, values):
+        if self._insert(GROUPS, _values(group)):
             return group, True
         found = next(known for known in self.groups() if known.name == group.name)
-        if (found.fifo, found.max_attempts) != (group.fifo, group.max_attempts):
-            raise _exists_otherwise(
-                f"consumer group {group.name!r} exists with fifo {str(found.fifo).lower()} "
-                f"and {found.max_attempts} attempts"
+        if replace(found, created_ms=group.created_ms) != group:
+            known, asked = _values(found), _values(group)
+            differences = ", ".join(
+                f"{name} {known[name]}" for name in known if name != "created_ms" and known[name] != asked[name]
             )
+            raise _exists_otherwise(f"consumer group {group.name!r} exists with {differences}")
         return found, False
+
+    def update_group(self, group: Group) -> None:
+        """Give a group that exists these settings."""
+        with self._engine.begin() as connection:
+            connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(_values(group)))
 
     def _insert(self, table: "Table", values: dict[str, object]) -> bool:
         """Whether the row is new; False when one of that name is there."""
@@ -119,7 +121,23 @@ def _topic(row: "Row[tuple[object, ...]]") -> Topic:
 
 
 def _group(row: "Row[tuple[object, ...]]") -> Group:
-    return Group(**row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    fields = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    return Group(**{**fields, "retry_backoff": parse_backoff(fields["retry_backoff"])})
+
+
+def _values(group: Group) -> dict[str, object]:
+    # The default is stored as nothing, so that a later version may have another.
+    backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
+    return {
+        "name": group.name,
+        "fifo": group.fifo,
+        "max_attempts": group.max_attempts,
+        "created_ms": group.created_ms,
+        "retry_backoff": backoff,
+        "consume_from": group.consume_from,
+        "assignment": group.assignment,
+        "queue_lock_hold_ms": group.queue_lock_hold_ms,
+    }
 
 
 def _exists_otherwise(found: str) -> MessagingError:

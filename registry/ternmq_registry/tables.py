@@ -22,4 +22,8 @@ GROUPS = Table(
     Column("fifo", Boolean, nullable=False),
     Column("max_attempts", Integer, nullable=False, comment="deliveries of a message, the first included"),
     Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
+    Column("retry_backoff", String(1024), nullable=False, server_default="", comment="see retry_backoff.py"),
+    Column("consume_from", String(32), nullable=False, server_default="auto", comment="see model.Group"),
+    Column("assignment", String(4096), nullable=False, server_default="averagely", comment="see model.Group"),
+    Column("queue_lock_hold_ms", BigInteger, nullable=False, server_default="0", comment="0: no lock"),
 )

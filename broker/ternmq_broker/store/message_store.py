@@ -179,6 +179,13 @@ class MessageStore:
                 high = middle
         return low
 
+    def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When the message at that offset, or the first one that is left, was stored. Reads, so for a thread."""
+        first, end = self.bounds(topic, queue_id)
+        at = max(first, offset)
+        found = self.locate(topic, queue_id, at, 1, may_block=True) if at < end else []
+        return stored_ms_of(self._log.read(found[0].log_offset, HEADER_BYTES)) if found and found[0].size else None
+
     def find_by_key(self, topic: str, key: str, limit: int) -> list[Record]:
         """The newest messages of the topic with that key or message id. Reads, so for a thread."""
         found: list[Record] = []

@@ -18,6 +18,7 @@ from ternmq.errors import (
     LiteTopicQuotaExceeded,
     NotFound,
     NotRunning,
+    OffsetFileError,
     PayloadEmpty,
     PayloadTooLarge,
     PaymentRequired,
@@ -37,6 +38,8 @@ from ternmq.message_id import parse_message_id
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions, Timing
 from ternmq.producer import Producer
+from ternmq.pull_consumer import PullConsumer
+from ternmq.pull_queue import MessageQueue
 from ternmq.push_consumer import PushConsumer
 from ternmq.simple_consumer import SimpleConsumer
 
@@ -56,14 +59,17 @@ __all__ = [
     "LiteSubscriptionQuotaExceeded",
     "LiteTopicQuotaExceeded",
     "Message",
+    "MessageQueue",
     "MessageView",
     "NotFound",
     "NotRunning",
+    "OffsetFileError",
     "PayloadEmpty",
     "PayloadTooLarge",
     "PaymentRequired",
     "Producer",
     "ProxyTimeout",
+    "PullConsumer",
     "PushConsumer",
     "RequestHeaderFieldsTooLarge",
     "SendManyError",

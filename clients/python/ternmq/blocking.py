@@ -7,31 +7,33 @@
 
 Names and arguments are those of `ternmq`. Calls may come from any thread. The thread starts with the first client and
 is shared by all of the process; it doesn't keep a process from ending. A plain listener of a `PushConsumer` runs in
-threads of its own, so it may block and may use these clients.
+threads of its own, so it may block and may use these clients; so does `on_assignment` of a `PullConsumer`.
 """
 
 import asyncio
-import functools
-import threading
-from collections.abc import Coroutine, Iterable
-from datetime import timedelta
+import inspect
+import os
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
+from ternmq.background import call, wait
 from ternmq.client import Client
-from ternmq.errors import NotRunning
 from ternmq.filters import Subscriptions
 from ternmq.listening import Listener
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
+from ternmq.offsets import StartFrom
 from ternmq.options import ClientOptions
+from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
+from ternmq.pull_queue import MessageQueue
 from ternmq.push_consumer import CACHED_BYTES_MAX, CACHED_MESSAGES_MAX
+from ternmq.rebalancing import AssignmentListener
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 
-ResultT = TypeVar("ResultT")
 ClientT = TypeVar("ClientT", bound=Client)
-THREAD_NAME = "ternmq-blocking"
 
 
 class _Blocking(Generic[ClientT]):
@@ -47,12 +49,12 @@ class _Blocking(Generic[ClientT]):
 
     def start(self) -> Self:
         """Get the routes, shake hands with every server, begin the heartbeats."""
-        _wait(self._client.start())
+        wait(self._client.start())
         return self
 
     def close(self) -> None:
         """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
-        _wait(self._client.close())
+        wait(self._client.close())
 
     def __enter__(self) -> Self:
         return self.start()
@@ -60,7 +62,7 @@ class _Blocking(Generic[ClientT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        wait(self._client.__aexit__(kind, error, trace))
 
 
 class Producer(_Blocking[ternmq.Producer]):
@@ -83,15 +85,15 @@ class Producer(_Blocking[ternmq.Producer]):
 
     def send(self, message: Message) -> SendReceipt:
         """Send one message; returns when it is stored."""
-        return _wait(self._client.send(message))
+        return wait(self._client.send(message))
 
     def send_many(self, messages: Iterable[Message]) -> list[SendReceipt]:
         """Send messages with as few requests as possible; `SendManyError` tells which of them failed."""
-        return _wait(self._client.send_many(messages))
+        return wait(self._client.send_many(messages))
 
     def recall(self, receipt: SendReceipt) -> None:
         """Take back a delayed message before its time."""
-        _wait(self._client.recall(receipt))
+        wait(self._client.recall(receipt))
 
 
 class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
@@ -112,15 +114,15 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
 
     def receive(self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE) -> list[MessageView]:
         """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
-        return _wait(self._client.receive(max_messages, invisible_duration))
+        return wait(self._client.receive(max_messages, invisible_duration))
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:
         """Settle deliveries for good; `AckError` holds those that the server refused."""
-        _wait(self._client.ack(views))
+        wait(self._client.ack(views))
 
     def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
         """Keep a message hidden for longer, or show it again sooner: 0 gives it back at once."""
-        _wait(self._client.change_invisible_duration(view, invisible_duration))
+        wait(self._client.change_invisible_duration(view, invisible_duration))
 
 
 class PushConsumer(_Blocking[ternmq.PushConsumer]):
@@ -154,22 +156,103 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         )
 
 
-def _wait(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run `work` on the background loop and wait; an interrupt of the caller cancels it."""
-    loop = _background_loop()
-    if threading.current_thread().name == THREAD_NAME:
-        work.close()
-        raise NotRunning("a blocking client was called on its own event loop; use the asyncio client there")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+class PullConsumer(_Blocking[ternmq.PullConsumer]):
+    """Reads queues by offset; see `ternmq.PullConsumer` for the arguments."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        subscriptions: Subscriptions,
+        *,
+        start_from: StartFrom = "latest",
+        auto_commit: bool = True,
+        auto_commit_interval: float = 5.0,
+        on_assignment: AssignmentListener | None = None,
+        buffered_messages_max: int = BUFFERED_MESSAGES_MAX,
+        buffered_bytes_max: int = BUFFERED_BYTES_MAX,
+        broadcasting: bool = False,
+        offsets_file: str | os.PathLike[str] | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            ternmq.PullConsumer(
+                endpoint,
+                group,
+                subscriptions,
+                start_from=start_from,
+                auto_commit=auto_commit,
+                auto_commit_interval=auto_commit_interval,
+                on_assignment=_in_thread(on_assignment),
+                buffered_messages_max=buffered_messages_max,
+                buffered_bytes_max=buffered_bytes_max,
+                broadcasting=broadcasting,
+                offsets_file=offsets_file,
+                **options,
+            )
+        )
+
+    def poll(self, max_messages: int = 32, timeout: float = 5.0) -> list[MessageView]:
+        """Up to `max_messages` as soon as there is one; `[]` when none came within `timeout` seconds."""
+        return wait(self._client.poll(max_messages, timeout))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> MessageView:
+        """The next message; the iteration ends when the consumer is closed."""
+        try:
+            return wait(self._client.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def commit(self, view: MessageView | None = None) -> None:
+        """Commit all that was handed out, or one queue as far as `view`; an offset is set back only after a seek."""
+        wait(self._client.commit(view))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group would go on in a queue, assigned or not; None if it never was there."""
+        return wait(self._client.committed(queue))
+
+    def position(self, queue: MessageQueue) -> int:
+        """The offset that is handed out next, or a later one if the filter leaves that out."""
+        return wait(self._client.position(queue))
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that this consumer has now."""
+        return call(self._client.assignment)
+
+    def pause(self, queues: Queues | None = None) -> None:
+        """Hand out nothing of these queues, or of all, until `resume`, or until they are given up."""
+        call(self._client.pause, queues)
+
+    def resume(self, queues: Queues | None = None) -> None:
+        """Go on where `pause` stopped."""
+        call(self._client.resume, queues)
+
+    def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at an offset; what is buffered of the queue isn't handed out any more."""
+        call(self._client.seek, queue, queue_offset)
+
+    def seek_to_beginning(self, queues: Queues | None = None) -> None:
+        """Go on at the first message that the server still has, in these queues or in all."""
+        wait(self._client.seek_to_beginning(queues))
+
+    def seek_to_end(self, queues: Queues | None = None) -> None:
+        """Go on behind the last message, in these queues or in all."""
+        wait(self._client.seek_to_end(queues))
+
+    def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
+        """Go on at the first message that was stored at or after a time, in these queues or in all."""
+        wait(self._client.seek_to_time(time, queues))
 
 
-@functools.cache
-def _background_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name=THREAD_NAME, daemon=True).start()
-    return loop
+def _in_thread(listener: AssignmentListener | None) -> AssignmentListener | None:
+    """A plain function may block, and may call the consumer."""
+    if listener is None or inspect.iscoroutinefunction(listener):
+        return listener
+
+    async def listen(assigned: list[MessageQueue], revoked: list[MessageQueue]) -> None:
+        await asyncio.to_thread(listener, assigned, revoked)
+
+    return listen

@@ -46,7 +46,7 @@ class Life(Enum):
 
 
 class Client:
-    """The base of `Producer`, `SimpleConsumer` and `PushConsumer`.
+    """The base of `Producer`, `SimpleConsumer`, `PushConsumer` and `PullConsumer`.
 
     Invariants: sessions and connections exist only while running or closing; `_isolated` holds endpoints, never queues.
     """

@@ -74,6 +74,10 @@ FORWARD_TO_DEAD_LETTER_QUEUE = Method(
     rpc.ForwardMessageToDeadLetterQueueRequest,
     rpc.ForwardMessageToDeadLetterQueueResponse,
 )
+PULL_MESSAGE = Method("PullMessage", rpc.PullMessageRequest, rpc.PullMessageResponse)
+GET_OFFSET = Method("GetOffset", rpc.GetOffsetRequest, rpc.GetOffsetResponse)
+UPDATE_OFFSET = Method("UpdateOffset", rpc.UpdateOffsetRequest, rpc.UpdateOffsetResponse)
+QUERY_OFFSET = Method("QueryOffset", rpc.QueryOffsetRequest, rpc.QueryOffsetResponse)
 NOTIFY_CLIENT_TERMINATION = Method(
     "NotifyClientTermination", rpc.NotifyClientTerminationRequest, rpc.NotifyClientTerminationResponse
 )

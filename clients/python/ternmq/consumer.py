@@ -1,4 +1,4 @@
-"""What simple and push consumers share: a group, subscriptions, and the settling of deliveries."""
+"""What consumers share: a group, subscriptions, assignments, and the settling of deliveries."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 
 class Consumer(Client):
-    """The base of `SimpleConsumer` and `PushConsumer`."""
+    """The base of `SimpleConsumer`, `PushConsumer` and `PullConsumer`."""
 
     def __init__(
         self,
@@ -51,6 +51,16 @@ class Consumer(Client):
         """A queue to ask, each in turn, those of failed endpoints last."""
         queues = (await self._routes.get(topic)).checked_readable()
         return queues_to_try(queues, turn=next(self._turn), isolated=self._isolated, count=1)[0]
+
+    async def _assignment(self, topic: str) -> set[Queue]:
+        """The queues that the server names for this client; a queue id of -1 stands for all of a broker."""
+        queue = await self._readable_queue(topic)
+        request = rpc.QueryAssignmentRequest(
+            topic=pb.Resource(name=topic), group=self._group_proto(), endpoints=self._access_point.to_proto()
+        )
+        response = await self._call(queue.endpoints, calls.QUERY_ASSIGNMENT, request)
+        check(response.status)
+        return {Queue.from_proto(assignment.message_queue, self._access_point) for assignment in response.assignments}
 
     async def _ack_once(self, endpoints: Endpoints, topic: str, views: Sequence[MessageView]) -> list[Refused]:
         response = await self._call(endpoints, calls.ACK_MESSAGE, ack_request(self.group, topic, views))

@@ -117,6 +117,13 @@ class DeadlineExceeded(TransportError):
         super().__init__(endpoint, details, code=pb.REQUEST_TIMEOUT)
 
 
+class OffsetFileError(ClientError):
+    """The file in which a broadcasting consumer keeps its progress can't be read or written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(pb.CODE_UNSPECIFIED, message)
+
+
 class SendManyError(ClientError):
     """Some messages of one `send_many` weren't stored, or it isn't known that they were.
 

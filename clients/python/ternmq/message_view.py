@@ -20,7 +20,8 @@ _ANY_HEADER = zlib.MAX_WBITS | 32
 class MessageView:
     """One delivery of one message; fields are read from the protobuf message when they are asked for.
 
-    `receipt_handle` is the right to settle this delivery; `change_invisible_duration` replaces it.
+    `receipt_handle` is the right to settle this delivery; `change_invisible_duration` replaces it. It is empty for what
+    a `PullConsumer` got: nothing is hidden from others there, and progress is an offset.
     `delivery_attempt` is 1 on the first delivery.
     """
 

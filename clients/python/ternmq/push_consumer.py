@@ -161,15 +161,6 @@ class PushConsumer(Consumer):
             self._receiving[queue] = self._spawn(self._receive_always(queue))
         await cancelled([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
 
-    async def _assignment(self, topic: str) -> set[Queue]:
-        queue = await self._readable_queue(topic)
-        request = rpc.QueryAssignmentRequest(
-            topic=pb.Resource(name=topic), group=self._group_proto(), endpoints=self._access_point.to_proto()
-        )
-        response = await self._call(queue.endpoints, calls.QUERY_ASSIGNMENT, request)
-        check(response.status)
-        return {Queue.from_proto(assignment.message_queue, self._access_point) for assignment in response.assignments}
-
     # Receiving.
 
     async def _receive_always(self, queue: Queue) -> None:

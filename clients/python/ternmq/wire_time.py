@@ -27,6 +27,11 @@ def timestamp(nanos_since_1970: int) -> Timestamp:
     return Timestamp(seconds=seconds, nanos=nanos)
 
 
+def nanos_of(moment: datetime) -> int:
+    """Since 1970, of an aware time."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
 def datetime_of(value: Timestamp) -> datetime:
     """An aware time in UTC; microseconds are the finest that it can hold."""
     return _EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)

@@ -2,6 +2,7 @@
 import datetime
 
 from ternmq_protos.v2 import definition_pb2 as _definition_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -24,16 +25,24 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("name", "fifo", "max_attempts", "created")
+    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIFO_FIELD_NUMBER: _ClassVar[int]
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
+    RETRY_BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    CONSUME_FROM_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_LOCK_HOLD_FIELD_NUMBER: _ClassVar[int]
     name: str
     fifo: bool
     max_attempts: int
     created: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    retry_backoff: str
+    consume_from: str
+    assignment: str
+    queue_lock_hold: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class QueueState(_message.Message):
     __slots__ = ("broker", "queue_id", "min_offset", "max_offset")
@@ -48,7 +57,7 @@ class QueueState(_message.Message):
     def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset")
+    __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset", "oldest_age")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +65,7 @@ class Progress(_message.Message):
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_AGE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     broker: str
     queue_id: int
@@ -63,7 +73,25 @@ class Progress(_message.Message):
     cursor: int
     in_flight: int
     max_offset: int
-    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed: _Optional[int] = ..., cursor: _Optional[int] = ..., in_flight: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
+    oldest_age: _duration_pb2.Duration
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed: _Optional[int] = ..., cursor: _Optional[int] = ..., in_flight: _Optional[int] = ..., max_offset: _Optional[int] = ..., oldest_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("client_id", "client_type", "subscriptions")
+    class SubscriptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    client_type: _definition_pb2.ClientType
+    subscriptions: _containers.ScalarMap[str, str]
+    def __init__(self, client_id: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., subscriptions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic",)
@@ -152,16 +180,124 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("status", "group", "progress", "client_ids")
+    __slots__ = ("status", "group", "progress", "client_ids", "members", "inconsistencies")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    INCONSISTENCIES_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     group: Group
     progress: _containers.RepeatedCompositeFieldContainer[Progress]
     client_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., client_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    inconsistencies: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., client_ids: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., inconsistencies: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateGroupRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: Group
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
+
+class UpdateGroupResponse(_message.Message):
+    __slots__ = ("status", "group")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    group: Group
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
+
+class ResetOffsetsRequest(_message.Message):
+    __slots__ = ("group", "topic", "queue_ids", "earliest", "latest", "time", "offset", "shift", "dry_run")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    queue_ids: _containers.RepeatedScalarFieldContainer[int]
+    earliest: bool
+    latest: bool
+    time: _timestamp_pb2.Timestamp
+    offset: int
+    shift: int
+    dry_run: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_ids: _Optional[_Iterable[int]] = ..., earliest: bool = ..., latest: bool = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., offset: _Optional[int] = ..., shift: _Optional[int] = ..., dry_run: bool = ...) -> None: ...
+
+class OffsetMove(_message.Message):
+    __slots__ = ("broker", "queue_id", "before", "after")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    queue_id: int
+    before: int
+    after: int
+    def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., before: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class ResetOffsetsResponse(_message.Message):
+    __slots__ = ("status", "moves")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    moves: _containers.RepeatedCompositeFieldContainer[OffsetMove]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., moves: _Optional[_Iterable[_Union[OffsetMove, _Mapping]]] = ...) -> None: ...
+
+class QueryMessagesRequest(_message.Message):
+    __slots__ = ("topic", "key", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: str
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class QueryMessagesResponse(_message.Message):
+    __slots__ = ("status", "messages")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    messages: _containers.RepeatedCompositeFieldContainer[_definition_pb2.Message]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[_definition_pb2.Message, _Mapping]]] = ...) -> None: ...
+
+class ResendDeadLettersRequest(_message.Message):
+    __slots__ = ("group", "offsets", "to_topic")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    TO_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    to_topic: str
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., to_topic: _Optional[str] = ...) -> None: ...
+
+class ResentDeadLetter(_message.Message):
+    __slots__ = ("offset", "status", "topic", "message_id")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    status: _definition_pb2.Status
+    topic: str
+    message_id: str
+    def __init__(self, offset: _Optional[int] = ..., status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
+
+class ResendDeadLettersResponse(_message.Message):
+    __slots__ = ("status", "letters")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    letters: _containers.RepeatedCompositeFieldContainer[ResentDeadLetter]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., letters: _Optional[_Iterable[_Union[ResentDeadLetter, _Mapping]]] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
     __slots__ = ("name",)

@@ -15,6 +15,7 @@ from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
+    from ternmq_proxy.processors.clients import Client
     from ternmq_proxy.services import Services
 
 _PRODUCERS = {definition_pb2.PRODUCER}
@@ -47,6 +48,14 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     return HeartbeatResponse(status=OK)
 
 
+async def depart(client: "Client", services: "Services") -> None:
+    """A client is gone, with or without a word: others get what it held, and the queues that it had for itself."""
+    await services.renewal.release(client.client_id)
+    services.subscriptions.forget(client.client_id)
+    if client.group:
+        await services.messages.leave(client.group, client.client_id)
+
+
 async def notify_client_termination(
     request: NotifyClientTerminationRequest, call: "Call", services: "Services"
 ) -> NotifyClientTerminationResponse:
@@ -58,7 +67,7 @@ async def notify_client_termination(
             definition_pb2.UNRECOGNIZED_CLIENT_TYPE, "the client is not known here; it has ended before, or never began"
         )
     services.clients.forget(client_id)
-    await services.renewal.release(client_id)
+    await depart(client, services)
     if client.settings is not None and client.settings.client_type in _CONSUMERS:
         checked_group(request.group.name or client.group)
     return NotifyClientTerminationResponse(status=OK)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ternmq_common import wire
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import POLL_MARGIN_MS, RECEIVE_BATCH_MAX
-from ternmq_common.model import QueueRef
+from ternmq_common.model import QueueReaderId, QueueRef
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import (
@@ -19,7 +19,6 @@ from ternmq_protos.v2.service_pb2 import (
     UpdateOffsetRequest,
     UpdateOffsetResponse,
 )
-from ternmq_proxy.activities.receive_message import tag_filter
 from ternmq_proxy.activities.status import OK, status, status_of
 
 if TYPE_CHECKING:
@@ -41,14 +40,18 @@ async def _queue(queue: "MessageQueue", services: "Services") -> QueueRef:
 
 
 async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "Services") -> UpdateOffsetResponse:
-    """Let the group go on at the offset, or at the first one left if it was removed; ILLEGAL_OFFSET beyond the end."""
-    call.require_client()
+    """Let the group go on at the offset, or at the first one left if it was removed; ILLEGAL_OFFSET beyond the end.
+
+    FORBIDDEN when the group lets each queue have one reader, and another member is that one.
+    """
+    client_id = call.require_client()
     queue = await _queue(request.message_queue, services)
     group = await services.catalog.group(checked_group(request.group.name))
     bounds = await services.messages.bounds(queue)
     if not 0 <= request.offset <= bounds.maximum:
         raise _outside(request.offset, bounds)
-    await services.messages.set_committed(group.name, queue, request.offset)
+    reader = QueueReaderId(group.name, client_id, group.queue_lock_hold_ms)
+    await services.messages.set_committed(group.name, queue, request.offset, reader=reader)
     return UpdateOffsetResponse(status=OK)
 
 
@@ -93,12 +96,15 @@ class PulledFrames:
 
 
 async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
-    """Status, messages, then the offset to go on from; no claim is made and no progress kept."""
+    """Status, messages, then the offset to go on from; no claim is made and no progress kept.
+
+    A group that lets each queue have one reader makes the others wait, and sends a new reader to its own offset. A pull
+    without a group, or for one that isn't there, is nobody's.
+    """
     try:
-        call.require_client()
+        client_id = call.require_client()
         queue = await _queue(request.message_queue, services)
-        if request.group.name:
-            checked_group(request.group.name)
+        reader = _reader(request.group.name, client_id, services)
         bounds = await services.messages.bounds(queue)
         if request.offset > bounds.maximum or request.offset < 0:
             error = _outside(request.offset, bounds)
@@ -109,13 +115,22 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
         pulled = await services.messages.pull(
             queue,
             request.offset,
-            tag_filter(request.filter_expression),
+            await services.filters.of(request.filter_expression),
             batch=min(max(1, request.batch_size), RECEIVE_BATCH_MAX),
             poll_s=_poll_s(request, call, services),
+            reader=reader,
         )
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         return PulledFrames([PullMessageResponse(status=status_of(error, "PullMessage")).SerializeToString()])
     return _with_messages(request, pulled, services)
+
+
+def _reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:
+    if not group:
+        return None
+    rules = services.catalog.rules(checked_group(group))
+    services.clients.seen(client_id)
+    return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 
 
 def _with_messages(request: PullMessageRequest, pulled: "Pulled", services: "Services") -> PulledFrames:

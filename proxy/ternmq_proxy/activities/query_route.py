@@ -3,6 +3,8 @@
 import ipaddress
 from typing import TYPE_CHECKING
 
+from ternmq_common.assignment_strategy import AssignmentStrategy
+from ternmq_common.model import QueueRef
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Address, Assignment, Broker, Endpoints, MessageQueue
@@ -13,8 +15,10 @@ from ternmq_protos.v2.service_pb2 import (
     QueryRouteResponse,
 )
 from ternmq_proxy.activities.status import OK
+from ternmq_proxy.processors.assignment import assign
 
 if TYPE_CHECKING:
+    from ternmq_common.model import Group, Route
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -48,28 +52,41 @@ async def query_assignment(
 ) -> QueryAssignmentResponse:
     """All queues of each broker to every member: receiving needs no sharing out, the broker hands each message once.
 
-    Members of an ordered group get the queues one by one, so that each of their receives is for one queue.
+    Members of an ordered group get the queues one by one, so that each of their receives is for one queue. Members
+    that pull get their share, by the group's strategy; that may be none.
     """
-    call.require_client()
+    client_id = call.require_client()
     topic = await services.catalog.topic(checked_topic(request.topic.name))
-    ordered = services.catalog.is_fifo(checked_group(request.group.name))
+    group = services.catalog.rules(checked_group(request.group.name))
     route = await services.messages.route(topic)
     endpoints = endpoints_for(request.endpoints, services)
+    client = services.clients.find(client_id)
+    if client is not None and client.is_pulling:
+        queues = _share(client_id, group, route, services)
+    else:
+        ids = range(topic.queues) if group.fifo else (ALL_QUEUES,)
+        queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in ids]
     return QueryAssignmentResponse(
         status=OK,
         assignments=[
             Assignment(
                 message_queue=MessageQueue(
                     topic=request.topic,
-                    id=queue_id,
+                    id=queue.queue_id,
                     permission=definition_pb2.READ_WRITE,
-                    broker=Broker(name=broker, id=0, endpoints=endpoints),
+                    broker=Broker(name=queue.broker, id=0, endpoints=endpoints),
                 )
             )
-            for broker in route.brokers
-            for queue_id in (range(topic.queues) if ordered else (ALL_QUEUES,))
+            for queue in queues
         ],
     )
+
+
+def _share(client_id: str, group: "Group", route: "Route", services: "Services") -> list[QueueRef]:
+    name = route.topic.name
+    queues = [QueueRef(name, broker, number) for broker in route.brokers for number in range(route.topic.queues)]
+    members = services.clients.pulling_members(group.name, name)
+    return assign(AssignmentStrategy.parse(group.assignment), queues, members, client_id)
 
 
 def endpoints_for(asked: Endpoints, services: "Services") -> Endpoints:

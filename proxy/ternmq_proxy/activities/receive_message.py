@@ -17,9 +17,8 @@ from ternmq_common.limits import (
 )
 from ternmq_common.model import Delivery, PopOrder
 from ternmq_common.names import checked_group, checked_topic
-from ternmq_common.tag_filter import TagFilter
 from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.definition_pb2 import FilterExpression, Status
+from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.activities.status import OK, status, status_of
 
@@ -70,25 +69,23 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     client_id = call.require_client()
     group_name = checked_group(request.group.name)
     topic_name = checked_topic(request.message_queue.topic.name)
-    tags = tag_filter(request.filter_expression)
+    passing = await services.filters.of(request.filter_expression)
     batch = _batch(request.batch_size)
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.topic(topic_name)
-    group = await services.catalog.group(group_name)
-    if group.fifo:
-        raise MessagingError(
-            definition_pb2.NOT_IMPLEMENTED,
-            f"consumer group {group_name!r} is FIFO, and ordered delivery is not served by this version",
-        )
+    await services.catalog.group(group_name)
     services.clients.seen(client_id, group_name)
+    services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     order = PopOrder(
         group=group_name,
         topic=topic_name,
         queues=range(topic.queues),
-        filter=tags,
+        filter=passing,
         batch=batch,
         invisible_ms=invisible_ms,
+        first_queue=request.message_queue.id if 0 <= request.message_queue.id < topic.queues else None,
+        attempt_id=request.attempt_id,
     )
     if not batch:
         await asyncio.sleep(poll_s)
@@ -104,19 +101,8 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
         await received.undelivered()
         return Received(_frames(_NOTHING, []), [], call, services)
-    services.renewal.hold(client_id, group_name, topic_name, (delivery.handle for delivery in deliveries))
+    services.renewal.hold(client_id, group_name, topic_name, deliveries)
     return received
-
-
-def tag_filter(expression: FilterExpression) -> TagFilter:
-    """The filter of a request; SQL92 is refused in this version."""
-    if expression.type == definition_pb2.SQL:
-        if not expression.expression.strip():
-            raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
-        raise MessagingError(
-            definition_pb2.NOT_IMPLEMENTED, "SQL92 filters are not served by this version; filter by tag"
-        )
-    return TagFilter.parse(expression.expression)
 
 
 def _batch(asked: int) -> int:

@@ -15,6 +15,8 @@ from ternmq_protos.v2.service_pb2 import (
     AckMessageResultEntry,
     ChangeInvisibleDurationRequest,
     ChangeInvisibleDurationResponse,
+    ForwardMessageToDeadLetterQueueRequest,
+    ForwardMessageToDeadLetterQueueResponse,
 )
 from ternmq_proxy.activities.status import OK, overall, status, status_of
 
@@ -63,6 +65,9 @@ async def change_invisible_duration(
 ) -> ChangeInvisibleDurationResponse:
     """Keep a received message hidden for longer, or show it again sooner; 0 shows it at once.
 
+    A push consumer that gives a message back without naming a time (Node.js reads no customized back-off) gets the
+    group's: all its attempts would be over within a moment.
+
     An error comes with the handle of the request, since Java and Python take over whatever handle is in the answer.
     """
     try:
@@ -71,6 +76,8 @@ async def change_invisible_duration(
         topic = checked_topic(request.topic.name)
         invisible_ms = _checked_invisible_ms(request)
         handle = ReceiptHandle.decode(request.receipt_handle, group=group, topic=topic)
+        if not invisible_ms and not request.suspend and _is_push(client_id, services):
+            invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
         changed = await services.messages.change_invisible(
             group, topic, handle, invisible_ms, counts=not request.suspend
         )
@@ -79,6 +86,32 @@ async def change_invisible_duration(
         return ChangeInvisibleDurationResponse(status=answer, receipt_handle=request.receipt_handle)
     services.renewal.let_go(client_id, group, topic, handle)
     return ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.encode(group=group, topic=topic))
+
+
+def _is_push(client_id: str, services: "Services") -> bool:
+    client = services.clients.find(client_id)
+    return client is not None and client.is_push
+
+
+async def forward_message_to_dead_letter_queue(
+    request: ForwardMessageToDeadLetterQueueRequest, call: "Call", services: "Services"
+) -> ForwardMessageToDeadLetterQueueResponse:
+    """Give a message up: a copy goes to the group's dead letters, then the message is finished; repeating it is fine.
+
+    INVALID_RECEIPT_HANDLE when another consumer has the message meanwhile, which tells clients to let go of it.
+    """
+    client_id = call.require_client()
+    group = checked_group(request.group.name)
+    topic = checked_topic(request.topic.name)
+    handle = ReceiptHandle.decode(request.receipt_handle, group=group, topic=topic)
+    await services.catalog.group(group)
+    outcome = await services.messages.dead_letter(group, topic, handle)
+    services.renewal.let_go(client_id, group, topic, handle)
+    if outcome is Settled.EXPIRED:
+        raise MessagingError(
+            definition_pb2.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"
+        )
+    return ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 
 def _checked_invisible_ms(request: ChangeInvisibleDurationRequest) -> int:

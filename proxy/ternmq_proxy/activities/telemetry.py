@@ -3,24 +3,31 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX
+from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX
 from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.retry_backoff import CustomizedSteps
 from ternmq_common.tag_filter import TagFilter
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.definition_pb2 import CustomizedBackoff, ExponentialBackoff, Metric, RetryPolicy, Settings
+from ternmq_protos.v2.definition_pb2 import (
+    CustomizedBackoff,
+    ExponentialBackoff,
+    FilterExpression,
+    Metric,
+    RetryPolicy,
+    Settings,
+)
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
+    from ternmq_common.model import Group
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 PRODUCER_MAX_ATTEMPTS = 3
 _NO_CONSUMERS = {definition_pb2.CLIENT_TYPE_UNSPECIFIED, definition_pb2.PRODUCER}
 LITE_SUBSCRIPTION_QUOTA = 2000
-# The delay levels of RocketMQ (`consumer.md` 7.2), in seconds.
-RETRY_STEPS_S = (1, 5, 10, 30, *(60 * minute for minute in range(1, 11)), 1200, 1800, 3600, 7200)
 
 
 async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> TelemetryCommand | None:
@@ -41,6 +48,9 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
         await _complete_consumer(answer, services)
     answer.metric.CopyFrom(Metric(on=False))
     services.clients.configured(client_id, settings)
+    for entry in settings.subscription.subscriptions:
+        expression = _expression(entry.expression)
+        services.subscriptions.used(settings.subscription.group.name, client_id, entry.topic.name, expression)
     return TelemetryCommand(status=OK, settings=answer)
 
 
@@ -61,18 +71,39 @@ async def _complete_consumer(answer: Settings, services: "Services") -> None:
         )
     subscription = answer.subscription
     for entry in subscription.subscriptions:
-        if entry.expression.type == definition_pb2.SQL:
-            if not entry.expression.expression.strip():
-                raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
-        else:
-            TagFilter.parse(entry.expression.expression)
+        _expression(entry.expression)
     group = await services.catalog.group(checked_group(subscription.group.name))
-    subscription.fifo = group.fifo
+    subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER
     subscription.receive_batch_size = RECEIVE_BATCH_MAX
     subscription.long_polling_timeout.FromMilliseconds(services.long_poll_max_ms)
     subscription.lite_subscription_quota = LITE_SUBSCRIPTION_QUOTA
     subscription.max_lite_topic_size = LITE_TOPIC_BYTES_MAX
-    backoff = CustomizedBackoff(next=[Duration(seconds=seconds) for seconds in RETRY_STEPS_S])
-    answer.backoff_policy.CopyFrom(
-        RetryPolicy(max_attempts=group.max_attempts or DEFAULT_MAX_ATTEMPTS, customized_backoff=backoff)
-    )
+    answer.backoff_policy.CopyFrom(_retry_policy(group))
+
+
+def _expression(expression: FilterExpression) -> str:
+    """The text of a subscription's filter; ILLEGAL_FILTER_EXPRESSION for one that can't be used.
+
+    A condition is not looked at further: the clients' receives are refused with the place of the error.
+    """
+    if expression.type != definition_pb2.SQL:
+        return TagFilter.parse(expression.expression).expression
+    if not expression.expression.strip():
+        raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
+    return expression.expression
+
+
+def _retry_policy(group: "Group") -> RetryPolicy:
+    policy = RetryPolicy(max_attempts=group.max_attempts)
+    backoff = group.retry_backoff
+    if isinstance(backoff, CustomizedSteps):
+        policy.customized_backoff.CopyFrom(CustomizedBackoff(next=map(_duration, backoff.steps_ms)))
+    else:
+        initial, longest = _duration(backoff.initial_ms), _duration(backoff.max_ms)
+        curve = ExponentialBackoff(initial=initial, max=longest, multiplier=backoff.multiplier)
+        policy.exponential_backoff.CopyFrom(curve)
+    return policy
+
+
+def _duration(milliseconds: int) -> Duration:
+    return Duration(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)

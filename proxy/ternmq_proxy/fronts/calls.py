@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
-from ternmq_proxy.activities import admin
+from ternmq_proxy.activities import admin_groups, admin_messages, admin_topics
 from ternmq_proxy.activities.client_life import heartbeat, notify_client_termination
 from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
 from ternmq_proxy.activities.query_route import query_assignment, query_route
 from ternmq_proxy.activities.receive_message import receive_message
 from ternmq_proxy.activities.send_message import send_message
-from ternmq_proxy.activities.settle_message import ack_message, change_invisible_duration
+from ternmq_proxy.activities.settle_message import (
+    ack_message,
+    change_invisible_duration,
+    forward_message_to_dead_letter_queue,
+)
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -50,6 +54,7 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "QueryAssignment": query_assignment,
     "AckMessage": ack_message,
     "ChangeInvisibleDuration": change_invisible_duration,
+    "ForwardMessageToDeadLetterQueue": forward_message_to_dead_letter_queue,
     "NotifyClientTermination": notify_client_termination,
     "UpdateOffset": update_offset,
     "GetOffset": get_offset,
@@ -57,15 +62,19 @@ _MESSAGING_UNARY: dict[str, Activity] = {
 }
 _MESSAGING_STREAMED: dict[str, Activity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _ADMIN_UNARY: dict[str, Activity] = {
-    "CreateTopic": admin.create_topic,
-    "ListTopics": admin.list_topics,
-    "DescribeTopic": admin.describe_topic,
-    "DeleteTopic": admin.delete_topic,
-    "CreateGroup": admin.create_group,
-    "ListGroups": admin.list_groups,
-    "DescribeGroup": admin.describe_group,
-    "DeleteGroup": admin.delete_group,
-    "GetServerInfo": admin.get_server_info,
+    "CreateTopic": admin_topics.create_topic,
+    "ListTopics": admin_topics.list_topics,
+    "DescribeTopic": admin_topics.describe_topic,
+    "DeleteTopic": admin_topics.delete_topic,
+    "CreateGroup": admin_groups.create_group,
+    "UpdateGroup": admin_groups.update_group,
+    "ListGroups": admin_groups.list_groups,
+    "DescribeGroup": admin_groups.describe_group,
+    "DeleteGroup": admin_groups.delete_group,
+    "ResetOffsets": admin_messages.reset_offsets,
+    "QueryMessages": admin_messages.query_messages,
+    "ResendDeadLetters": admin_messages.resend_dead_letters,
+    "GetServerInfo": admin_topics.get_server_info,
 }
 
 

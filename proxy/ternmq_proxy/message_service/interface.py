@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
         Delivery,
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
         Pulled,
         QueueBounds,
         QueueProgress,
+        QueueReaderId,
         QueueRef,
         Route,
         Settled,
+        StoredMessage,
         Topic,
     )
     from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_common.tag_filter import TagFilter
 
 
 class MessageService(Protocol):
@@ -57,7 +59,20 @@ class MessageService(Protocol):
         """Show messages at once; their handles settle them until another consumer has them. With `counts` false the
         messages never reached their consumer."""
 
-    async def pull(self, queue: "QueueRef", offset: int, tags: "TagFilter", *, batch: int, poll_s: float) -> "Pulled":
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> "Settled":
+        """Put a copy among the group's dead letters, then finish the message, even if the handle's time has passed.
+        STALE when it is finished already; EXPIRED when another consumer has it."""
+
+    async def pull(
+        self,
+        queue: "QueueRef",
+        offset: int,
+        passing: "MessageFilter",
+        *,
+        batch: int,
+        poll_s: float,
+        reader: "QueueReaderId | None" = None,
+    ) -> "Pulled":
         """Read from `offset` on without a claim; waits at the end of the queue for something to pass the filter."""
 
     async def bounds(self, queue: "QueueRef") -> "QueueBounds":
@@ -69,14 +84,32 @@ class MessageService(Protocol):
     async def committed(self, group: str, queue: "QueueRef") -> int | None:
         """Below which offset the group has finished everything; None if it never was in the queue."""
 
-    async def set_committed(self, group: str, queue: "QueueRef", offset: int) -> None:
-        """Let the group go on there; claims under way in that queue end."""
+    async def set_committed(
+        self, group: str, queue: "QueueRef", offset: int, *, reader: "QueueReaderId | None" = None
+    ) -> None:
+        """Let the group go on there; claims under way in that queue end. FORBIDDEN if another member has the queue for
+        itself; without `reader` an operator says so, and nobody has it any more."""
+
+    async def leave(self, group: str, client_id: str) -> None:
+        """A member of the group is gone: the queues that it had for itself are free."""
+
+    async def drop_retries(self, group: str, topic: str) -> None:
+        """Finish all messages of the topic that wait in the group's retry topic."""
 
     async def progress(self, group: str) -> "list[QueueProgress]":
-        """How far the group is in every queue that it has touched."""
+        """How far the group is in every queue that it has touched, its retry topic's included."""
+
+    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
+        """The newest messages of the topic with that key or message id."""
+
+    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        """Those of the group's dead letters that are there, by their offsets."""
+
+    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
+        """Deliver messages of the topic to that group alone, with all their attempts; not for a FIFO group."""
 
     async def forget_topic(self, topic: str) -> None:
         """The topic was deleted: none of its messages is found any more."""
 
     async def forget_group(self, group: str) -> None:
-        """The group was deleted: drop its progress."""
+        """The group was deleted: drop its progress, its retries and its dead letters."""

@@ -10,23 +10,26 @@ from ternmq_common.model import Route
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
         Delivery,
+        Group,
         NewMessage,
         PopOrder,
         Pulled,
         QueueBounds,
         QueueProgress,
+        QueueReaderId,
         QueueRef,
         Settled,
+        StoredMessage,
         Topic,
     )
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
-    from ternmq_common.tag_filter import TagFilter
 
 
 class LocalMessageService:
@@ -36,8 +39,11 @@ class LocalMessageService:
         self._broker = broker
 
     @classmethod
-    async def open(cls, settings: "ServerSettings") -> "LocalMessageService":
-        """Open the store below the data directory and start its broker; StartupError says why it can't."""
+    async def open(cls, settings: "ServerSettings", rules: "Callable[[str], Group]") -> "LocalMessageService":
+        """Open the store below the data directory and start its broker; StartupError says why it can't.
+
+        `rules` gives the settings of a consumer group, defaults for one that is not known.
+        """
         broker_settings = BrokerSettings(
             name=settings.broker_name,
             folder=settings.data_dir / "store",
@@ -48,7 +54,7 @@ class LocalMessageService:
             consumption_flush_interval_ms=settings.consumption_flush_interval_ms,
             accept_corruption=settings.accept_corruption,
         )
-        broker = await asyncio.to_thread(Broker.open, broker_settings)
+        broker = await asyncio.to_thread(Broker.open, broker_settings, rules)
         broker.start()
         return cls(broker)
 
@@ -80,7 +86,7 @@ class LocalMessageService:
     async def change_invisible(
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle":
-        changed = self._broker.change_invisible(group, topic, handle, invisible_ms, counts=counts)
+        changed = await self._broker.change_invisible(group, topic, handle, invisible_ms, counts=counts)
         if changed is None:
             raise MessagingError(
                 definition_pb2.INVALID_RECEIPT_HANDLE,
@@ -97,8 +103,20 @@ class LocalMessageService:
     async def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
         self._broker.release(group, topic, handles, counts=counts)
 
-    async def pull(self, queue: "QueueRef", offset: int, tags: "TagFilter", *, batch: int, poll_s: float) -> "Pulled":
-        return await self._broker.pull(queue, offset, tags, batch, poll_s)
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> "Settled":
+        return await self._broker.dead_letter(group, topic, handle)
+
+    async def pull(
+        self,
+        queue: "QueueRef",
+        offset: int,
+        passing: "MessageFilter",
+        *,
+        batch: int,
+        poll_s: float,
+        reader: "QueueReaderId | None" = None,
+    ) -> "Pulled":
+        return await self._broker.pull(queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader)
 
     async def bounds(self, queue: "QueueRef") -> "QueueBounds":
         return self._broker.bounds(queue.topic, queue.queue_id)
@@ -109,11 +127,28 @@ class LocalMessageService:
     async def committed(self, group: str, queue: "QueueRef") -> int | None:
         return self._broker.committed(group, queue.topic, queue.queue_id)
 
-    async def set_committed(self, group: str, queue: "QueueRef", offset: int) -> None:
-        self._broker.set_committed(group, queue.topic, queue.queue_id, offset)
+    async def set_committed(
+        self, group: str, queue: "QueueRef", offset: int, *, reader: "QueueReaderId | None" = None
+    ) -> None:
+        self._broker.set_committed(group, queue.topic, queue.queue_id, offset, reader)
+
+    async def leave(self, group: str, client_id: str) -> None:
+        self._broker.leave(group, client_id)
+
+    async def drop_retries(self, group: str, topic: str) -> None:
+        self._broker.drop_retries(group, topic)
 
     async def progress(self, group: str) -> "list[QueueProgress]":
-        return self._broker.progress(group)
+        return await self._broker.progress(group)
+
+    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
+        return await self._broker.find_by_key(topic, key, limit)
+
+    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        return await self._broker.dead_letters(group, offsets)
+
+    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
+        await self._broker.retry(group, topic, messages)
 
     async def forget_topic(self, topic: str) -> None:
         await self._broker.forget_topic(topic)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ternmq_protos.v2 import definition_pb2
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,6 +25,23 @@ class Client:
     was_attached: bool = False
     last_seen: float = 0.0
     topics: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def is_push(self) -> bool:
+        """Whether the server hands it messages as they come, and keeps them hidden meanwhile."""
+        return self.settings is not None and self.settings.client_type == definition_pb2.PUSH_CONSUMER
+
+    @property
+    def is_pulling(self) -> bool:
+        """Whether it reads by offset, so that queues are shared out to it."""
+        return self.settings is not None and self.settings.client_type == definition_pb2.PULL_CONSUMER
+
+    def pulls(self, topic: str) -> bool:
+        """Whether it reads that topic by offset; one that names no topics may read any."""
+        if not self.is_pulling or self.settings is None:
+            return False
+        entries = self.settings.subscription.subscriptions
+        return not entries or any(entry.topic.name == topic for entry in entries)
 
 
 class ClientRegistry:
@@ -69,18 +88,22 @@ class ClientRegistry:
         """The client said good-bye; whether it was known."""
         return self._clients.pop(client_id, None) is not None
 
-    def members(self, group: str) -> list[str]:
-        """The ids of the group's consumers."""
-        return sorted(client.client_id for client in self._clients.values() if client.group == group)
+    def members(self, group: str) -> list[Client]:
+        """The group's consumers, by their ids."""
+        return sorted(
+            (client for client in self._clients.values() if client.group == group), key=lambda client: client.client_id
+        )
 
-    def expire(self) -> list[str]:
+    def pulling_members(self, group: str, topic: str) -> list[str]:
+        """The ids of the group's members that pull the topic, in order."""
+        return [client.client_id for client in self.members(group) if client.pulls(topic)]
+
+    def expire(self) -> list[Client]:
         """Forget the clients that are gone without a word, and say who."""
         now = self._now()
-        gone = [
-            client.client_id for client in self._clients.values() if now - client.last_seen > self._patience(client)
-        ]
-        for client_id in gone:
-            del self._clients[client_id]
+        gone = [client for client in self._clients.values() if now - client.last_seen > self._patience(client)]
+        for client in gone:
+            del self._clients[client.client_id]
         return gone
 
     def _patience(self, client: Client) -> float:

@@ -1,18 +1,22 @@
 """Auto-renewal: messages that a push consumer holds stay hidden while that client lives (`consumer.md` 4.5).
 
 The consumer never sees a renewed handle: the one that it was given stays in force. Renewal ends when the message is
-settled, when the client is gone, or after three hours, and then the message is shown to others.
+settled, when the client is gone, or after three hours; then the message is shown to others, in the last case after
+the wait that the group's backoff has for it.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import MessagingError
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ternmq_common.model import Delivery, Group
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.interface import MessageService
 
@@ -27,6 +31,7 @@ _Place = tuple[str, str, str, int, int, int]
 @dataclass(slots=True)
 class _Held:
     handle: "ReceiptHandle"
+    attempt: int
     since_ms: int
     deadline_ms: int
     renewals: int = 0
@@ -35,17 +40,21 @@ class _Held:
 class Renewal:
     """The messages held by each client that asked for auto-renewal."""
 
-    def __init__(self, messages: "MessageService", now_ms: "Callable[[], int]") -> None:
+    def __init__(
+        self, messages: "MessageService", now_ms: "Callable[[], int]", rules: "Callable[[str], Group]"
+    ) -> None:
         self._messages = messages
         self._now_ms = now_ms
+        self._rules = rules
         self._held: dict[str, dict[_Place, _Held]] = {}
 
-    def hold(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
+    def hold(self, client_id: str, group: str, topic: str, deliveries: "Iterable[Delivery]") -> None:
         """Keep these messages hidden for the client."""
         held = self._held.setdefault(client_id, {})
         now = self._now_ms()
-        for handle in handles:
-            held[_place(group, topic, handle)] = _Held(handle, now, handle.deadline_ms)
+        for delivery in deliveries:
+            handle = delivery.handle
+            held[_place(group, topic, handle)] = _Held(handle, delivery.attempt, now, handle.deadline_ms)
 
     def let_go(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> None:
         """The client settled the message."""
@@ -54,6 +63,11 @@ class Renewal:
             held.pop(_place(group, topic, handle), None)
             if not held:
                 del self._held[client_id]
+
+    def backoff_ms(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> int:
+        """What the group's backoff says of a message that this client holds and gives back."""
+        entry = self._held.get(client_id, {}).get(_place(group, topic, handle))
+        return self._rules(group).retry_backoff.delay_ms(entry.attempt if entry is not None else 1)
 
     async def release(self, client_id: str) -> None:
         """The client is gone: show its messages to others at once."""
@@ -65,15 +79,24 @@ class Renewal:
         """Prolong what ends soon; to be called every few seconds."""
         now = self._now_ms()
         for client_id, held in list(self._held.items()):
-            due = {
-                place: entry
-                for place, entry in held.items()
-                if entry.deadline_ms - now < RENEW_AHEAD_MS and now - entry.since_ms < RENEW_AT_MOST_MS
-            }
+            due = {place: entry for place, entry in held.items() if entry.deadline_ms - now < RENEW_AHEAD_MS}
+            kept_too_long = {place: entry for place, entry in due.items() if now - entry.since_ms >= RENEW_AT_MOST_MS}
+            for place, entry in kept_too_long.items():
+                held.pop(place, None)
+                del due[place]
+                await self._take_back(place[0], place[1], entry)
             for (group, topic), entries in _by_topic(due).items():
                 await self._prolong(client_id, group, topic, entries, now)
             for place in [place for place, entry in held.items() if entry.deadline_ms <= now]:
                 held.pop(place, None)
+
+    async def _take_back(self, group: str, topic: str, entry: _Held) -> None:
+        wait_ms = self._rules(group).retry_backoff.delay_ms(entry.attempt)
+        try:
+            await self._messages.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
+        except MessagingError as error:
+            if error.code != definition_pb2.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
+                raise
 
     async def _prolong(
         self, client_id: str, group: str, topic: str, entries: "list[tuple[_Place, _Held]]", now: int

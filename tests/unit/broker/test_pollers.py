@@ -10,12 +10,8 @@ from ternmq_common.errors import MessagingError
 from ternmq_protos.v2 import definition_pb2
 
 
-def now_ms() -> int:
-    return round(asyncio.get_running_loop().time() * 1000)
-
-
-def poll(pollers: Pollers, group: str = "g", seconds: float = 20, ready_at_ms: int | None = None) -> asyncio.Task[bool]:
-    return asyncio.create_task(pollers.wait(group, "t", seconds, ready_at_ms))
+def poll(pollers: Pollers, group: str = "g", seconds: float = 20) -> asyncio.Task[bool]:
+    return asyncio.create_task(pollers.wait(group, "t", seconds))
 
 
 async def woken(tasks: list[asyncio.Task[bool]]) -> int:
@@ -26,7 +22,7 @@ async def woken(tasks: list[asyncio.Task[bool]]) -> int:
 
 
 async def test_as_many_polls_of_each_group_are_woken_as_messages_came() -> None:
-    pollers = Pollers(now_ms)
+    pollers = Pollers()
     first, second = [poll(pollers, "g1") for _ in range(5)], [poll(pollers, "g2") for _ in range(2)]
     await asyncio.sleep(0)
     pollers.wake_topic("t", 3)
@@ -37,7 +33,7 @@ async def test_as_many_polls_of_each_group_are_woken_as_messages_came() -> None:
 
 
 async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
-    pollers = Pollers(now_ms)
+    pollers = Pollers()
     gone, stays = poll(pollers), poll(pollers)
     await asyncio.sleep(0)
     pollers.wake_group("g", "t", 1)
@@ -47,37 +43,27 @@ async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
 
 
 async def test_time_ends_a_poll_and_leaves_nothing_behind() -> None:
-    pollers = Pollers(now_ms)
+    pollers = Pollers()
     assert not await poll(pollers, seconds=0.001)
     assert not pollers.has_waiting("g", "t")
-    assert (pollers._lines, pollers._timers, pollers._count) == ({}, {}, 0)
+    assert (pollers._lines, pollers._count) == ({}, 0)
 
 
 async def test_a_poll_that_is_woken_just_as_its_time_ends_takes_its_turn() -> None:
-    pollers = Pollers(now_ms)
+    pollers = Pollers()
     waiting = poll(pollers, seconds=0)
     await asyncio.sleep(0)
     pollers.wake_group("g", "t", 1)  # the end of its time is in the same turn of the loop
     assert await waiting
 
 
-async def test_the_earliest_of_several_times_wakes_a_poll() -> None:
-    pollers = Pollers(now_ms)
-    waiting = poll(pollers, ready_at_ms=now_ms() + 60_000)
-    await asyncio.sleep(0)
-    pollers.wake_at("g", "t", now_ms() + 1)
-    pollers.wake_at("g", "t", now_ms() + 30_000)
-    assert await waiting
-    assert pollers._timers == {}
-
-
 async def test_a_full_line_refuses_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pollers_module, "POLLS_PER_GROUP_AND_TOPIC", 2)
-    pollers = Pollers(now_ms)
+    pollers = Pollers()
     waiting = [poll(pollers) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(MessagingError) as refused:
-        await pollers.wait("g", "t", 20, None)
+        await pollers.wait("g", "t", 20)
     assert refused.value.code == definition_pb2.TOO_MANY_REQUESTS
     pollers.close()
     await asyncio.gather(*waiting)

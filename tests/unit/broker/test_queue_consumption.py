@@ -5,27 +5,52 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ternmq_broker.delivery.claims import Claim, Delta, Snapshot, runs_of
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_common.model import Settled
 
 
 @dataclass
 class Held:
-    """A delivery as the model remembers it."""
+    """A delivery as the model remembers it; `state` is held, ended (told of, to be dealt with) or ready."""
 
     attempt: int
     generation: int
     first_deadline_ms: int
     deadline_ms: int
     released: bool = False
+    state: str = "held"
+
+
+class Journal:
+    """What a restart finds: snapshots and deltas put together, as the real journal does."""
+
+    def __init__(self) -> None:
+        self.cursor = self.generation = 0
+        self.claims: dict[int, Claim] = {}
+
+    def write(self, record: Snapshot | Delta) -> None:
+        self.cursor, self.generation = record.cursor, record.generation
+        if isinstance(record, Snapshot):
+            self.claims = {}
+        else:
+            for first, count in record.finished:
+                for offset in range(first, first + count):
+                    del self.claims[offset]
+        for hole in record.holes:
+            self.claims.update(dict.fromkeys(range(hole.first, hole.first + hole.count), hole.claim))
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.cursor, self.generation, runs_of(self.claims.items()))
 
 
 class ConsumptionMachine(RuleBasedStateMachine):
-    """Messages appear, are handed out, settled, hidden, released and expire; the process restarts in between."""
+    """Messages appear, are handed out, settled, hidden, released and end; the process restarts in between."""
 
     @initialize()
     def start(self) -> None:
         self.consumption = QueueConsumption(0)
+        self.journal = Journal()
         self.end = 0
         self.now = 1000
         self.held: dict[int, Held] = {}
@@ -33,10 +58,11 @@ class ConsumptionMachine(RuleBasedStateMachine):
         self.delivered: set[int] = set()
 
     def ready(self) -> list[int]:
-        return sorted(offset for offset, held in self.held.items() if held.released or held.deadline_ms <= self.now)
+        return sorted(offset for offset, held in self.held.items() if held.state == "ready")
 
     def in_force(self, offset: int) -> bool:
-        return self.now < self.held[offset].deadline_ms
+        held = self.held[offset]
+        return self.now < held.deadline_ms and (held.state == "held" or held.released)
 
     @rule(count=st.integers(1, 5))
     def messages_arrive(self, count: int) -> None:
@@ -49,8 +75,9 @@ class ConsumptionMachine(RuleBasedStateMachine):
     @rule(batch=st.integers(1, 6), invisible_ms=st.integers(1, 60))
     def a_consumer_receives(self, batch: int, invisible_ms: int) -> None:
         expected = [(offset, self.held[offset].attempt + 1) for offset in self.ready()][:batch]
-        ready = self.consumption.ready(self.now, batch)
+        ready = self.consumption.ready(batch)
         assert ready == expected
+        assert self.consumption.ready_count == len(self.ready())
         deadline = self.now + invisible_ms
         for offset, attempt in ready:
             self._take([offset], attempt, deadline)
@@ -64,6 +91,40 @@ class ConsumptionMachine(RuleBasedStateMachine):
         for offset in offsets:
             self.held[offset] = Held(attempt, claim.generation, deadline, deadline)
             self.delivered.add(offset)
+
+    @rule()
+    def what_has_ended_is_told_of_once(self) -> None:
+        expected = [
+            (offset, held.attempt)
+            for offset, held in sorted(self.held.items())
+            if held.state == "held" and held.deadline_ms <= self.now
+        ]
+        assert self.consumption.take_ended(self.now) == expected
+        for offset, _ in expected:
+            self.held[offset].state = "ended"
+            self.held[offset].generation = 0
+        assert self.consumption.take_ended(self.now) == []
+
+    @precondition(lambda self: any(held.state == "ended" for held in self.held.values()))
+    @rule(data=st.data(), moved=st.booleans())
+    def what_has_ended_is_shown_or_moved_away(self, data: st.DataObject, moved: bool) -> None:
+        offset = data.draw(st.sampled_from([offset for offset, held in self.held.items() if held.state == "ended"]))
+        if moved:
+            self.consumption.finish(offset)
+            del self.held[offset]
+            self.finished.add(offset)
+        else:
+            self.consumption.show(offset)
+            self.held[offset].state = "ready"
+
+    @rule(attempts=st.integers(0, 3))
+    def a_copy_is_placed(self, attempts: int) -> None:
+        offset = self.consumption.cursor = max(self.consumption.cursor, self.end)
+        self.finished.update(set(range(offset)) - self.held.keys())
+        self.delivered.update(range(offset + 1))
+        self.end = offset + 1
+        self.consumption.place(offset, attempts)
+        self.held[offset] = Held(attempts, 0, 0, 0, state="ready")
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -112,6 +173,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         if done:
             held.deadline_ms = deadline
             held.released = False
+            held.state = "held"
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), counts=st.booleans())
@@ -123,12 +185,35 @@ class ConsumptionMachine(RuleBasedStateMachine):
         if done:
             held.attempt -= not counts
             held.released = True
+            held.state = "ready"
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def a_consumer_gives_a_message_up(self, data: st.DataObject) -> None:
+        """It is set aside while a copy of it is made, and then finished."""
+        offset = data.draw(st.sampled_from(sorted(self.held)))
+        held = self.held[offset]
+        if held.state == "ended" or not held.generation:
+            return
+        assert self.consumption.held(offset, held.generation) is not None
+        self.consumption.set_aside(offset)
+        assert self.consumption.held(offset, held.generation) is None
+        held.state, held.generation, held.released = "ended", 0, False
+
+    @rule(whole=st.booleans())
+    def the_journal_is_written(self, whole: bool) -> None:
+        self.journal.write(self.consumption.record(whole=whole))
 
     @rule()
     def the_process_restarts(self) -> None:
-        self.consumption = QueueConsumption.restore(self.consumption.snapshot(), end=self.end)
+        self.journal.write(self.consumption.record(whole=False))
+        assert self.journal.snapshot() == self.consumption.snapshot()
+        self.consumption = QueueConsumption.restore(self.journal.snapshot(), end=self.end)
+        self.journal.write(self.consumption.record(whole=True))
         for held in self.held.values():
-            held.released = False  # only its deadline is remembered
+            if held.state != "held":  # only its deadline is remembered; none for what had ended
+                held.deadline_ms = held.deadline_ms if held.generation else 0
+                held.released, held.state = False, "held"
 
     @rule(offset=st.integers(0, 20))
     def an_operator_resets(self, offset: int) -> None:
@@ -144,10 +229,11 @@ class ConsumptionMachine(RuleBasedStateMachine):
         unfinished = [offset for offset in range(self.consumption.cursor) if offset not in self.finished]
         assert unfinished == sorted(self.held)
         assert self.consumption.committed == min(self.held, default=self.consumption.cursor)
+        assert all(self.consumption.is_finished(offset) == (offset in self.finished) for offset in self.delivered)
 
     @invariant()
     def the_next_deadline_is_never_too_late(self) -> None:
-        waiting = [held.deadline_ms for held in self.held.values() if held.deadline_ms > self.now and not held.released]
+        waiting = [held.deadline_ms for held in self.held.values() if held.state == "held"]
         next_deadline = self.consumption.next_deadline_ms()
         if waiting:
             assert next_deadline is not None

@@ -1,8 +1,10 @@
 """A real gRPC server that plays MessagingService after a script.
 
 Without a script everything succeeds: one topic has `queues` queues, sends are stored, polls wait for `deliver`.
+Pulls and offsets are those of `server.model`.
 `server.script("SendMessage", ...)` changes the next answers, each with a reply, a function of the request, or a gRPC
-status to fail with. `server.requests[name]` has what was asked, `await server.asked(name, times)` waits for it.
+status to fail with; an answer to PullMessage is a list of parts, which a gRPC status may end.
+`server.requests[name]` has what was asked, `await server.asked(name, times)` waits for it.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from google.protobuf.message import Message as Proto
 
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from tests.unit.client.queue_model import QueueModel
 
 OK = pb.Status(code=pb.OK)
 TOPIC = "orders"
@@ -30,9 +33,12 @@ UNARY = (
     "NotifyClientTermination",
     "ChangeInvisibleDuration",
     "RecallMessage",
+    "GetOffset",
+    "UpdateOffset",
+    "QueryOffset",
 )
 
-Reply: TypeAlias = Proto | grpc.StatusCode | Callable[[Any], Proto]
+Reply: TypeAlias = Proto | grpc.StatusCode | Callable[[Any], Proto] | Sequence[Proto | grpc.StatusCode]
 
 
 class ScriptedServer:
@@ -46,6 +52,7 @@ class ScriptedServer:
         self.told = pb.Settings()
         self.port = port
         self.brokers: dict[str, int] = {}
+        self.model = QueueModel()
         self.commands: asyncio.Queue[rpc.TelemetryCommand | None] = asyncio.Queue()
         self._scripts: defaultdict[str, deque[Reply]] = defaultdict(deque)
         self._deliveries: asyncio.Queue[Sequence[rpc.ReceiveMessageResponse]] = asyncio.Queue()
@@ -59,6 +66,11 @@ class ScriptedServer:
                 self._receive,
                 request_deserializer=rpc.ReceiveMessageRequest.FromString,
                 response_serializer=rpc.ReceiveMessageResponse.SerializeToString,
+            ),
+            "PullMessage": grpc.unary_stream_rpc_method_handler(
+                self._pull,
+                request_deserializer=rpc.PullMessageRequest.FromString,
+                response_serializer=rpc.PullMessageResponse.SerializeToString,
             ),
             "Telemetry": grpc.stream_stream_rpc_method_handler(
                 self._telemetry,
@@ -125,7 +137,10 @@ class ScriptedServer:
             reply: Reply = self._scripts[name].popleft() if self._scripts[name] else getattr(self, f"_default_{name}")
             if isinstance(reply, grpc.StatusCode):
                 await context.abort(reply, "scripted")
-            return reply if isinstance(reply, Proto) else reply(request)
+            if isinstance(reply, Proto):
+                return reply
+            assert callable(reply)
+            return reply(request)
 
         return answer
 
@@ -138,6 +153,21 @@ class ScriptedServer:
             yield part
         if parts[0].WhichOneof("content") != "status":
             await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted")
+
+    async def _pull(
+        self, request: rpc.PullMessageRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[rpc.PullMessageResponse]:
+        await self._note("PullMessage", request, context)
+        if not self._scripts["PullMessage"]:
+            async for part in self.model.pull(request):
+                yield part
+            return
+        reply = self._scripts["PullMessage"].popleft()
+        for scripted in reply if isinstance(reply, Sequence) else [reply]:
+            if isinstance(scripted, grpc.StatusCode):
+                await context.abort(scripted, "scripted")
+            assert isinstance(scripted, rpc.PullMessageResponse)
+            yield scripted
 
     async def _telemetry(
         self, commands: AsyncIterator[rpc.TelemetryCommand], context: grpc.aio.ServicerContext
@@ -199,6 +229,22 @@ class ScriptedServer:
         queue = self.queue("broker-a", self.port, -1)
         queue.topic.CopyFrom(request.topic)
         return rpc.QueryAssignmentResponse(status=OK, assignments=[pb.Assignment(message_queue=queue)])
+
+    def assigned(self, *queue_ids: int) -> rpc.QueryAssignmentResponse:
+        """An answer to QueryAssignment that names some queues of the first broker."""
+        queues = [self.queue("broker-a", self.port, queue_id) for queue_id in queue_ids]
+        return rpc.QueryAssignmentResponse(
+            status=OK, assignments=[pb.Assignment(message_queue=queue) for queue in queues]
+        )
+
+    def _default_GetOffset(self, request: rpc.GetOffsetRequest) -> rpc.GetOffsetResponse:  # noqa: N802
+        return self.model.get_offset(request)
+
+    def _default_UpdateOffset(self, request: rpc.UpdateOffsetRequest) -> rpc.UpdateOffsetResponse:  # noqa: N802
+        return self.model.update_offset(request)
+
+    def _default_QueryOffset(self, request: rpc.QueryOffsetRequest) -> rpc.QueryOffsetResponse:  # noqa: N802
+        return self.model.query_offset(request)
 
     def _default_Heartbeat(self, _: rpc.HeartbeatRequest) -> rpc.HeartbeatResponse:  # noqa: N802
         return rpc.HeartbeatResponse(status=OK)

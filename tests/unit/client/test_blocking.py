@@ -3,13 +3,15 @@
 import asyncio
 import inspect
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import ternmq
 import ternmq.blocking
-from ternmq import Message, MessageView
+from ternmq import Message, MessageQueue, MessageView
+from ternmq.background import THREAD_NAME
+from tests.unit.client.pull_support import CALM, LONG_S, commits, numbered, queue
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
 
@@ -66,10 +68,59 @@ async def test_a_call_on_the_loop_of_the_clients_would_never_end(server: Scripte
     assert "its own event loop" in str(refused[0])
 
 
-@pytest.mark.parametrize("name", ["Producer", "SimpleConsumer", "PushConsumer"])
+async def test_a_pull_consumer_works_from_a_thread(server: ScriptedServer) -> None:
+    threads: list[str] = []
+
+    def listen(assigned: list[MessageQueue], _: list[MessageQueue]) -> None:
+        threads.append(threading.current_thread().name)
+        consumer.seek(assigned[0], 1)
+        assert consumer.position(assigned[0]) == 1
+
+    def use() -> None:
+        with consumer:
+            assert consumer.assignment() == [queue(0)]
+            assert [view.body for view in consumer.poll(2, timeout=LONG_S)] == [b"1", b"2"]
+            consumer.commit()
+            assert consumer.committed(queue(0)) == 3
+            consumer.pause()
+            consumer.seek_to_end()
+            consumer.seek_to_time(datetime(1970, 1, 1, tzinfo=UTC))
+            consumer.seek_to_beginning(queue(0))
+            consumer.resume()
+            for view in consumer:
+                if view.offset == 4:
+                    consumer.close()
+        with pytest.raises(StopIteration):
+            next(consumer)
+
+    server.script("QueryAssignment", server.assigned(0))
+    server.model.append(queue(0), *numbered(5))
+    consumer = ternmq.blocking.PullConsumer(server.endpoint, "g", {TOPIC: "*"}, on_assignment=listen, timing=CALM)
+    await asyncio.to_thread(use)
+    assert commits(server) == [(0, 3), (0, 5)]
+    assert threads != [THREAD_NAME]
+
+
+async def test_a_blocking_block_that_fails_leaves_its_message_uncommitted(server: ScriptedServer) -> None:
+    def use() -> None:
+        with ternmq.blocking.PullConsumer(
+            server.endpoint, "g", {TOPIC: "*"}, start_from="earliest", timing=CALM
+        ) as consumer:
+            for view in consumer:
+                if view.offset == 2:
+                    raise RuntimeError("scripted")
+
+    server.script("QueryAssignment", server.assigned(0))
+    server.model.append(queue(0), *numbered(5))
+    with pytest.raises(RuntimeError, match="scripted"):
+        await asyncio.to_thread(use)
+    assert commits(server) == [(0, 2)]
+
+
+@pytest.mark.parametrize("name", ["Producer", "SimpleConsumer", "PushConsumer", "PullConsumer"])
 def test_arguments_and_methods_are_those_of_the_asyncio_clients(name: str) -> None:
     blocking, original = getattr(ternmq.blocking, name), getattr(ternmq, name)
     assert inspect.signature(blocking.__init__) == inspect.signature(original.__init__)
-    for method, function in inspect.getmembers(original, inspect.iscoroutinefunction):
+    for method, function in inspect.getmembers(original, inspect.isfunction):
         if not method.startswith("_"):
             assert inspect.signature(getattr(blocking, method)) == inspect.signature(function)

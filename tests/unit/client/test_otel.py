@@ -9,9 +9,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import ternmq
-from ternmq import Message, MessageView, Producer, PushConsumer, SimpleConsumer
+from ternmq import Message, MessageView, Producer, PullConsumer, PushConsumer, SimpleConsumer
 from ternmq.otel import OpenTelemetryHooks
 from ternmq_protos.v2 import definition_pb2 as pb
+from tests.unit.client.queue_model import pulled
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, sent, stored_message
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -86,6 +87,15 @@ async def test_a_receive_is_linked_to_the_producers(server: ScriptedServer, trac
     assert (span.kind, linked(span)) == (SpanKind.CLIENT, [TRACEPARENT])
     assert span.attributes["messaging.batch.message_count"] == 3
     assert span.attributes["messaging.consumer.group.name"] == "g"
+
+
+async def test_a_pull_is_a_receive(server: ScriptedServer, traces: Traces) -> None:
+    server.script("QueryAssignment", server.assigned(0))
+    server.script("PullMessage", pulled(pb.OK, traced_message(), next_offset=2))
+    async with PullConsumer(server.endpoint, "g", {TOPIC: "*"}, hooks=traces.hooks) as consumer:
+        await anext(consumer)
+    [span] = traces.named(f"receive {TOPIC}")
+    assert (span.kind, linked(span)) == (SpanKind.CLIENT, [TRACEPARENT])
 
 
 @pytest.mark.parametrize("in_thread", [True, False])

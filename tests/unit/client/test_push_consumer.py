@@ -11,7 +11,7 @@ from ternmq import ConsumeResult, MessageView, PushConsumer, Timing
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, stored_message
+from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
 SUBSCRIPTIONS = {TOPIC: "*"}
 # Retries without waiting: 1 ms is the shortest delay that isn't none.
@@ -242,13 +242,7 @@ async def test_closing_does_not_wait_for_a_listener_that_hangs(server: ScriptedS
 
 
 async def test_polls_follow_the_assignment(server: ScriptedServer) -> None:
-    def assigned(*queue_ids: int) -> rpc.QueryAssignmentResponse:
-        queues = [server.queue("broker-a", server.port, queue_id) for queue_id in queue_ids]
-        return rpc.QueryAssignmentResponse(
-            status=OK, assignments=[pb.Assignment(message_queue=queue) for queue in queues]
-        )
-
-    server.script("QueryAssignment", assigned(0, 1), grpc.StatusCode.UNAVAILABLE, assigned(1, 2))
+    server.script("QueryAssignment", server.assigned(0, 1), grpc.StatusCode.UNAVAILABLE, server.assigned(1, 2))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, fails, timing=Timing(assignment_s=1e6)) as consumer:
         await server.asked("ReceiveMessage", 2)
         await consumer._assign()

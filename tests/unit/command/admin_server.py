@@ -1,4 +1,7 @@
-"""An admin service in this process: topics and groups in two dicts, behind a real gRPC port."""
+"""An admin service in this process: topics and groups in two dicts, behind a real gRPC port.
+
+The messages are those of `memory`, whose calls are served on the same port.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -8,18 +11,34 @@ import grpc
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
+from tests.unit.command.messaging_server import BROKER, MemoryTopics
 
 OK = pb.Status(code=pb.OK, message="OK")
 
 
 class AdminServer:
-    """Serves until the `with` block ends; `topics` and `groups` are what it was told to create."""
+    """Serves until the `with` block ends; `topics` and `groups` are what it was told to create.
+
+    `progress`, `members` and `inconsistencies` are what it tells of every group; `moves` is its answer to a reset;
+    `unsendable` are offsets of dead letters that it refuses to resend, `resends` the requests that it got.
+    """
 
     def __init__(self) -> None:
         self.topics: dict[str, admin_pb2.Topic] = {}
         self.groups: dict[str, admin_pb2.Group] = {}
         self.client_ids: list[str] = []
+        self.memory = MemoryTopics()
+        self.progress = [
+            admin_pb2.Progress(topic="t", broker=BROKER, queue_id=1, committed=5, cursor=8, in_flight=2, max_offset=10)
+        ]
+        self.members: list[admin_pb2.Member] = []
+        self.inconsistencies: list[str] = []
+        self.moves: list[admin_pb2.OffsetMove] = []
+        self.resets: list[admin_pb2.ResetOffsetsRequest] = []
+        self.resends: list[admin_pb2.ResendDeadLettersRequest] = []
+        self.unsendable: set[int] = set()
         self._server = grpc.server(ThreadPoolExecutor(2))
+        self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
             name: grpc.unary_unary_rpc_method_handler(
                 self._recorded(getattr(self, name)),
@@ -48,6 +67,7 @@ class AdminServer:
         topic = request.topic
         topic.queues = topic.queues or 8
         before = self.topics.setdefault(topic.name, topic)
+        self.memory.make(topic.name, topic.queues)
         if (before.type, before.queues) != (topic.type, topic.queues):
             return admin_pb2.CreateTopicResponse(
                 status=pb.Status(code=pb.PRECONDITION_FAILED, message=f"topic {topic.name} exists with other settings")
@@ -62,8 +82,11 @@ class AdminServer:
             return admin_pb2.DescribeTopicResponse(
                 status=pb.Status(code=pb.TOPIC_NOT_FOUND, message=f"no topic\n{request.name}")
             )
-        queue = admin_pb2.QueueState(broker="broker-0", queue_id=1, min_offset=3, max_offset=10)
-        return admin_pb2.DescribeTopicResponse(status=OK, topic=self.topics[request.name], queues=[queue])
+        queues = [
+            admin_pb2.QueueState(broker=BROKER, queue_id=queue_id, min_offset=queue.first, max_offset=queue.end)
+            for queue_id, queue in enumerate(self.memory.queues[request.name])
+        ]
+        return admin_pb2.DescribeTopicResponse(status=OK, topic=self.topics[request.name], queues=queues)
 
     def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:  # noqa: N802
         gone = self.topics.pop(request.name, None)
@@ -80,12 +103,49 @@ class AdminServer:
         return admin_pb2.ListGroupsResponse(status=OK, groups=self.groups.values())
 
     def DescribeGroup(self, request: admin_pb2.DescribeGroupRequest) -> admin_pb2.DescribeGroupResponse:  # noqa: N802
-        progress = admin_pb2.Progress(
-            topic="t", broker="broker-0", queue_id=1, committed=5, cursor=8, in_flight=2, max_offset=10
-        )
+        if request.name not in self.groups:
+            return admin_pb2.DescribeGroupResponse(
+                status=pb.Status(code=pb.CONSUMER_GROUP_NOT_FOUND, message=f"no group {request.name}")
+            )
         return admin_pb2.DescribeGroupResponse(
-            status=OK, group=self.groups[request.name], progress=[progress], client_ids=["client-1"]
+            status=OK,
+            group=self.groups[request.name],
+            progress=self.progress,
+            client_ids=["client-1"],
+            members=self.members,
+            inconsistencies=self.inconsistencies,
         )
+
+    def UpdateGroup(self, request: admin_pb2.UpdateGroupRequest) -> admin_pb2.UpdateGroupResponse:  # noqa: N802
+        self.groups[request.group.name] = request.group
+        return admin_pb2.UpdateGroupResponse(status=OK, group=request.group)
+
+    def ResetOffsets(self, request: admin_pb2.ResetOffsetsRequest) -> admin_pb2.ResetOffsetsResponse:  # noqa: N802
+        self.resets.append(request)
+        return admin_pb2.ResetOffsetsResponse(status=OK, moves=self.moves)
+
+    def QueryMessages(self, request: admin_pb2.QueryMessagesRequest) -> admin_pb2.QueryMessagesResponse:  # noqa: N802
+        """As brokers do: the newest first, and no more than 64."""
+        found = [
+            message
+            for queue in self.memory.queues[request.topic]
+            for message in reversed(queue.messages)
+            if request.key in (message.system_properties.message_id, *message.system_properties.keys)
+        ]
+        return admin_pb2.QueryMessagesResponse(status=OK, messages=found[: min(request.limit, 64)])
+
+    def ResendDeadLetters(  # noqa: N802
+        self, request: admin_pb2.ResendDeadLettersRequest
+    ) -> admin_pb2.ResendDeadLettersResponse:
+        self.resends.append(request)
+        refusal = pb.Status(code=pb.MESSAGE_NOT_FOUND, message="gone")
+        letters = [
+            admin_pb2.ResentDeadLetter(
+                offset=offset, status=refusal if offset in self.unsendable else OK, topic="orders", message_id="id"
+            )
+            for offset in request.offsets
+        ]
+        return admin_pb2.ResendDeadLettersResponse(status=OK, letters=letters)
 
     def DeleteGroup(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:  # noqa: N802
         self.groups.pop(request.name)

@@ -42,3 +42,9 @@ def call_server(call: Call, server: AdminServer) -> Call:
         return call(*arguments, stdin=stdin, env={"TERNMQ_ENDPOINT": server.endpoint})
 
     return invoke
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person is at standard input, so commands ask; `stdin` is what the person answers."""
+    monkeypatch.setattr("ternmq.command.confirmation.at_terminal", lambda: True)

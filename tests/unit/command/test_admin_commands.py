@@ -8,6 +8,7 @@ import pytest
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
+from tests.unit.command.messaging_server import message
 
 
 def test_a_topic_is_created_once_and_creating_it_again_succeeds(call_server: Call, server: AdminServer) -> None:
@@ -58,13 +59,16 @@ def test_an_empty_list_is_still_json(call_server: Call) -> None:
     assert (people.stdout, people.stderr) == ("", "no topics\n")
 
 
-def test_a_topic_is_described_with_its_queues(call_server: Call) -> None:
-    call_server("topic", "create", "orders")
+def test_a_topic_is_described_with_its_queues(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders", "--queues", "1")
+    for number in range(10):
+        server.memory.put("orders", 0, message(f"m{number}"))
+    server.memory.queues["orders"][0].remove_before(3)
     described = json.loads(call_server("topic", "describe", "orders", "--json").stdout)
     assert described["message_queues"] == [
-        {"broker": "broker-0", "queue": 1, "first_offset": 3, "end_offset": 10, "messages": 7}
+        {"broker": "broker-0", "queue": 0, "first_offset": 3, "end_offset": 10, "messages": 7}
     ]
-    assert "broker-0      1             3          10         7" in call_server("topic", "describe", "orders").stdout
+    assert "broker-0      0             3          10         7" in call_server("topic", "describe", "orders").stdout
 
 
 def test_a_topic_is_deleted(call_server: Call, server: AdminServer) -> None:
@@ -77,7 +81,8 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     assert call_server("group", "create", "g", "--fifo", "--max-attempts", "5").stdout == "group g created\n"
     assert (server.groups["g"].fifo, server.groups["g"].max_attempts) == (True, 5)
     assert call_server("group", "create", "g").exit_code == 0
-    assert call_server("group", "list").stdout.splitlines()[1].split() == ["g", "yes", "5", "-"]
+    listed = call_server("group", "list").stdout.splitlines()[1].split()
+    assert listed == ["g", "yes", "5", "default", "auto", "averagely", "-", "-"]
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
     assert described["clients"] == ["client-1"]
     assert described["progress"][0]["lag"] == 4

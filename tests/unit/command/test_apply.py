@@ -74,7 +74,7 @@ def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> Non
         ("topics: [{name: a, queues: yes}]", "queues must be a whole number"),
         ("groups: [{name: a, fifo: 1}]", "groups[0]: fifo must be true or false"),
         ("groups: {name: a}", "groups: a list is needed"),
-        ("groups: [a]", "groups[0]: a table with name, fifo, max_attempts is needed"),
+        ("groups: [a]", "groups[0]: a table with name, fifo, max_attempts, retry_backoff, "),
         ("[]", "a table with topics, groups is needed"),
         ("a: [", "topics.yaml"),
     ],

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -18,13 +18,15 @@ from tests.unit.command.conftest import Call
 
 def all_paths() -> list[tuple[str, ...]]:
     context = click.Context(cli)
-    paths: list[tuple[str, ...]] = [()]
-    for name in COMMANDS:
-        paths.append((name,))
-        command = cli.get_command(context, name)
+    commands = {name: cli.get_command(context, name) for name in COMMANDS}
+    return [(), *paths_of(commands)]
+
+
+def paths_of(commands: Mapping[str, click.Command | None]) -> Iterator[tuple[str, ...]]:
+    for name, command in commands.items():
+        yield (name,)
         if isinstance(command, click.Group):
-            paths += [(name, sub) for sub in command.commands]
-    return paths
+            yield from ((name, *path) for path in paths_of(command.commands))
 
 
 @pytest.mark.parametrize("path", all_paths(), ids=" ".join)

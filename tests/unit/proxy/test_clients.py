@@ -36,9 +36,9 @@ def test_a_client_is_forgotten_when_it_was_not_seen_for_too_long(clients: Client
     clock.now_s = 2 * EXPIRY_S
     assert clients.expire() == []
     clock.now_s += 1
-    assert clients.expire() == ["c"]
+    assert [client.client_id for client in clients.expire()] == ["c"]
     assert clients.find("c") is None
-    assert clients.members("g") == []
+    assert [client.client_id for client in clients.members("g")] == []
 
 
 def test_a_client_whose_stream_broke_is_forgotten_sooner(clients: ClientRegistry, clock: Clock) -> None:
@@ -49,7 +49,7 @@ def test_a_client_whose_stream_broke_is_forgotten_sooner(clients: ClientRegistry
     clock.now_s = 100 + DETACHED_EXPIRY_S
     assert clients.expire() == []
     clock.now_s += 1
-    assert clients.expire() == ["c"]
+    assert [client.client_id for client in clients.expire()] == ["c"]
 
 
 def test_a_client_that_comes_back_in_time_is_kept(clients: ClientRegistry, clock: Clock) -> None:
@@ -73,7 +73,7 @@ def test_members_of_a_group_are_known_by_settings_or_calls(clients: ClientRegist
     clients.configured("b", SETTINGS)
     clients.seen("a", "g")
     clients.seen("other", "h")
-    assert clients.members("g") == ["a", "b"]
+    assert [client.client_id for client in clients.members("g")] == ["a", "b"]
 
 
 def test_a_good_bye_counts_once(clients: ClientRegistry) -> None:

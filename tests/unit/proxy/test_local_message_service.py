@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -17,9 +18,13 @@ class Stack:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._service: LocalMessageService | None = None
+        self.groups: dict[str, Group] = {}
+
+    def rules(self, group: str) -> Group:
+        return self.groups.get(group) or Group(name=group)
 
     async def start(self) -> MessageService:
-        self._service = await LocalMessageService.open(self._settings)
+        self._service = await LocalMessageService.open(self._settings, self.rules)
         return self._service
 
     async def restart(self) -> MessageService:

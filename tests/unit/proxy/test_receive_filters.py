@@ -4,7 +4,8 @@ import pytest
 
 from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import RawClient
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import RawClient, message
 from tests.unit.proxy.conftest import SERVER_LOOP
 
 pytestmark = [SERVER_LOOP, pytest.mark.usefixtures("errors_at_once")]
@@ -81,9 +82,30 @@ async def test_a_tag_expression_that_names_no_tag_or_is_too_long_is_refused(
     assert (await client.receive(topic, group, tags=expression)).code == "ILLEGAL_FILTER_EXPRESSION"
 
 
-@pytest.mark.parametrize(("expression", "expected"), [("", "ILLEGAL_FILTER_EXPRESSION"), ("a > 1", "NOT_IMPLEMENTED")])
-async def test_sql_is_refused_until_its_time_comes(
-    client: RawClient, topic: str, group: str, expression: str, expected: str
+@pytest.mark.parametrize("expression", ["", "a >", "a = 1 foo", "a == 1", "a LIKE 'x'", "x" * 8193])
+async def test_a_condition_that_is_none_is_refused_and_the_place_named(
+    client: RawClient, topic: str, group: str, expression: str
 ) -> None:
     fields = {"type": pb.SQL, "expression": expression}
-    assert (await client.receive(topic, group, filter_expression=fields)).code == expected
+    received = await client.receive(topic, group, filter_expression=fields)
+    assert received.code == "ILLEGAL_FILTER_EXPRESSION"
+    assert received.status is not None
+    assert "SQL92" in received.status.message
+
+
+async def test_a_condition_lets_pass_what_it_is_true_for(client: RawClient, topic: str, group: str) -> None:
+    await client.call(
+        "SendMessage",
+        rpc.SendMessageRequest(
+            messages=[
+                message(topic, b"1", tag="a", properties={"amount": "5"}),
+                message(topic, b"2", tag="a", properties={"amount": "50"}),
+                message(topic, b"3", tag="b", properties={"amount": "50"}),
+                message(topic, b"4", tag="a"),
+            ]
+        ),
+    )
+    fields = {"type": pb.SQL, "expression": "amount > 10 AND TAGS = 'a'"}
+    assert (await client.receive(topic, group, filter_expression=fields)).bodies == [b"2"]
+    # What does not match is passed over for good.
+    assert (await client.receive(topic, group)).code == "MESSAGE_NOT_FOUND"

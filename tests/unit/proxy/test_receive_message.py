@@ -248,11 +248,6 @@ async def test_a_missing_group_is_not_found_without_auto_create(strict: RawClien
     assert (await strict.receive(new_topic, group)).code == "CONSUMER_GROUP_NOT_FOUND"
 
 
-async def test_an_ordered_group_is_not_implemented_yet(client: RawClient, topic: str, group: str) -> None:
-    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": group, "fifo": True}))
-    assert (await client.receive(topic, group)).code == "NOT_IMPLEMENTED"
-
-
 async def test_groups_get_every_message_each(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"body")
     for number in range(3):

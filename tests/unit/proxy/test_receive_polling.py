@@ -134,7 +134,7 @@ async def test_a_message_comes_again_when_its_invisible_time_ends(
     assert 0.29 <= time.monotonic() - began < 5
     [again] = received.messages
     assert again.system_properties.receipt_handle != held.system_properties.receipt_handle
-    for same in ("message_id", "queue_id", "queue_offset", "store_timestamp"):
+    for same in ("message_id", "born_timestamp", "born_host", "message_type"):
         assert getattr(again.system_properties, same) == getattr(held.system_properties, same)
 
 

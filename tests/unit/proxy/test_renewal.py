@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_common.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from ternmq_common.model import Delivery, Group, QueueRef, StoredMessage
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_proxy.processors.renewal import Renewal
 
@@ -23,6 +24,16 @@ class Hidden:
         self.now_ms = 0
         self.until_ms = {FIRST: MINUTE_MS, SECOND: MINUTE_MS}
         self.settled: set[ReceiptHandle] = set()
+        self.given_back: dict[ReceiptHandle, int] = {}
+
+    async def change_invisible(
+        self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int, *, counts: bool
+    ) -> ReceiptHandle:
+        assert (group, topic, counts) == ("g", "t", True)
+        assert handle not in self.given_back
+        self.given_back[handle] = invisible_ms
+        self.until_ms[handle] = self.now_ms + invisible_ms
+        return handle
 
     async def prolong(self, group: str, topic: str, handles: Sequence[ReceiptHandle], invisible_ms: int) -> list[bool]:
         assert (group, topic) == ("g", "t")
@@ -45,9 +56,14 @@ def hidden() -> Hidden:
 
 @pytest.fixture
 def renewal(hidden: Hidden) -> Renewal:
-    made = Renewal(cast("MessageService", hidden), lambda: hidden.now_ms)
-    made.hold("c", "g", "t", [FIRST, SECOND])
+    made = Renewal(cast("MessageService", hidden), lambda: hidden.now_ms, lambda name: Group(name=name))
+    made.hold("c", "g", "t", [delivery(FIRST, 1), delivery(SECOND, 5)])
     return made
+
+
+def delivery(handle: ReceiptHandle, attempt: int) -> Delivery:
+    stored = StoredMessage(QueueRef("t", handle.broker, handle.queue_id), handle.queue_offset, 0, b"", b"")
+    return Delivery(stored, handle, attempt)
 
 
 async def run(hidden: Hidden, renewal: Renewal, *, until_ms: int) -> None:
@@ -63,6 +79,8 @@ async def test_a_message_stays_hidden_for_three_hours_and_then_is_shown(hidden: 
         await run(hidden, renewal, until_ms=hidden.now_ms + MINUTE_MS)
     await run(hidden, renewal, until_ms=5 * HOUR_MS)
     assert 3 * HOUR_MS <= hidden.until_ms[FIRST] <= 4 * HOUR_MS
+    # Given back with the wait that the group's backoff has after so many attempts: a second, or a minute.
+    assert hidden.given_back == {FIRST: SECOND_MS, SECOND: MINUTE_MS}
 
 
 async def test_a_settled_message_is_not_prolonged(hidden: Hidden, renewal: Renewal) -> None:

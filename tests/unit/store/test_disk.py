@@ -11,10 +11,15 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.message_store import Incoming, MessageStore
 from ternmq_common.errors import StartupError
+from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
 
 SEGMENT_BYTES = 4000
+
+
+def rules(name: str) -> Group:
+    return Group(name=name)
 
 
 def incoming(number: int) -> Incoming:
@@ -51,9 +56,9 @@ def spill(store: MessageStore) -> None:
 
 
 def test_a_second_store_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    Broker.open(settings(tmp_path))
+    Broker.open(settings(tmp_path), rules)
     with pytest.raises(StartupError, match="in use by another stack"):
-        Broker.open(settings(tmp_path))
+        Broker.open(settings(tmp_path), rules)
 
 
 def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: Path) -> None:
@@ -65,8 +70,8 @@ def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: 
     content[1000] ^= 0xFF
     segment.write_bytes(content)
     with pytest.raises(StartupError, match=r"damaged at log offset \d+ .*--accept-corruption"):
-        Broker.open(settings(tmp_path))
-    Broker.open(settings(tmp_path, accept_corruption=True))
+        Broker.open(settings(tmp_path), rules)
+    Broker.open(settings(tmp_path, accept_corruption=True), rules)
 
 
 def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(tmp_path: Path) -> None:

@@ -1,25 +1,13 @@
-"""Calls of our admin service, one short connection per command, over grpc's synchronous channel.
+"""Calls of our admin service. The module imports grpc, so subcommands import it when they run."""
 
-The module imports grpc, so subcommands import it when they run.
-"""
+from collections.abc import Iterable
 
-import os
-import uuid
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
-
-import grpc
-
-from ternmq.command.failures import CommandFailure, Refused, Unreachable
+from ternmq.command.calls import Calls
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-SERVICE = "ternmq.admin.v1.Admin"
-CALL_TIMEOUT_S = 10
-# A broker is not on the far side of the proxy that a company's environment names for the web.
-CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
+# A batch of resent dead letters is that many writes to a disk.
+RESEND_TIMEOUT_S = 60
 
 TYPES = {
     "normal": definition_pb2.NORMAL,
@@ -31,26 +19,10 @@ TYPES = {
 }
 
 
-class _Answer(Protocol):
-    @property
-    def status(self) -> definition_pb2.Status: ...
+class AdminClient(Calls):
+    """Topics, groups and progress of the broker at an endpoint; raises `Refused` and `Unreachable`."""
 
-
-A = TypeVar("A", bound=_Answer)
-
-
-class AdminClient:
-    """Topics and groups of the broker at an endpoint; raises `Refused` and `Unreachable`."""
-
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
-        self._channel = grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._channel.close()
+    service = "ternmq.admin.v1.Admin"
 
     def create_topic(self, name: str, type_name: str, queues: int) -> bool:
         """Whether the topic is new; False when it was there with the same settings. 0 queues: the server's default."""
@@ -69,11 +41,15 @@ class AdminClient:
     def delete_topic(self, name: str) -> None:
         self._call("DeleteTopic", admin_pb2.DeleteTopicRequest(name=name), admin_pb2.DeleteTopicResponse)
 
-    def create_group(self, name: str, *, fifo: bool, max_attempts: int) -> bool:
-        """Whether the group is new; 0 attempts: the server's default."""
-        group = admin_pb2.Group(name=name, fifo=fifo, max_attempts=max_attempts)
+    def create_group(self, group: admin_pb2.Group) -> bool:
+        """Whether the group is new; what `group` leaves out is the server's default."""
         request = admin_pb2.CreateGroupRequest(group=group)
         return self._call("CreateGroup", request, admin_pb2.CreateGroupResponse).created
+
+    def update_group(self, group: admin_pb2.Group) -> admin_pb2.Group:
+        """The group as it is now."""
+        request = admin_pb2.UpdateGroupRequest(group=group)
+        return self._call("UpdateGroup", request, admin_pb2.UpdateGroupResponse).group
 
     def groups(self) -> list[admin_pb2.Group]:
         answer = self._call("ListGroups", admin_pb2.ListGroupsRequest(), admin_pb2.ListGroupsResponse)
@@ -86,35 +62,21 @@ class AdminClient:
     def delete_group(self, name: str) -> None:
         self._call("DeleteGroup", admin_pb2.DeleteGroupRequest(name=name), admin_pb2.DeleteGroupResponse)
 
+    def reset_offsets(self, request: admin_pb2.ResetOffsetsRequest) -> list[admin_pb2.OffsetMove]:
+        answer = self._call("ResetOffsets", request, admin_pb2.ResetOffsetsResponse)
+        return sorted(answer.moves, key=lambda move: (move.broker, move.queue_id))
+
+    def query_messages(self, topic: str, key: str, *, limit: int) -> list[definition_pb2.Message]:
+        """Messages with this key or message id, the newest first."""
+        request = admin_pb2.QueryMessagesRequest(topic=topic, key=key, limit=limit)
+        return list(self._call("QueryMessages", request, admin_pb2.QueryMessagesResponse).messages)
+
+    def resend_dead_letters(
+        self, group: str, queue_offsets: Iterable[int], *, to_topic: str
+    ) -> list[admin_pb2.ResentDeadLetter]:
+        request = admin_pb2.ResendDeadLettersRequest(group=group, offsets=queue_offsets, to_topic=to_topic)
+        answer_type = admin_pb2.ResendDeadLettersResponse
+        return list(self._call("ResendDeadLetters", request, answer_type, timeout_s=RESEND_TIMEOUT_S).letters)
+
     def server_info(self) -> admin_pb2.GetServerInfoResponse:
         return self._call("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse)
-
-    def _call(self, method: str, request: "Message", answer_type: type[A]) -> A:
-        call = self._channel.unary_unary(
-            f"/{SERVICE}/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=answer_type.FromString,  # type: ignore[attr-defined]
-        )
-        try:
-            answer: A = call(request, timeout=CALL_TIMEOUT_S, metadata=client_metadata())
-        except grpc.RpcError as error:
-            raise call_failure(self._endpoint, error.code(), error.details()) from None
-        if answer.status.code != definition_pb2.OK:
-            raise Refused(answer.status.code, answer.status.message)
-        return answer
-
-
-def client_metadata() -> tuple[tuple[str, str], ...]:
-    """What every call must carry; the id is new for each command."""
-    return (("x-mq-client-id", f"ternmq-command@{os.getpid()}@{uuid.uuid4().hex[:8]}"), ("x-mq-language", "PYTHON"))
-
-
-def call_failure(endpoint: str, code: grpc.StatusCode, details: str | None) -> CommandFailure:
-    """The failure behind a gRPC status that isn't OK, which a server of the contract never sends for a refusal."""
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return Unreachable(endpoint, "connection refused" if "refused" in (details or "") else details or "unavailable")
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return Unreachable(endpoint, f"no answer within {CALL_TIMEOUT_S} s")
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return CommandFailure(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
-    return CommandFailure(f"the call to {endpoint} failed: {code.name}: {details}")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ternmq.command.declared import count, declared_settings
 from ternmq.command.failures import CommandFailure, Refused, WrongUsage
+from ternmq.command.group_settings import set_given
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import print_records
 from ternmq.command.topic import TYPE_NAMES
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ternmq.command.admin import AdminClient
 
 TOPIC_KEYS = ("name", "type", "queues")
-GROUP_KEYS = ("name", "fifo", "max_attempts")
+GROUP_KEYS = ("name", "fifo", "max_attempts", "retry_backoff", "consume_from", "assignment", "queue_lock_hold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ def command(file: Path, endpoint: str, as_json: bool) -> None:
         - {name: audit}
       groups:
         - {name: billing, fifo: true, max_attempts: 5}
+        - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,
+           assignment: consistent-hash, queue_lock_hold: 30s}
 
     All items are tried; the exit code is 1 if the server refused one. Nothing is deleted.
 
@@ -123,7 +127,7 @@ def _topic(item: dict[str, object], where: str) -> Declaration:
     name, type_name = _name(item, where), item.get("type", "normal")
     if not isinstance(type_name, str) or type_name.lower() not in TYPE_NAMES:
         raise WrongUsage(f"{where}: type {type_name!r}{did_you_mean(str(type_name), TYPE_NAMES)}")
-    queues = _count(item, "queues", where)
+    queues = count(item, "queues", where) or 0
     return Declaration(
         kind="topic", name=name, create=lambda admin: admin.create_topic(name, type_name.lower(), queues)
     )
@@ -133,10 +137,16 @@ def _group(item: dict[str, object], where: str) -> Declaration:
     name, fifo = _name(item, where), item.get("fifo", False)
     if not isinstance(fifo, bool):
         raise WrongUsage(f"{where}: fifo must be true or false, not {fifo!r}")
-    max_attempts = _count(item, "max_attempts", where)
-    return Declaration(
-        kind="group", name=name, create=lambda admin: admin.create_group(name, fifo=fifo, max_attempts=max_attempts)
-    )
+    settings = declared_settings(item, where)
+
+    def create(admin: "AdminClient") -> bool:
+        from ternmq_protos.admin_v1 import admin_pb2
+
+        group = admin_pb2.Group(name=name, fifo=fifo)
+        set_given(group, settings)
+        return admin.create_group(group)
+
+    return Declaration(kind="group", name=name, create=create)
 
 
 def _name(item: dict[str, object], where: str) -> str:
@@ -144,16 +154,6 @@ def _name(item: dict[str, object], where: str) -> str:
     if not isinstance(name, str) or not name:
         raise WrongUsage(f"{where}: a name is needed, as text")
     return name
-
-
-def _count(item: dict[str, object], key: str, where: str) -> int:
-    """0, which asks for the server's default, when the file does not say."""
-    value = item.get(key)
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise WrongUsage(f"{where}: {key} must be a whole number above 0, not {value!r}")
-    return value
 
 
 def _checked_table(content: object, known: tuple[str, ...], *, where: str) -> dict[str, object]:

@@ -20,6 +20,7 @@ class Refused(CommandFailure):
     """The server answered, and said no: the name of its status code and its words."""
 
     def __init__(self, code: int, message: str) -> None:
+        self.code = code
         super().__init__(f"{code_name(code)}: {message}" if message else code_name(code))
 
 

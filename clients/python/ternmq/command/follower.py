@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 import grpc.aio
 from google.protobuf.message import Message
 
-from ternmq.command.admin import CALL_TIMEOUT_S, CHANNEL_OPTIONS, call_failure, client_metadata
+from ternmq.command.calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, call_failure, client_metadata
 from ternmq.command.failures import CommandFailure, Refused
 from ternmq.endpoints import Endpoints
 from ternmq.message_view import MessageView

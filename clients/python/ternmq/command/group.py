@@ -1,12 +1,16 @@
-"""`ternmq group`: create, list, describe, delete."""
+"""`ternmq group`: create, list, describe, update, delete, and offsets."""
 
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from ternmq.command import group_offset
+from ternmq.command.confirmation import confirm
+from ternmq.command.failures import WrongUsage
+from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
 from ternmq.command.options import endpoint_option, json_option
-from ternmq.command.output import described, iso, print_json, print_records, table
+from ternmq.command.output import described, print_json, print_records, table
+from ternmq.command.progress import lag_sentence, progress_record, shown_progress, totals
 
 if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
@@ -14,38 +18,43 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Create, list, describe and delete consumer groups.
+    """Create, list, describe, change and delete consumer groups, and move them to other messages.
 
     \b
     Examples:
       ternmq group create billing --fifo --max-attempts 5
-      ternmq group list
       ternmq group describe billing
+      ternmq group update billing --retry-backoff exponential:1s,10m,2
+      ternmq group offset reset billing --topic orders --to-time 2h
     """
+
+
+command.add_command(group_offset.command, "offset")
 
 
 @command.command()
 @click.argument("name")
 @click.option("--fifo", is_flag=True, help="Deliver the messages of a message group in order, one at a time.")
-@click.option(
-    "--max-attempts",
-    type=click.IntRange(min=1),
-    help="Deliveries of a message, the first included.  [default: the server's]",
-)
+@settings_options
 @endpoint_option
 @json_option
-def create(name: str, fifo: bool, max_attempts: int | None, endpoint: str, as_json: bool) -> None:
+def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
     """Create consumer group NAME; succeeds when it is there with the same settings.
 
     \b
     Examples:
       ternmq group create billing
       ternmq group create billing --fifo --max-attempts 5
+      ternmq group create audit --retry-backoff customized:1s,5s,10s --consume-from earliest
+      ternmq group create report --consume-from 2026-08-01T12:00 --queue-lock-hold 30s
     """
     from ternmq.command.admin import AdminClient
+    from ternmq_protos.admin_v1 import admin_pb2
 
+    group = admin_pb2.Group(name=name, fifo=fifo)
+    set_given(group, settings)
     with AdminClient(endpoint) as admin:
-        created = admin.create_group(name, fifo=fifo, max_attempts=max_attempts or 0)
+        created = admin.create_group(group)
     if as_json:
         print_json({"name": name, "created": created})
     else:
@@ -66,8 +75,9 @@ def list_(endpoint: str, as_json: bool) -> None:
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        groups = admin.groups()
-    print_records([group_record(group) for group in groups], as_json=as_json, nothing="no groups")
+        records = [group_record(group) for group in admin.groups()]
+    shown = records if as_json else [for_people(record) for record in records]
+    print_records(shown, as_json=as_json, nothing="no groups")
 
 
 @command.command()
@@ -75,26 +85,93 @@ def list_(endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def describe(name: str, endpoint: str, as_json: bool) -> None:
-    """Show consumer group NAME, how far it is in each queue, and its connected clients.
+    """Show consumer group NAME, how far it is in each queue, and its connected members.
 
-    The lag of a queue is what is neither acknowledged nor given up.
+    The lag of a queue is what is neither acknowledged nor given up. A warning says where members subscribe
+    differently, so that messages are lost to some.
 
     \b
     Examples:
       ternmq group describe billing
-      ternmq group describe billing --json | jq '[.progress[].lag] | add'
+      ternmq group describe billing --json | jq .lag
     """
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
         answer = admin.group(name)
-    record, progress = group_record(answer.group), [progress_record(entry) for entry in answer.progress]
+    total = totals(answer.progress)
+    record: dict[str, object] = {
+        **group_record(answer.group),
+        "lag": total["lag"],
+        "lag_s": total["lag_s"],
+        "progress": [progress_record(entry) for entry in answer.progress],
+        "members": [member_record(member) for member in answer.members],
+        "clients": list(answer.client_ids),
+        "inconsistencies": list(answer.inconsistencies),
+    }
     if as_json:
-        print_json({**record, "progress": progress, "clients": list(answer.client_ids)})
+        print_json(record)
+    else:
+        _show(answer)
+
+
+def _show(answer: "admin_pb2.DescribeGroupResponse") -> None:
+    head = for_people(group_record(answer.group))
+    head["lag"] = lag_sentence(totals(answer.progress))
+    head["clients"] = list(answer.client_ids)
+    click.echo(described(head))
+    for inconsistency in answer.inconsistencies:
+        click.secho(f"WARNING: {inconsistency}", fg="yellow", bold=True)
+    if answer.progress:
+        click.echo("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
+    if answer.members:
+        click.echo("\n" + table([_member_row(member) for member in answer.members]))
+
+
+def member_record(member: "admin_pb2.Member") -> dict[str, object]:
+    from ternmq_protos.v2 import definition_pb2
+
+    kind = definition_pb2.ClientType.Name(member.client_type).lower()
+    return {"client": member.client_id, "type": kind, "subscriptions": dict(sorted(member.subscriptions.items()))}
+
+
+def _member_row(member: "admin_pb2.Member") -> dict[str, object]:
+    subscriptions = "; ".join(f"{topic}: {wanted}" for topic, wanted in sorted(member.subscriptions.items()))
+    return {**member_record(member), "subscriptions": subscriptions or None}
+
+
+@command.command()
+@click.argument("name")
+@settings_options
+@endpoint_option
+@json_option
+def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+    """Change settings of consumer group NAME; what is not given stays as it is.
+
+    Whether a group is FIFO can't change. Clients that are connected learn of it within five minutes.
+
+    \b
+    Examples:
+      ternmq group update billing --max-attempts 8
+      ternmq group update billing --retry-backoff exponential:1s,10m,2
+      ternmq group update report --queue-lock-hold 0s
+    """
+    if all(value is None for value in settings.values()):
+        raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        group = admin.group(name).group
+        before = group_record(group)
+        set_given(group, settings)
+        after = group_record(admin.update_group(group))
+    if as_json:
+        print_json(after)
         return
-    click.echo(described({**record, "clients": ", ".join(answer.client_ids) or None}))
-    if progress:
-        click.echo("\n" + table(progress))
+    changed = {setting: f"{before[setting]} -> {value}" for setting, value in after.items() if before[setting] != value}
+    click.echo(f"group {name} " + ("updated" if changed else "has these settings already"))
+    if changed:
+        click.echo(described(changed))
 
 
 @command.command()
@@ -111,30 +188,7 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     """
     from ternmq.command.admin import AdminClient
 
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete group {name} and its progress?", abort=True)
+    confirm(f"Delete group {name} and its progress?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.delete_group(name)
     click.echo(f"group {name} deleted")
-
-
-def group_record(group: "admin_pb2.Group") -> dict[str, object]:
-    return {
-        "name": group.name,
-        "fifo": group.fifo,
-        "max_attempts": group.max_attempts,
-        "created": iso(group.created),
-    }
-
-
-def progress_record(progress: "admin_pb2.Progress") -> dict[str, object]:
-    return {
-        "topic": progress.topic,
-        "broker": progress.broker,
-        "queue": progress.queue_id,
-        "committed": progress.committed,
-        "delivered": progress.cursor,
-        "in_flight": progress.in_flight,
-        "end_offset": progress.max_offset,
-        "lag": progress.max_offset - progress.cursor + progress.in_flight,
-    }

@@ -51,7 +51,7 @@ def _knock(endpoint: str) -> None:
 
 def message_record(view: "MessageView") -> dict[str, object]:
     """A message as JSON has it. A body that is not UTF-8 is `body_base64` instead of `body`."""
-    record: dict[str, object] = {
+    return {
         "topic": view.topic,
         "message_id": view.message_id,
         "broker": view.broker,
@@ -61,15 +61,19 @@ def message_record(view: "MessageView") -> dict[str, object]:
         "keys": list(view.keys),
         "message_group": view.message_group,
         "properties": view.properties,
-        "born": _iso_ms(view.born_timestamp),
-        "stored": _iso_ms(view.store_timestamp),
+        "born": iso_ms(view.born_timestamp),
+        "stored": iso_ms(view.store_timestamp),
         "attempt": view.delivery_attempt,
+        **body_record(view.body),
     }
+
+
+def body_record(body: bytes) -> dict[str, str]:
+    """`body` if it is UTF-8, else `body_base64`."""
     try:
-        record["body"] = view.body.decode()
+        return {"body": body.decode()}
     except UnicodeDecodeError:
-        record["body_base64"] = base64.b64encode(view.body).decode()
-    return record
+        return {"body_base64": base64.b64encode(body).decode()}
 
 
 def print_message(view: "MessageView", *, as_json: bool) -> None:
@@ -94,5 +98,5 @@ def message_line(record: "Record") -> str:
     return "  ".join([*parts, str(body)])
 
 
-def _iso_ms(moment: "datetime | None") -> str | None:
+def iso_ms(moment: "datetime | None") -> str | None:
     return None if moment is None else iso_datetime(moment, timespec="milliseconds")

@@ -21,6 +21,8 @@ COMMANDS = {
     "send": "send",
     "receive": "receive",
     "tail": "tail",
+    "dlq": "dlq",
+    "backlog": "backlog",
     "apply": "apply",
     "config": "config",
     "version": "version",
@@ -85,6 +87,7 @@ def cli() -> None:
       ternmq send orders 'hello' --tag paid            send a message
       ternmq receive orders --group billing            take and acknowledge messages
       ternmq tail orders                               watch a topic
+      ternmq dlq list billing                          see what a group gave up
 
     Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
     the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted.

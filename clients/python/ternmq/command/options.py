@@ -1,11 +1,14 @@
 """Options and parameter types that several subcommands share."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ternmq.command.moments import consume_from_of, moment_of
+from ternmq_common.errors import MessagingError
+from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.server_settings import DEFAULT_GRPC, parsed_address
 from ternmq_common.settings import parsed_duration
 
@@ -15,8 +18,9 @@ if TYPE_CHECKING:
     TextType = click.ParamType[str]
     DurationType = click.ParamType[timedelta]
     PairType = click.ParamType[tuple[str, str]]
+    MomentType = click.ParamType[datetime]
 else:  # older releases of click can't be subscripted
-    TextType = DurationType = PairType = click.ParamType
+    TextType = DurationType = PairType = MomentType = click.ParamType
 
 
 class Endpoint(TextType):
@@ -44,6 +48,45 @@ class Duration(DurationType):
             return timedelta(seconds=float(parsed_duration(value, unit="s")))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class Moment(MomentType):
+    """`2026-08-01T12:00`, with or without a zone, or how long ago: `2h`."""
+
+    name = "TIME"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment_of(value, now=datetime.now(UTC))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class ConsumeFrom(TextType):
+    """Where a group begins, as the wire has it: a word, or milliseconds since the epoch."""
+
+    name = "auto|earliest|latest|TIME"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return consume_from_of(value, now=datetime.now(UTC))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class Backoff(TextType):
+    """A retry backoff that the server will understand, as it was typed."""
+
+    name = "POLICY"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            parse_backoff(value)
+        except MessagingError as error:
+            self.fail(error.message, param, ctx)
+        return value.strip()
 
 
 class Pair(PairType):

@@ -1,16 +1,21 @@
 """What commands print: tables for people, JSON for programs. A record is a dict of plain values in print order."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from ternmq.command.paging import pages
+
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
 Record = Mapping[str, object]
+# Records that a table looks at, at a time, to find how wide its columns are.
+STREAM_PAGE = 256
+AGE_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def print_json(value: object) -> None:
@@ -31,13 +36,43 @@ def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> 
         click.echo(nothing, err=True)
 
 
+def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
+    """Print records as they come, as JSON lines or a table whose columns only grow wider; how many there were."""
+    count, widths = 0, None
+    for page in pages(records, STREAM_PAGE):
+        count += len(page)
+        if as_json:
+            for record in page:
+                print_json_line(record)
+            continue
+        rows, is_first = _rows(page), widths is None
+        widths = _widths(rows, widths or [0] * len(rows[0]))
+        click.echo(_aligned(rows if is_first else rows[1:], widths, _numeric(page)))
+    return count
+
+
 def table(records: Sequence[Record]) -> str:
     """Columns under upper-case names, numbers to the right."""
+    rows = _rows(records)
+    return _aligned(rows, _widths(rows, [0] * len(rows[0])), _numeric(records))
+
+
+def _rows(records: Sequence[Record]) -> list[list[str]]:
+    """The names of the columns, then the records."""
     columns = list(records[0])
-    rows = [[column.upper().replace("_", " ") for column in columns]]
-    rows += [[_cell(record[column]) for column in columns] for record in records]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
-    numeric = [all(isinstance(record[column], int | float) for record in records) for column in columns]
+    names = [column.upper().replace("_", " ") for column in columns]
+    return [names, *([_cell(record[column]) for column in columns] for record in records)]
+
+
+def _widths(rows: Sequence[Sequence[str]], at_least: Sequence[int]) -> list[int]:
+    return [max(least, *(len(row[i]) for row in rows)) for i, least in enumerate(at_least)]
+
+
+def _numeric(records: Sequence[Record]) -> list[bool]:
+    return [all(isinstance(record[column], int | float) for record in records) for column in records[0]]
+
+
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     return "\n".join(
         "  ".join(
             cell.rjust(width) if right else cell.ljust(width)
@@ -64,9 +99,28 @@ def iso_datetime(moment: datetime, *, timespec: str = "seconds") -> str:
     return moment.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def age_text(seconds: float) -> str:
+    """`0.4s`, `12s`, `5m3s`, `3h12m`, `2d3h`: the two largest units."""
+    if seconds < 1:
+        return f"{seconds:.1f}s"
+    rest, parts = int(seconds), list[str]()
+    for unit, size in AGE_UNITS_S.items():
+        number, rest = divmod(rest, size)
+        if number or parts:
+            parts.append(f"{number}{unit}" if number else "")
+    return "".join(parts[:2])
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
     return str(value)

@@ -1,10 +1,10 @@
 """`ternmq topic`: create, list, describe, delete."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from ternmq.command.confirmation import confirm
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
 
@@ -126,8 +126,7 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     """
     from ternmq.command.admin import AdminClient
 
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete topic {name} and all its messages?", abort=True)
+    confirm(f"Delete topic {name} and all its messages?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.delete_topic(name)
     click.echo(f"topic {name} deleted")

@@ -15,6 +15,7 @@ from ternmq.command.demo.sender import send_all
 from ternmq.command.demo.stack import DemoStack
 from ternmq.command.demo.waiting import until
 from ternmq.command.failures import CommandFailure
+from ternmq_protos.admin_v1 import admin_pb2
 
 TICK_S = 0.1
 SAVE_INTERVAL_S = 2.0
@@ -59,7 +60,7 @@ async def replay(folders: Folders, ledger: Ledger, wanted: int, display: Display
 def _make_topic_and_group(endpoint: str) -> None:
     with AdminClient(endpoint) as admin:
         admin.create_topic(TOPIC, "normal", 0)
-        admin.create_group(GROUP, fifo=False, max_attempts=0)
+        admin.create_group(admin_pb2.Group(name=GROUP))
 
 
 async def _run_consumers(

@@ -1,4 +1,4 @@
-"""The calls of `ternmq.admin.v1.Admin`: topics, groups and progress for tools."""
+"""Calls of `ternmq.admin.v1.Admin` about topics, and about the server itself."""
 
 import os
 from importlib.metadata import version
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, QUEUES_MAX
-from ternmq_common.model import Group, QueueRef, Topic
-from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.limits import QUEUES_MAX
+from ternmq_common.model import QueueRef, Topic
+from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
@@ -17,8 +17,6 @@ from ternmq_proxy.activities.status import OK
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
-
-_ATTEMPTS_MAX = 1000
 
 
 async def create_topic(
@@ -35,6 +33,8 @@ async def create_topic(
     kind = asked.type or definition_pb2.NORMAL
     if kind not in definition_pb2.MessageType.values():
         raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
+    if group_of_derived(asked.name) is not None:
+        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
     topic = Topic(name=checked_topic(asked.name), type=kind, queues=queues, created_ms=now_ms())
     return admin_pb2.CreateTopicResponse(status=OK, created=await services.catalog.create_topic(topic))
 
@@ -72,66 +72,6 @@ async def delete_topic(
     return admin_pb2.DeleteTopicResponse(status=OK)
 
 
-async def create_group(
-    request: admin_pb2.CreateGroupRequest, call: "Call", services: "Services"
-) -> admin_pb2.CreateGroupResponse:
-    """Make a group; one that exists with the same settings is fine."""
-    del call
-    asked = request.group
-    attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
-    if not 1 <= attempts <= _ATTEMPTS_MAX:
-        raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{attempts} attempts were asked for; 1 to {_ATTEMPTS_MAX} are allowed"
-        )
-    group = Group(
-        name=checked_group(asked.name),
-        fifo=asked.fifo,
-        max_attempts=attempts,
-        created_ms=now_ms(),
-    )
-    return admin_pb2.CreateGroupResponse(status=OK, created=await services.catalog.create_group(group))
-
-
-async def list_groups(
-    request: admin_pb2.ListGroupsRequest, call: "Call", services: "Services"
-) -> admin_pb2.ListGroupsResponse:
-    """All groups, by name."""
-    del request, call
-    return admin_pb2.ListGroupsResponse(status=OK, groups=[_group(group) for group in services.catalog.groups()])
-
-
-async def describe_group(
-    request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
-) -> admin_pb2.DescribeGroupResponse:
-    """The group, how far it is in each queue, and which clients of it are connected here."""
-    del call
-    group = services.catalog.find_group(request.name)
-    answer = admin_pb2.DescribeGroupResponse(
-        status=OK, group=_group(group), client_ids=services.clients.members(group.name)
-    )
-    for progress in await services.messages.progress(group.name):
-        answer.progress.add(
-            topic=progress.queue.topic,
-            broker=progress.queue.broker,
-            queue_id=progress.queue.queue_id,
-            committed=progress.committed,
-            cursor=progress.cursor,
-            in_flight=progress.in_flight,
-            max_offset=progress.max_offset,
-        )
-    return answer
-
-
-async def delete_group(
-    request: admin_pb2.DeleteGroupRequest, call: "Call", services: "Services"
-) -> admin_pb2.DeleteGroupResponse:
-    """Delete the group with its progress."""
-    del call
-    await services.catalog.delete_group(request.name)
-    await services.messages.forget_group(request.name)
-    return admin_pb2.DeleteGroupResponse(status=OK)
-
-
 async def get_server_info(
     request: admin_pb2.GetServerInfoRequest, call: "Call", services: "Services"
 ) -> admin_pb2.GetServerInfoResponse:
@@ -152,10 +92,4 @@ def _resident_bytes() -> int:
 def _topic(topic: Topic) -> admin_pb2.Topic:
     answer = admin_pb2.Topic(name=topic.name, type=topic.type, queues=topic.queues)
     answer.created.FromMilliseconds(topic.created_ms)
-    return answer
-
-
-def _group(group: Group) -> admin_pb2.Group:
-    answer = admin_pb2.Group(name=group.name, fifo=group.fifo, max_attempts=group.max_attempts)
-    answer.created.FromMilliseconds(group.created_ms)
     return answer

@@ -1,0 +1,285 @@
+"""Claims: which offsets of one queue are in flight for one group, until when, and what the journal must hear of it.
+
+A claim is the right of one consumer to settle a message. It is in force until its deadline; a claim that has ended
+stays until its owner, the group's consumption of that queue, decides what becomes of the message. Times are
+milliseconds since the epoch.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ternmq_common.model import Settled
+
+# A snapshot may be older than the last claims; the numbers that those may have had are left out after a restart.
+GENERATIONS_LEFT_OUT = 1_000_000
+
+
+class Claim(NamedTuple):
+    """The right of one consumer to settle a message: the `attempt`-th delivery, until `deadline_ms`.
+
+    `generation` counts the claims given out in this queue, from 1; 0 is nobody's claim, it only remembers the attempts
+    so far. All messages of one hand-out share one Claim object.
+    """
+
+    attempt: int
+    generation: int
+    deadline_ms: int
+
+
+UNTOUCHED = Claim(0, 0, 0)
+"""Of a message that was passed over and never handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """`count` offsets from `first` on that are not finished, under one claim."""
+
+    first: int
+    count: int
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes."""
+
+    cursor: int
+    generation: int
+    holes: list[Hole]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What changed since the last snapshot or delta: the cursor, these holes, and `finished` runs (first, count).
+
+    What the cursor passed since then is finished unless a hole says otherwise.
+    """
+
+    cursor: int
+    generation: int
+    holes: list[Hole]
+    finished: list[tuple[int, int]]
+
+
+class Claims:
+    """The claims of one group in one queue. What a settled or ended claim means for others is its subclass's.
+
+    Invariants: an offset is under one claim at most; every offset with a claim is below `cursor`.
+    """
+
+    __slots__ = ("_claims", "_deadlines", "_generation", "_recorded_cursor", "_touched", "_whole", "cursor")
+
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor
+        self._generation = 0
+        self._claims: dict[int, Claim] = {}
+        # (deadline, generation, first offset, end): when to look at which offsets; claims tell whether it still holds.
+        self._deadlines: list[tuple[int, int, int, int]] = []
+        self._touched: set[int] = set()
+        self._recorded_cursor = 0
+        self._whole = True
+
+    @property
+    def mark(self) -> tuple[int, ...]:
+        """Differs after messages were handed out, skipped or finished."""
+        return self.cursor, self._generation, len(self._claims)
+
+    def finish(self, offset: int) -> None:
+        """Finish one offset whatever its claim; no consumer can have it any more."""
+        if self._claims.pop(offset, None) is not None:
+            self._touched.add(offset)
+            self._finished(offset)
+
+    # --- what a subclass says
+
+    def _finished(self, offset: int) -> None:
+        """The offset's claim is gone."""
+        raise NotImplementedError
+
+    def _reclaimed(self, offset: int) -> None:
+        """The offset's claim, ended or not, was replaced by one that is in force."""
+        raise NotImplementedError
+
+    def _released(self, offset: int, claim: Claim) -> None:
+        """The offset may be handed out again though its claim is in force."""
+        raise NotImplementedError
+
+    def _unfinished(self) -> Iterable[tuple[int, Claim]]:
+        """All offsets below the cursor that are not finished, in any order."""
+        return self._claims.items()
+
+    def _standing(self, offset: int) -> Claim | None:
+        """The claim to remember of an offset, None when it is finished."""
+        return self._claims.get(offset)
+
+    # --- claiming
+
+    def _claim(self, offsets: list[int], claim: Claim) -> None:
+        """Put ascending offsets under the claim."""
+        claims = self._claims
+        for offset in offsets:
+            claims[offset] = claim
+        self._touched.update(offsets)
+        self._watch(claim, offsets[0], offsets[-1] + 1)
+
+    # --- settling
+
+    def acknowledge(self, offset: int, generation: int, deadline_ms: int, now_ms: int) -> Settled:
+        """Finish a message by its receipt handle; `deadline_ms` is the handle's own, as first given out."""
+        claim = self._claims.get(offset)
+        if claim is None or claim.generation != generation:
+            return Settled.STALE if now_ms < deadline_ms else Settled.EXPIRED
+        if now_ms >= claim.deadline_ms:
+            return Settled.EXPIRED
+        self.finish(offset)
+        return Settled.DONE
+
+    def change_invisible(
+        self, offset: int, generation: int, *, now_ms: int, deadline_ms: int, counts: bool
+    ) -> Claim | None:
+        """Move the end of a claim and replace its handle; None if the claim is not in force.
+
+        With `counts` false the next delivery has the same attempt number again.
+        """
+        claim = self.in_force(offset, generation, now_ms)
+        if claim is None:
+            return None
+        self._generation += 1
+        changed = Claim(claim.attempt - (not counts), self._generation, deadline_ms)
+        self._claim([offset], changed)
+        self._reclaimed(offset)
+        return changed
+
+    def prolong(self, offset: int, generation: int, *, now_ms: int, deadline_ms: int) -> bool:
+        """Move the end of a claim and keep its handle; False if the claim is not in force."""
+        claim = self.in_force(offset, generation, now_ms)
+        if claim is None:
+            return False
+        self._claim([offset], claim._replace(deadline_ms=deadline_ms))
+        self._reclaimed(offset)
+        return True
+
+    def release(self, offset: int, generation: int, *, now_ms: int, counts: bool) -> bool:
+        """Let others have a message while its handle can still settle it, until another consumer has it.
+
+        With `counts` false the message was never seen by its consumer, so the attempt is not counted.
+        """
+        claim = self.in_force(offset, generation, now_ms)
+        if claim is None:
+            return False
+        self._claims[offset] = released = claim._replace(attempt=claim.attempt - (not counts))
+        self._touched.add(offset)
+        self._released(offset, released)
+        return True
+
+    def in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
+        """The claim of that generation, while it is in force."""
+        claim = self._claims.get(offset)
+        in_force = claim is not None and claim.generation == generation and now_ms < claim.deadline_ms
+        return claim if in_force else None
+
+    def held(self, offset: int, generation: int) -> Claim | None:
+        """The claim of that generation, in force or ended, while nothing has become of the message."""
+        claim = self._claims.get(offset)
+        return claim if claim is not None and claim.generation == generation else None
+
+    def is_finished(self, offset: int) -> bool:
+        """Whether nothing is left to be done about a message that was there."""
+        return offset < self.cursor and self._standing(offset) is None
+
+    # --- time
+
+    def _watch(self, claim: Claim, first: int, end: int) -> None:
+        if len(self._deadlines) > 64 + 2 * len(self._claims):
+            # Nearly all were settled before their time; forget those instead of keeping them until then.
+            self._deadlines = [
+                (hole.claim.deadline_ms, hole.claim.generation, hole.first, hole.first + hole.count)
+                for hole in runs_of(self._claims.items())
+                if hole.claim.generation
+            ]
+            heapq.heapify(self._deadlines)
+        heapq.heappush(self._deadlines, (claim.deadline_ms, claim.generation, first, end))
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next claim ends unless it is settled or prolonged before; None without claims under way."""
+        while self._deadlines:
+            deadline_ms, generation, first, end = self._deadlines[0]
+            for offset in range(first, end):
+                claim = self._claims.get(offset)
+                if claim is not None and claim.generation == generation and claim.deadline_ms == deadline_ms:
+                    return deadline_ms
+            heapq.heappop(self._deadlines)
+        return None
+
+    def _take_ended(self, now_ms: int) -> list[tuple[int, Claim]]:
+        """The offsets whose claims have ended since the last call, once each."""
+        ended: dict[int, Claim] = {}
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, generation, first, end = heapq.heappop(self._deadlines)
+            for offset in range(first, end):
+                claim = self._claims.get(offset)
+                # A claim that was prolonged has the same generation and a later entry of its own.
+                if claim is not None and claim.generation == generation and claim.deadline_ms <= now_ms:
+                    ended[offset] = claim
+        return sorted(ended.items())
+
+    # --- restart
+
+    def record(self, *, whole: bool) -> Snapshot | Delta:
+        """What the journal must hear: everything, or what changed since the last call when that is enough."""
+        if whole or self._whole:
+            recorded: Snapshot | Delta = self.snapshot()
+        else:
+            standing = [(offset, self._standing(offset)) for offset in self._touched]
+            recorded = Delta(
+                self.cursor,
+                self._generation,
+                runs_of((offset, claim) for offset, claim in standing if claim is not None),
+                _runs(offset for offset, claim in standing if claim is None and offset < self._recorded_cursor),
+            )
+        self._whole = False
+        self._recorded_cursor = self.cursor
+        self._touched.clear()
+        return recorded
+
+    def record_was_lost(self) -> None:
+        """The journal could not be written; it needs everything the next time."""
+        self._whole = True
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is; claims under way keep their handles over a restart."""
+        return Snapshot(self.cursor, self._generation, runs_of(self._unfinished()))
+
+    def _restore_claims(self, snapshot: Snapshot, end: int) -> list[tuple[int, Claim]]:
+        """Take over what a snapshot says of the offsets below `end`; returns all that is not finished, ascending."""
+        self._generation = snapshot.generation + GENERATIONS_LEFT_OUT
+        unfinished: list[tuple[int, Claim]] = []
+        for hole in snapshot.holes:
+            hole_end = min(hole.first + hole.count, end)
+            unfinished += ((offset, hole.claim) for offset in range(hole.first, hole_end))
+            if hole.first < hole_end:
+                entry = (hole.claim.deadline_ms, hole.claim.generation, hole.first, hole_end)
+                heapq.heappush(self._deadlines, entry)
+        return sorted(unfinished)
+
+
+def runs_of(unfinished: Iterable[tuple[int, Claim]]) -> list[Hole]:
+    """Neighbours under equal claims as one hole each, ascending."""
+    holes: list[Hole] = []
+    first, count, current = 0, 0, UNTOUCHED
+    for offset, claim in sorted(unfinished):
+        if count and offset == first + count and claim == current:
+            count += 1
+            continue
+        if count:
+            holes.append(Hole(first, count, current))
+        first, count, current = offset, 1, claim
+    if count:
+        holes.append(Hole(first, count, current))
+    return holes
+
+
+def _runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    return [(hole.first, hole.count) for hole in runs_of((offset, UNTOUCHED) for offset in offsets)]

@@ -1,0 +1,318 @@
+"""How far one FIFO group is in one message queue: in order within each message group, and only there.
+
+lane        the unfinished messages of one message group, in order; messages without a group share one lane
+waiting     at the head of its lane, or behind it: to be handed out when the lane is open
+claimed     handed out; the lane is closed until each of its claimed messages is finished or its claim has ended
+pending     below `cursor` and unfinished, but not looked at since the restart, so its lane is not known
+
+A closed lane holds up nobody but itself: reading goes on past it, and what is found for it waits there. Claims that
+ended go back to the head of their lane when the lane opens, in order; those that have used up their attempts are told
+to the caller, who moves them to the dead letters, and keep the lane closed until then (`consumer.md` 8.2, with the
+finer lock that it recommends).
+
+A consumer that repeats a call under the same attempt id gets the same messages again, with new handles, and that
+counts as the same delivery (`consumer.md` 8.3).
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from ternmq_broker.delivery.claims import UNTOUCHED, Claim, Claims, Snapshot
+
+WAITING_MAX = 100_000
+"""So many messages of a queue may wait behind closed lanes before reading ahead pauses."""
+
+
+class Lane:
+    """One message group's unfinished messages; see the module."""
+
+    __slots__ = ("attempt_id", "claimed", "ended", "key", "waiting")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.waiting: deque[int] = deque()
+        self.claimed: set[int] = set()
+        self.ended: set[int] = set()
+        self.attempt_id = ""
+
+    @property
+    def is_open(self) -> bool:
+        return not self.claimed and not self.ended
+
+
+class OrderedConsumption(Claims):
+    """One FIFO group's consumption of one queue.
+
+    Invariants: a lane has messages claimed by one hand-out at a time; within a lane messages are handed out in order of
+    their offsets; `_claims` has every unfinished message that was ever handed out.
+    """
+
+    __slots__ = ("_by_attempt_id", "_floor", "_fresh", "_heads", "_lane_of", "_lanes", "_moving", "_pending")
+
+    def __init__(self, cursor: int) -> None:
+        super().__init__(cursor)
+        self._lanes: dict[str, Lane] = {}
+        self._lane_of: dict[int, Lane] = {}
+        self._heads: list[tuple[int, str]] = []  # heap of (first waiting offset, lane), of lanes that were open then
+        self._by_attempt_id: dict[str, list[Lane]] = {}
+        self._pending: dict[int, None] = {}
+        self._fresh: set[int] = set()  # waiting and never handed out
+        self._moving: set[int] = set()  # on their way to the dead letters: their lanes are closed
+        self._floor = 0
+
+    @property
+    def committed(self) -> int:
+        return min((offset for offset, _ in self._unfinished()), default=self.cursor)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._claims) + len(self._fresh) + sum(offset not in self._claims for offset in self._pending)
+
+    @property
+    def mark(self) -> tuple[int, ...]:
+        return self.cursor, self._generation, len(self._claims), len(self._fresh), len(self._pending)
+
+    # --- reading ahead
+
+    def to_scan(self, limit: int) -> list[int]:
+        """The offsets below `cursor` that must be looked at before anything else; none: read on from `cursor`."""
+        return [offset for offset, _ in zip(self._pending, range(limit), strict=False)]
+
+    @property
+    def may_read_ahead(self) -> bool:
+        """Whether there is room for messages that have to wait."""
+        return len(self._fresh) < WAITING_MAX
+
+    def admit(self, offset: int, key: str, now_ms: int) -> None:
+        """Put the next message into its lane; offsets come in ascending order, `to_scan`'s first."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key)
+        self._lane_of[offset] = lane
+        self._pending.pop(offset, None)
+        self.cursor = max(self.cursor, offset + 1)
+        claim = self._claims.get(offset)
+        if offset in self._moving or (claim is not None and now_ms < claim.deadline_ms):
+            lane.claimed.add(offset)
+            return
+        if claim is None:
+            self._fresh.add(offset)
+            self._touched.add(offset)
+        lane.waiting.append(offset)
+        if len(lane.waiting) == 1 and lane.is_open:
+            heapq.heappush(self._heads, (offset, key))
+
+    def skip(self, offset: int) -> None:
+        """Finish a message that was looked at: filtered out, or lost."""
+        self._pending.pop(offset, None)
+        self._touched.add(offset)
+        self.finish(offset)
+        self.cursor = max(self.cursor, offset + 1)
+
+    def skip_to(self, offset: int) -> None:
+        """Finish what lies below `offset` and was never looked at, or waits: retention has removed it."""
+        if offset > self._floor:
+            self._floor = offset
+            for each in [each for each in (*self._pending, *self._fresh) if each < offset]:
+                self.skip(each)
+            self.cursor = max(self.cursor, offset)
+
+    # --- handing out
+
+    def open_lane(self) -> Lane | None:
+        """The open lane whose first message is the oldest; None when none has any."""
+        while self._heads:
+            offset, key = self._heads[0]
+            lane = self._lanes.get(key)
+            if lane is not None and lane.is_open and lane.waiting and lane.waiting[0] == offset:
+                return lane
+            heapq.heappop(self._heads)
+        return None
+
+    @property
+    def has_open_lane(self) -> bool:
+        return self.open_lane() is not None
+
+    def hand_out(self, lane: Lane, offsets: Sequence[int], *, deadline_ms: int, attempt_id: str) -> list[Claim]:
+        """Claim the first messages of an open lane; their claims, in order. They may differ in their attempts."""
+        assert lane.is_open
+        self._generation += 1
+        claims = []
+        for offset in offsets:
+            head = lane.waiting.popleft()
+            assert head == offset
+            self._fresh.discard(offset)
+            lane.claimed.add(offset)
+            before = self._claims.get(offset, UNTOUCHED)
+            claims.append(Claim(before.attempt + 1, self._generation, deadline_ms))
+        self._claim_each(offsets, claims)
+        lane.attempt_id = attempt_id
+        if attempt_id:
+            self._by_attempt_id.setdefault(attempt_id, []).append(lane)
+        return claims
+
+    def held_under(self, attempt_id: str) -> list[Lane]:
+        """The lanes that are closed by a hand-out under that attempt id."""
+        return self._by_attempt_id.get(attempt_id, []) if attempt_id else []
+
+    def hand_out_again(self, lane: Lane, *, deadline_ms: int) -> dict[int, Claim]:
+        """Claim all that the lane's last hand-out left unfinished once more, as the same delivery."""
+        self._generation += 1
+        offsets = sorted((lane.claimed | lane.ended) - self._moving)
+        claims = [
+            self._claims[offset]._replace(generation=self._generation, deadline_ms=deadline_ms) for offset in offsets
+        ]
+        lane.claimed.update(lane.ended)
+        lane.ended.clear()
+        self._claim_each(offsets, claims)
+        return dict(zip(offsets, claims, strict=True))
+
+    def _claim_each(self, offsets: Sequence[int], claims: list[Claim]) -> None:
+        """Put the offsets under their claims, those with equal ones together."""
+        start = 0
+        for end in range(1, len(offsets) + 1):
+            if end == len(offsets) or claims[end] != claims[start]:
+                self._claim(list(offsets[start:end]), claims[start])
+                start = end
+
+    # --- again
+
+    def take_ended(self, now_ms: int, attempts_max: int) -> list[tuple[int, int]]:
+        """Deal with the claims that have ended; those with no attempts left are returned, with their attempts.
+
+        The caller must `finish` each of these once it is a dead letter, or `give_back` it.
+        """
+        exhausted: list[tuple[int, int]] = []
+        lanes: dict[str, Lane] = {}
+        for offset, claim in self._take_ended(now_ms):
+            lane = self._lane_of.get(offset)
+            if claim.attempt >= attempts_max and (lane is None or offset in lane.claimed):
+                self.set_aside(offset)
+                exhausted.append((offset, claim.attempt))
+            elif lane is not None and offset in lane.claimed:
+                lane.claimed.discard(offset)
+                lane.ended.add(offset)
+                lanes[lane.key] = lane
+        for lane in lanes.values():
+            self._open_if_done(lane)
+        return exhausted
+
+    def set_aside(self, offset: int) -> None:
+        """End the claim of a message that is being moved to the dead letters; its lane stays closed meanwhile."""
+        self._claims[offset] = Claim(self._claims[offset].attempt, 0, 0)
+        self._touched.add(offset)
+        self._moving.add(offset)
+        lane = self._lane_of.get(offset)
+        if lane is not None:
+            if offset in lane.waiting:
+                lane.waiting.remove(offset)
+            lane.ended.discard(offset)
+            lane.claimed.add(offset)
+
+    def give_back(self, offset: int) -> None:
+        """Let a message that could not be moved to the dead letters be handed out again."""
+        self._moving.discard(offset)
+        lane = self._lane_of.get(offset)
+        if lane is not None and offset in lane.claimed:
+            lane.claimed.discard(offset)
+            lane.ended.add(offset)
+            self._open_if_done(lane)
+
+    def _open_if_done(self, lane: Lane) -> None:
+        if lane.claimed:
+            return
+        self._forget_attempt_id(lane)
+        if lane.ended:
+            if lane.waiting and lane.waiting[0] < max(lane.ended):
+                # After a restart: some of one hand-out had ended before, and wait already.
+                lane.waiting = deque(sorted((*lane.ended, *lane.waiting)))
+            else:
+                lane.waiting.extendleft(sorted(lane.ended, reverse=True))
+            lane.ended.clear()
+        if lane.waiting:
+            heapq.heappush(self._heads, (lane.waiting[0], lane.key))
+        else:
+            del self._lanes[lane.key]
+
+    def _forget_attempt_id(self, lane: Lane) -> None:
+        if lane.attempt_id:
+            lanes = self._by_attempt_id[lane.attempt_id]
+            lanes.remove(lane)
+            if not lanes:
+                del self._by_attempt_id[lane.attempt_id]
+            lane.attempt_id = ""
+
+    def reset(self, offset: int) -> None:
+        """Go on at `offset`, wherever that is; no claim that was given out before holds any more."""
+        self.cursor = offset
+        for held in (
+            self._claims, self._deadlines, self._lanes, self._lane_of, self._heads, self._by_attempt_id,
+            self._pending, self._fresh, self._moving,
+        ):  # fmt: skip
+            held.clear()
+        self._whole = True
+
+    # --- what claims tell
+
+    def finish(self, offset: int) -> None:
+        """Finish one offset whatever its claim; no consumer can have it any more."""
+        self._pending.pop(offset, None)
+        self._moving.discard(offset)
+        if offset in self._fresh:
+            self._fresh.discard(offset)
+            self._touched.add(offset)
+            self._finished(offset)
+        super().finish(offset)
+
+    def _finished(self, offset: int) -> None:
+        lane = self._lane_of.pop(offset, None)
+        if lane is None:
+            return
+        if offset in lane.claimed or offset in lane.ended:
+            lane.claimed.discard(offset)
+            lane.ended.discard(offset)
+            self._open_if_done(lane)
+        else:
+            # Settled late, after its claim was released and before anyone else had it.
+            lane.waiting.remove(offset)
+            if lane.is_open:
+                self._open_if_done(lane)
+
+    def _reclaimed(self, offset: int) -> None:
+        """Nothing: only a claimed message's claim can be replaced, and it stays claimed."""
+
+    def in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
+        """The claim of that generation, while it is in force; what was released can be acknowledged, no more."""
+        lane = self._lane_of.get(offset)
+        if lane is not None and offset not in lane.claimed:
+            return None
+        return super().in_force(offset, generation, now_ms)
+
+    def _released(self, offset: int, claim: Claim) -> None:
+        lane = self._lane_of.get(offset)
+        if lane is not None and offset in lane.claimed:
+            lane.claimed.discard(offset)
+            lane.ended.add(offset)
+            self._open_if_done(lane)
+
+    def _unfinished(self) -> Iterable[tuple[int, Claim]]:
+        yield from self._claims.items()
+        yield from ((offset, UNTOUCHED) for offset in self._fresh)
+        yield from ((offset, UNTOUCHED) for offset in self._pending if offset not in self._claims)
+
+    def _standing(self, offset: int) -> Claim | None:
+        claim = self._claims.get(offset)
+        return UNTOUCHED if claim is None and (offset in self._fresh or offset in self._pending) else claim
+
+    # --- restart
+
+    @classmethod
+    def restore(cls, snapshot: Snapshot, *, end: int) -> "OrderedConsumption":
+        """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back."""
+        consumption = cls(min(snapshot.cursor, end))
+        for offset, claim in consumption._restore_claims(snapshot, end):
+            consumption._pending[offset] = None
+            if claim != UNTOUCHED:
+                consumption._claims[offset] = claim
+        return consumption

@@ -1,0 +1,108 @@
+"""One pop of a FIFO group: takes the next messages of message groups of which nobody has any.
+
+Messages that are read ahead and have to wait for their message group are read again when their time has come: only
+their offsets are kept.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.popping import BATCH_BYTES, SCAN_ROWS, SCAN_STEP, Pop
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
+    from ternmq_broker.store.record import Record
+    from ternmq_common.model import QueueRef
+
+
+class OrderedPop(Pop):
+    """Takes messages in order; see the module."""
+
+    def take_again(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        """Give a consumer that repeats its call what the first one gave it."""
+        for lane in list(state.held_under(self._order.attempt_id)):
+            offsets = sorted(lane.claimed | lane.ended)
+            records = self._reader.read_offsets(queue.topic, queue.queue_id, offsets, ALL)
+            claims = state.hand_out_again(lane, deadline_ms=self._deadline_ms)
+            found = [records[offset] for offset in claims if offset in records]
+            self.deliver(queue, found, [claims[record.queue_offset] for record in found], queue.queue_id)
+
+    def take(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        """Take from open lanes, reading ahead while there are none and room for what must wait."""
+        state.skip_to(self._reader.first(queue.topic, queue.queue_id))
+        read: dict[int, Record] = {}
+        scanned = 0
+        while not self.is_full:
+            self._take_from_lanes(queue, state, read)
+            if self.is_full or not state.may_read_ahead:
+                break
+            if scanned >= SCAN_ROWS:
+                self.more = True
+                return
+            looked_at = self._read_ahead(queue, state, read)
+            if not looked_at:
+                return
+            scanned += looked_at
+        self.more |= state.has_open_lane
+
+    def _take_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
+        while not self.is_full:
+            lane = state.open_lane()
+            if lane is None:
+                return
+            self._take_from(lane, queue, state, read)
+
+    def _take_from(
+        self, lane: "Lane", queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]"
+    ) -> None:
+        offsets = [offset for offset, _ in zip(lane.waiting, range(self.wanted), strict=False)]
+        missing = [offset for offset in offsets if offset not in read]
+        if missing:
+            read.update(self._reader.read_offsets(queue.topic, queue.queue_id, missing, ALL))
+        chosen: list[Record] = []
+        size = self._bytes
+        for offset in offsets:
+            record = read.get(offset)
+            if record is None:
+                state.skip(offset)  # retention has removed it, or its record was lost
+                continue
+            chosen.append(record)
+            size += len(record.rest)
+            if size >= BATCH_BYTES:
+                break
+        if chosen:
+            claims = state.hand_out(
+                lane,
+                [record.queue_offset for record in chosen],
+                deadline_ms=self._deadline_ms,
+                attempt_id=self._order.attempt_id,
+            )
+            self.deliver(queue, chosen, claims, queue.queue_id)
+
+    def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
+        """Put the next messages into their lanes; how many were looked at, 0 at the end of the queue."""
+        again = state.to_scan(SCAN_STEP)
+        if again:
+            records = self._reader.read_offsets(queue.topic, queue.queue_id, again, self._order.filter)
+            self._admit(again, records, state)
+            read.update(records)
+            return len(again)
+        locations = self._reader.locate(
+            queue.topic, queue.queue_id, state.cursor, max(self.wanted, SCAN_STEP if len(read) else 0)
+        )
+        first = state.cursor
+        passing = [location for location in locations if self._order.filter.may_pass(location.tag_hash)]
+        records = {record.queue_offset: record for record in self._reader.read(passing, self._order.filter)}
+        self._admit(range(first, first + len(locations)), records, state)
+        read.update(records)
+        return len(locations)
+
+    def _admit(self, offsets: "range | list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
+        for offset in offsets:
+            record = records.get(offset)
+            if record is None:
+                state.skip(offset)
+            else:
+                group = definition_pb2.SystemProperties.FromString(record.system).message_group
+                state.admit(offset, group, self._now_ms)

@@ -1,0 +1,121 @@
+"""Pulls of groups that let each queue have one reader at a time: who may read, and when the next one may.
+
+The rules are those of `delivery.queue_access`; here they meet waiting calls. A reader whose call waits at the end of
+its queue counts as seen.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.delivery.queue_access import Grant, QueueAccess
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Pulled
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ternmq_common.model import QueueReaderId, QueueRef
+
+# A reader that waits in a call is seen so many times within the time after which a silent one loses its queue.
+_SEEN_PER_HOLD = 3
+
+
+@dataclass(slots=True)
+class _Locked:
+    access: QueueAccess
+    changed: asyncio.Event
+
+
+class QueueLocks:
+    """The readers of all locked queues of a broker. Lost in a restart: then who asks first is the reader."""
+
+    def __init__(self, now_ms: "Callable[[], int]") -> None:
+        self._now_ms = now_ms
+        self._locked: dict[tuple[str, QueueRef], _Locked] = {}
+
+    async def pull(
+        self,
+        reader: "QueueReaderId",
+        queue: "QueueRef",
+        offset: int,
+        *,
+        committed: int | None,
+        poll_s: float,
+        read: "Callable[[int, float], Awaitable[Pulled]]",
+    ) -> Pulled:
+        """Messages for the queue's reader; others wait for their turn, up to `poll_s` seconds.
+
+        `read` reads from an offset on, or waits up to so many seconds for something. A new reader is sent to the
+        committed offset, whatever it asked for.
+        """
+        locked = self._locked.get((reader.group, queue))
+        if locked is None:
+            access = QueueAccess(offset if committed is None else committed, reader.lock_hold_ms)
+            locked = self._locked[reader.group, queue] = _Locked(access, asyncio.Event())
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while True:
+            now_ms = self._now_ms()
+            answer = locked.access.request(reader.client_id, offset, now_ms)
+            left_s = max(0.0, end - loop.time())
+            if isinstance(answer, Grant):
+                pulled = await read(answer.offset, min(left_s, reader.lock_hold_ms / 1000 / _SEEN_PER_HOLD))
+                if self._may_leave(locked, answer, pulled):
+                    if pulled.messages or pulled.next_offset != offset or loop.time() >= end:
+                        return pulled
+                    continue
+            elif left_s:
+                await _changed(locked, min(left_s, max(0, answer.until_ms - now_ms) / 1000))
+            if loop.time() >= end:
+                return Pulled([], offset)
+
+    def _may_leave(self, locked: _Locked, grant: Grant, pulled: Pulled) -> bool:
+        if not pulled.messages:
+            return True
+        return locked.access.handed_out(grant, pulled.messages[-1].queue_offset + 1, self._now_ms())
+
+    def acknowledge(self, reader: "QueueReaderId", queue: "QueueRef", offset: int) -> None:
+        """The group's offset is to move; FORBIDDEN if another member reads the queue."""
+        locked = self._locked.get((reader.group, queue))
+        if locked is None:
+            return
+        if not locked.access.acknowledge(reader.client_id, offset, self._now_ms()):
+            raise MessagingError(
+                definition_pb2.FORBIDDEN,
+                f"queue {queue.queue_id} of {queue.topic!r} belongs to another reader of group {reader.group!r} now; "
+                "ask for the assignment, and read on from the group's offset",
+            )
+        _tell(locked)
+
+    def reset(self, group: str, queue: "QueueRef", offset: int) -> None:
+        """An operator moved the group."""
+        locked = self._locked.get((group, queue))
+        if locked is not None:
+            locked.access.reset(offset)
+            _tell(locked)
+
+    def leave(self, group: str, client_id: str) -> None:
+        """A member is gone: what it read is free."""
+        for (owner, _), locked in self._locked.items():
+            if owner == group:
+                locked.access.release(client_id)
+                _tell(locked)
+
+    def forget_group(self, group: str) -> None:
+        self._locked = {key: locked for key, locked in self._locked.items() if key[0] != group}
+
+
+async def _changed(locked: _Locked, seconds: float) -> None:
+    changed = locked.changed
+    try:
+        async with asyncio.timeout(seconds):
+            await changed.wait()
+    except TimeoutError:
+        return
+
+
+def _tell(locked: _Locked) -> None:
+    locked.changed.set()
+    locked.changed = asyncio.Event()

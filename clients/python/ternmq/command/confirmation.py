@@ -1,0 +1,19 @@
+"""Asking before something that can't be taken back."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+
+def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
+    """Ask if a person is there and `--yes` did not answer; No ends the command as Ctrl-C does.
+
+    A function is called only when the question is asked, and says what it is.
+    """
+    if not yes and at_terminal():
+        click.confirm(question if isinstance(question, str) else question(), abort=True, err=True)
+
+
+def at_terminal() -> bool:
+    return sys.stdin.isatty()

@@ -1,0 +1,63 @@
+"""Values of a declaring file (`ternmq apply`), checked as the options of the commands are; WrongUsage says where."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeVar
+
+from ternmq.command.failures import WrongUsage
+from ternmq.command.group_settings import GroupSettings
+from ternmq.command.moments import consume_from_of
+from ternmq_common.errors import MessagingError
+from ternmq_common.retry_backoff import parse_backoff
+from ternmq_common.settings import parsed_duration
+
+Item = Mapping[str, object]
+T = TypeVar("T")
+
+
+def declared_settings(item: Item, where: str) -> GroupSettings:
+    return GroupSettings(
+        max_attempts=count(item, "max_attempts", where),
+        retry_backoff=_parsed(item, "retry_backoff", where, _backoff),
+        consume_from=_parsed(item, "consume_from", where, lambda text: consume_from_of(text, now=datetime.now(UTC))),
+        assignment=_parsed(item, "assignment", where, str.strip),
+        queue_lock_hold=_parsed(item, "queue_lock_hold", where, _duration),
+    )
+
+
+def count(item: Item, key: str, where: str) -> int | None:
+    """None when the file does not say."""
+    value = item.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise WrongUsage(f"{where}: {key} must be a whole number above 0, not {value!r}")
+    return value
+
+
+def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | None:
+    value = item.get(key)
+    if value is None:
+        return None
+    # YAML and TOML have times of their own; a plain number can only be meant for a duration, and is in seconds.
+    text = value.isoformat() if isinstance(value, date | datetime) else value
+    if isinstance(text, int) and not isinstance(text, bool) and parse is _duration:
+        text = str(text)
+    if not isinstance(text, str):
+        raise WrongUsage(f"{where}: {key} must be text, not {value!r}")
+    try:
+        return parse(text)
+    except (ValueError, OverflowError) as error:
+        raise WrongUsage(f"{where}: {key} {text!r}: {error}") from None
+
+
+def _backoff(text: str) -> str:
+    try:
+        parse_backoff(text)
+    except MessagingError as error:
+        raise ValueError(error.message) from None
+    return text.strip()
+
+
+def _duration(text: str) -> timedelta:
+    return timedelta(seconds=float(parsed_duration(text, unit="s")))

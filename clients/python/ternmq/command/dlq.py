@@ -1,0 +1,166 @@
+"""`ternmq dlq`: list, show, resend and export the dead letters of a group."""
+
+import itertools
+import json
+from datetime import datetime
+from typing import IO, TYPE_CHECKING, Unpack
+
+import click
+
+from ternmq.command import dlq_resend
+from ternmq.command.failures import CommandFailure, WrongUsage
+from ternmq.command.letter_selection import (
+    SelectionOptions,
+    opened,
+    range_options,
+    selection_of,
+    selection_options,
+    tell_none,
+)
+from ternmq.command.options import endpoint_option, json_lines_option, json_option
+from ternmq.command.output import counted, described, print_json, print_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq.command.dead_letters import DeadLetters
+    from ternmq.message_view import MessageView
+
+# The longest text of digits that can be an offset; a message id is longer.
+OFFSET_DIGITS_MAX = 18
+
+
+@click.group()
+def command() -> None:
+    """Look at the dead letters of a consumer group, deliver them again, or export them.
+
+    A dead letter is a message that the group did not acknowledge in any of its attempts, or that its consumer gave up.
+
+    \b
+    Examples:
+      ternmq dlq list billing --since 2h
+      ternmq dlq show billing 17
+      ternmq dlq resend billing --key order-17
+      ternmq dlq export billing letters.jsonl
+    """
+
+
+command.add_command(dlq_resend.command, "resend")
+
+
+@command.command(name="list")
+@click.argument("group")
+@range_options
+@click.option("--max", "letters_max", type=click.IntRange(min=1), help="Stop after so many.  [default: all]")
+@endpoint_option
+@json_lines_option
+def list_(
+    group: str,
+    key: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    letters_max: int | None,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """List the dead letters of GROUP, the oldest first.
+
+    \b
+    Examples:
+      ternmq dlq list billing
+      ternmq dlq list billing --since 2026-08-01T12:00 --until 2026-08-01T13:00
+      ternmq dlq list billing --key order-17 --json | jq .offset
+    """
+    from ternmq.command.dead_letters import Selection, letter_record
+
+    with opened(endpoint, group) as (_, letters):
+        found = letters.letters(Selection(key=key, since=since, until=until))
+        records = map(letter_record, itertools.islice(found, letters_max))
+        if not print_stream(records, as_json=as_json):
+            tell_none(letters, group)
+
+
+@command.command()
+@click.argument("group")
+@click.argument("letter", metavar="MESSAGE_ID|OFFSET")
+@endpoint_option
+@json_option
+def show(group: str, letter: str, endpoint: str, as_json: bool) -> None:
+    """Show one dead letter of GROUP with its properties and its body: the one at OFFSET, or the newest of MESSAGE_ID.
+
+    \b
+    Examples:
+      ternmq dlq show billing 17
+      ternmq dlq show billing 01E6E1FC7D8B4C0001 --json | jq -r .body
+    """
+    from ternmq.command.dead_letters import whole_record
+
+    with opened(endpoint, group) as (_, letters):
+        view = _named(letters, letter)
+        if view is None:
+            raise CommandFailure(f"group {group} has no dead letter {letter}")
+        record = whole_record(view)
+    if as_json:
+        print_json(record)
+    else:
+        _show(record)
+
+
+def _named(letters: "DeadLetters", name: str) -> "MessageView | None":
+    is_offset = name.isascii() and name.isdigit() and len(name) <= OFFSET_DIGITS_MAX
+    return letters.at_offset(int(name)) if is_offset else letters.of_id(name)
+
+
+def _show(record: dict[str, object]) -> None:
+    body = record.pop("body", None)
+    properties = record.pop("properties")
+    assert isinstance(properties, dict)
+    click.echo(described(record))
+    if properties:
+        click.echo("\nproperties\n" + described({f"  {name}": value for name, value in properties.items()}))
+    if body is not None:
+        click.echo(f"\n{body}")
+
+
+@command.command()
+@click.argument("group")
+@click.argument("file", type=click.Path(allow_dash=True))
+@selection_options
+@endpoint_option
+def export(group: str, file: str, endpoint: str, **options: Unpack[SelectionOptions]) -> None:
+    """Write dead letters of GROUP to FILE (- is standard output), all of them unless options say which.
+
+    One JSON object a line: offset, ids, origin, attempts, reason, tag, keys, all properties, times, and the body, as
+    text if it is UTF-8 and as body_base64 if not.
+
+    \b
+    Examples:
+      ternmq dlq export billing letters.jsonl
+      ternmq dlq export billing - --since 2h | jq -r .body
+      ternmq dlq export billing one.jsonl --offset 17
+    """
+    selection = selection_of(options)
+    with opened(endpoint, group) as (_, letters):
+        try:
+            with click.open_file(file, "w", encoding="utf-8") as out:
+                count = _write(out, letters.letters(selection))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise WrongUsage(f"can't write {file}: {error.strerror}") from None
+        if count:
+            click.echo(f"exported {counted(count, 'dead letter')} of group {group}", err=True)
+        elif not letters.missing:
+            tell_none(letters, group)
+        if letters.missing:
+            raise CommandFailure(f"group {group} has no dead letter with {', '.join(letters.missing)}")
+
+
+def _write(out: "IO[str]", letters: "Iterator[MessageView]") -> int:
+    from ternmq.command.dead_letters import whole_record
+
+    count = 0
+    for view in letters:
+        out.write(json.dumps(whole_record(view), ensure_ascii=False) + "\n")
+        count += 1
+    return count

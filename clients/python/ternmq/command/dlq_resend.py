@@ -1,0 +1,137 @@
+"""`ternmq dlq resend`: deliver dead letters again."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from ternmq.command.confirmation import confirm
+from ternmq.command.failures import CommandFailure, WrongUsage
+from ternmq.command.letter_selection import (
+    SelectionOptions,
+    is_given,
+    opened,
+    selection_of,
+    selection_options,
+    tell_none,
+)
+from ternmq.command.options import endpoint_option, json_lines_option
+from ternmq.command.output import counted, print_json_line, print_stream
+from ternmq.command.paging import pages
+
+if TYPE_CHECKING:
+    from ternmq.command.admin import AdminClient
+    from ternmq.command.dead_letters import DeadLetters, Selection
+    from ternmq_protos.admin_v1 import admin_pb2
+
+BATCH_MAX = 256
+
+
+@click.command()
+@click.argument("group")
+@selection_options
+@click.option("--to-topic", default="", metavar="TOPIC", help="Send them to this topic, for all of its groups.")
+@click.option("--dry-run", is_flag=True, help="List what would be resent, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@endpoint_option
+@json_lines_option
+def command(
+    group: str,
+    to_topic: str,
+    dry_run: bool,
+    yes: bool,
+    endpoint: str,
+    as_json: bool,
+    **options: Unpack[SelectionOptions],
+) -> None:
+    """Deliver dead letters of GROUP again, with all their attempts. Asks first when standard input is a terminal.
+
+    They go back to this group alone, through its retry topic; those of a FIFO group are sent to the topic that they
+    came from, for all of its groups. The letters stay in the dead letter topic, which is a log: what is resent twice
+    is delivered twice. The exit code is 1 if some could not be resent.
+
+    \b
+    Examples:
+      ternmq dlq resend billing --all
+      ternmq dlq resend billing --since 2h --dry-run
+      ternmq dlq resend billing --offset 17 --offset 18
+      ternmq dlq resend billing --key order-17 --to-topic orders-repaired --yes
+    """
+    if not is_given(options):
+        raise WrongUsage("say which: --all, --offset, --id, --key, --since or --until")
+    selection = selection_of(options)
+    with opened(endpoint, group) as (admin, letters):
+        if dry_run:
+            _rehearse(letters, selection, group, as_json=as_json)
+            return
+        chosen = letters.offsets(selection)
+        if not chosen and not letters.missing:
+            tell_none(letters, group)
+            return
+        where = f"to {to_topic}" if to_topic else "again"
+        confirm(f"Deliver {counted(len(chosen), 'dead letter')} of group {group} {where}?", yes=yes)
+        resending = Resending(admin, group, to_topic, as_json=as_json)
+        resending.run(chosen, letters.missing)
+
+
+def _rehearse(letters: "DeadLetters", selection: "Selection", group: str, *, as_json: bool) -> None:
+    from ternmq.command.dead_letters import letter_record
+
+    count = print_stream(map(letter_record, letters.letters(selection)), as_json=as_json)
+    for name in letters.missing:
+        click.echo(f"{name}: there is no such dead letter", err=True)
+    if count:
+        click.echo(f"{count} would be resent; nothing was changed (--dry-run)", err=True)
+    elif not letters.missing:
+        tell_none(letters, group)
+
+
+class Resending:
+    """Sends letters in batches and counts what became of them."""
+
+    def __init__(self, admin: "AdminClient", group: str, to_topic: str, *, as_json: bool) -> None:
+        self._admin, self._group, self._to_topic, self._as_json = admin, group, to_topic, as_json
+        self._resent = self._failed = 0
+
+    def run(self, queue_offsets: Sequence[int], missing: Sequence[str]) -> None:
+        """All of them, whatever becomes of each; CommandFailure at the end if some failed."""
+        try:
+            for name in missing:
+                self._fail(name, "there is no such dead letter")
+            for page in pages(queue_offsets, BATCH_MAX):
+                for letter in self._batch(page):
+                    self._take(letter)
+        finally:
+            self._summarize()
+        if self._failed:
+            raise CommandFailure(
+                f"{self._failed} of {counted(self._failed + self._resent, 'dead letter')} could not be resent"
+            )
+
+    def _batch(self, queue_offsets: list[int]) -> "Iterator[admin_pb2.ResentDeadLetter]":
+        answers = self._admin.resend_dead_letters(self._group, queue_offsets, to_topic=self._to_topic)
+        yield from answers
+        for queue_offset in sorted(set(queue_offsets) - {answer.offset for answer in answers}):
+            self._fail(f"offset {queue_offset}", "the server did not answer for it")
+
+    def _take(self, letter: "admin_pb2.ResentDeadLetter") -> None:
+        from ternmq_common.errors import code_name
+        from ternmq_protos.v2 import definition_pb2
+
+        if letter.status.code != definition_pb2.OK:
+            self._fail(f"offset {letter.offset}", f"{code_name(letter.status.code)}: {letter.status.message}")
+            return
+        self._resent += 1
+        if self._as_json:
+            print_json_line({"offset": letter.offset, "topic": letter.topic, "message_id": letter.message_id})
+
+    def _fail(self, name: str, reason: str) -> None:
+        self._failed += 1
+        click.echo(f"{name}: {reason}", err=True)
+
+    def _summarize(self) -> None:
+        if self._failed and not self._resent:
+            return
+        where = f" to {self._to_topic}" if self._to_topic else ""
+        click.echo(f"resent {counted(self._resent, 'dead letter')} of group {self._group}{where}", err=self._as_json)
+        click.echo("they stay in the dead letter topic: resending them again delivers them again", err=True)

@@ -1,0 +1,130 @@
+"""The progress of a broadcasting consumer, in a file of its own.
+
+Format      {"version": 1, "offsets": {group: {topic: {broker: {queue id: offset}}}}} as JSON
+Writing     beside the file and then renamed over it, both synced: after a crash it is the old file or the new one
+Reading     once, at the start; a file that is missing or can't be understood is an empty one, and the log says so
+Sharing     one running consumer per file; what the file says of other groups is kept
+Threads     files are read and written in threads; many calls of `store` that come together are one write
+"""
+
+import asyncio
+import json
+import logging
+import os
+from pathlib import Path
+
+from ternmq.errors import OffsetFileError
+from ternmq.pull_queue import MessageQueue
+from ternmq.route import Queue
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+
+
+class OffsetFile:
+    """How far one group has come in each queue.
+
+    Invariants: at most one write is under way; `_written` is the count of changes that the file has.
+    """
+
+    def __init__(self, path: Path, group: str) -> None:
+        self._path = path
+        self._group = group
+        self._others: dict[str, object] = {}
+        self._offsets: dict[MessageQueue, int] = {}
+        self._changes = self._written = 0
+        self._writer: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        try:
+            text = await asyncio.to_thread(self._path.read_bytes)
+        except FileNotFoundError:
+            logger.info("%s doesn't exist yet: no queue of group %s has an offset", self._path, self._group)
+            return
+        except OSError as error:
+            raise OffsetFileError(f"{self._path} can't be read: {error}") from error
+        try:
+            groups = _groups_of(text)
+            self._offsets = _offsets_of(groups.pop(self._group, {}))
+            self._others = groups
+        except (ValueError, RecursionError) as error:
+            logger.warning("%s is corrupt, and what it said of offsets is lost: %s", self._path, error)
+
+    async def load(self, queue: Queue) -> int | None:
+        return self._offsets.get(MessageQueue.named(queue))
+
+    async def store(self, queue: Queue, queue_offset: int) -> None:
+        """Returns when it would survive a crash."""
+        self._offsets[MessageQueue.named(queue)] = queue_offset
+        self._changes += 1
+        wanted = self._changes
+        while self._written < wanted:
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.create_task(self._write())
+                self._writer.add_done_callback(_seen)
+            # Shielded, since a write can't be stopped: whoever is cancelled leaves it to the others.
+            await asyncio.shield(self._writer)
+
+    async def _write(self) -> None:
+        changes, text = self._changes, self._rendered()
+        try:
+            await asyncio.to_thread(_replace, self._path, text)
+        except OSError as error:
+            raise OffsetFileError(f"{self._path} can't be written: {error}") from error
+        self._written = changes
+
+    def _rendered(self) -> bytes:
+        own: dict[str, dict[str, dict[str, int]]] = {}
+        for name, queue_offset in sorted(self._offsets.items()):
+            own.setdefault(name.topic, {}).setdefault(name.broker, {})[str(name.queue_id)] = queue_offset
+        return json.dumps({"version": VERSION, "offsets": {**self._others, self._group: own}}, indent=1).encode()
+
+
+def _groups_of(text: bytes) -> dict[str, object]:
+    content = _object(json.loads(text))
+    if content.get("version") != VERSION:
+        raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
+    return _object(content.get("offsets"))
+
+
+def _offsets_of(topics: object) -> dict[MessageQueue, int]:
+    return {
+        MessageQueue(topic, broker, int(queue_id)): _checked_offset(queue_offset)
+        for topic, brokers in _object(topics).items()
+        for broker, queues in _object(brokers).items()
+        for queue_id, queue_offset in _object(queues).items()
+    }
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} stands where an object should")  # noqa: TRY004 - as JSON's own errors are
+    return value
+
+
+def _checked_offset(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no offset")
+    return value
+
+
+def _seen(writer: asyncio.Task[None]) -> None:
+    """An error is no news to the event loop, even if everybody who waited for the write has gone."""
+    if not writer.cancelled():
+        writer.exception()
+
+
+def _replace(path: Path, text: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".new")
+    with beside.open("wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

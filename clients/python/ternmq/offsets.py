@@ -1,0 +1,84 @@
+"""The offsets that a server knows: where a queue begins and ends, where a time is in it, how far a group has come."""
+
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+from ternmq import connection as calls
+from ternmq.connection import Method, RequestT, ResponseT
+from ternmq.endpoints import Endpoints
+from ternmq.errors import check
+from ternmq.route import Queue
+from ternmq.wire_time import nanos_of, timestamp
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+StartFrom: TypeAlias = Literal["latest", "earliest"] | datetime
+"""A place in a queue: its end, the first message it still has, or the first that was stored at or after a time."""
+
+
+class Call(Protocol):
+    """One request to one endpoint."""
+
+    async def __call__(
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
+    ) -> ResponseT: ...
+
+
+class Offsets(Protocol):
+    """Where progress is kept."""
+
+    async def open(self) -> None:
+        """Get ready; called once, before all else."""
+
+    async def load(self, queue: Queue) -> int | None:
+        """How far the group has come; None if it never was in this queue."""
+
+    async def store(self, queue: Queue, queue_offset: int) -> None:
+        """Keep that everything before the offset is done."""
+
+
+class GroupOffsets:
+    """The progress of a group, kept by the server."""
+
+    def __init__(self, group: str, call: Call) -> None:
+        self._group = pb.Resource(name=group)
+        self._call = call
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def load(self, queue: Queue) -> int | None:
+        request = rpc.GetOffsetRequest(group=self._group, message_queue=queue.proto)
+        response = await self._call(queue.endpoints, calls.GET_OFFSET, request)
+        if response.status.code == pb.OFFSET_NOT_FOUND:
+            return None
+        check(response.status)
+        return response.offset
+
+    async def store(self, queue: Queue, queue_offset: int) -> None:
+        request = rpc.UpdateOffsetRequest(group=self._group, message_queue=queue.proto, offset=queue_offset)
+        response = await self._call(queue.endpoints, calls.UPDATE_OFFSET, request)
+        check(response.status)
+
+
+def checked_start(place: StartFrom) -> StartFrom:
+    """The place, if it is one; a time without a zone could be meant as anything."""
+    if isinstance(place, datetime):
+        if place.tzinfo is None:
+            raise ValueError(f"{place!r} has no time zone; write datetime(..., tzinfo=UTC)")
+    elif place not in {"latest", "earliest"}:
+        raise ValueError(f"{place!r} is neither 'latest' nor 'earliest' nor a datetime")
+    return place
+
+
+async def find_offset(call: Call, queue: Queue, place: StartFrom) -> int:
+    """Which offset a place is at."""
+    request = rpc.QueryOffsetRequest(message_queue=queue.proto)
+    if isinstance(place, datetime):
+        request.query_offset_policy = pb.TIMESTAMP
+        request.timestamp.CopyFrom(timestamp(nanos_of(place)))
+    else:
+        request.query_offset_policy = pb.BEGINNING if place == "earliest" else pb.END
+    response = await call(queue.endpoints, calls.QUERY_OFFSET, request)
+    check(response.status)
+    return response.offset

@@ -1,0 +1,224 @@
+"""The pull consumer: reads its queues by offset, in order, and commits how far it has come.
+
+Queues      the server shares the queues of a topic out among the pulling members of the group; a broadcasting consumer
+            has all of them. Asked again every few seconds; a queue that is gone is given up at once
+Start       where the group has committed; where it never was, and where that offset is outside of the queue, by
+            `start_from`
+Steps       each `poll`, and each step of an iteration, says that what the steps before handed out is handled
+Commits     automatic ones go as far as what is handled, so what is being worked on when the process dies comes again;
+            `commit` goes as far as what was handed out
+Close       a last automatic commit, then goodbye. It takes what was handed out for handled, unless an exception ended
+            the `async with`
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias, Unpack
+
+from ternmq.client import Life
+from ternmq.errors import BadRequest, NotRunning
+from ternmq.filters import Subscriptions
+from ternmq.message_view import MessageView
+from ternmq.offsets import StartFrom, checked_start, find_offset
+from ternmq.options import ClientOptions
+from ternmq.pull_queue import MessageQueue, PullQueue
+from ternmq.queue_reader import QueueReader, ReadingPolicy
+from ternmq.rebalancing import AssignmentListener
+from ternmq_common.limits import MIB
+from ternmq_protos.v2 import definition_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+BUFFERED_MESSAGES_MAX = 1024
+BUFFERED_BYTES_MAX = 64 * MIB
+
+Queues: TypeAlias = MessageQueue | Iterable[MessageQueue]
+
+
+class PullConsumer(QueueReader):
+    """Reads queues by offset.
+
+        async with PullConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "*"}) as consumer:
+            async for view in consumer:
+                ...
+                await consumer.commit()
+
+    `start_from` is for queues in which the group has no offset: `"latest"`, `"earliest"`, or an aware datetime.
+    `auto_commit` commits every `auto_commit_interval` seconds and at the end. `on_assignment(assigned, revoked)`, a
+    plain or a coroutine function, is called on the event loop with lists of `MessageQueue`. `broadcasting` gives each
+    consumer all queues; its progress is kept in `offsets_file`, not by the server. The other arguments are those of
+    `ternmq.options.ClientOptions`. One task at a time polls or iterates.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        subscriptions: Subscriptions,
+        *,
+        start_from: StartFrom = "latest",
+        auto_commit: bool = True,
+        auto_commit_interval: float = 5.0,
+        on_assignment: AssignmentListener | None = None,
+        buffered_messages_max: int = BUFFERED_MESSAGES_MAX,
+        buffered_bytes_max: int = BUFFERED_BYTES_MAX,
+        broadcasting: bool = False,
+        offsets_file: str | os.PathLike[str] | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        if buffered_messages_max < 1 or buffered_bytes_max < 1 or auto_commit_interval <= 0:
+            raise ValueError("buffered_messages_max, buffered_bytes_max and auto_commit_interval must be above 0")
+        if broadcasting != (offsets_file is not None):
+            raise ValueError("broadcasting needs an offsets_file, and nothing else does")
+        policy = ReadingPolicy(
+            start_from=checked_start(start_from),
+            auto_commit_s=auto_commit_interval if auto_commit else None,
+            buffered_messages_max=buffered_messages_max,
+            buffered_bytes_max=buffered_bytes_max,
+            offsets_file=None if offsets_file is None else Path(offsets_file),
+        )
+        super().__init__(endpoint, group, subscriptions, policy, on_assignment, **options)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._all_handled_at_close = error is None
+        await super().__aexit__(kind, error, trace)
+
+    # Messages.
+
+    async def poll(self, max_messages: int = 32, timeout: float = 5.0) -> list[MessageView]:
+        """Up to `max_messages` as soon as there is one; `[]` when none came within `timeout` seconds."""
+        if max_messages < 1:
+            raise ValueError(f"{max_messages=} must be at least 1")
+        await self._step()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._taken(max_messages)
+        except TimeoutError:
+            return []
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MessageView:
+        """The next message; the iteration ends when the consumer is closed."""
+        try:
+            await self._step()
+            [view] = await self._taken(1)
+        except NotRunning:
+            if self._life is Life.NEW:
+                raise
+            raise StopAsyncIteration from None
+        return view
+
+    async def _step(self) -> None:
+        """Whoever asks for more has handled what he got: queues that were given up meanwhile have waited for this."""
+        self._check_running()
+        given_up = self._buffer.step()
+        if given_up:
+            self._spawn(self._auto_commit(given_up))
+        await asyncio.sleep(0)  # a handler that never waits must not keep pulls and heartbeats from going on
+
+    async def _taken(self, count: int) -> list[MessageView]:
+        """Nothing waits between the taking and the caller, so a cancelled caller has taken nothing."""
+        while True:
+            await self._buffer.some()
+            self._check_running()
+            if views := self._buffer.take(count):
+                return views
+
+    # Progress.
+
+    async def commit(self, view: MessageView | None = None) -> None:
+        """Commit all that was handed out, or one queue as far as `view`; an offset is set back only after a seek.
+
+        A queue that another member has by now is left out, with a line in the log. Any other failure is raised, after
+        the rest was committed.
+        """
+        self._check_running()
+        if view is None:
+            await self._committer.commit({state: state.position for state in self._buffer.known})
+        elif (state := self._buffer.find(MessageQueue.of(view))) is not None:
+            await self._committer.commit({state: view.offset + 1})
+        else:
+            logger.warning("%s: %r is not committed: its queue was given up", self.client_id, view)
+        self._buffer.forget_committed()
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group would go on in a queue, assigned or not; None if it never was there."""
+        self._check_running()
+        state = self._buffer.queues.get(queue)
+        candidates = (await self._routes.get(queue.topic)).readable if state is None else (state.queue,)
+        for candidate in candidates:
+            if MessageQueue.named(candidate) == queue:
+                return await self._offsets.load(candidate)
+        raise BadRequest(pb.BAD_REQUEST, f"there is no queue {queue}")
+
+    async def position(self, queue: MessageQueue) -> int:
+        """The offset that is handed out next, or a later one if the filter leaves that out."""
+        [state] = self._chosen(queue)
+        await self._begin(state)
+        assert state.position is not None
+        return state.position
+
+    # Queues.
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that this consumer has now."""
+        return sorted(self._buffer.queues)
+
+    def pause(self, queues: Queues | None = None) -> None:
+        """Hand out nothing of these queues, or of all, until `resume`, or until they are given up."""
+        for state in self._chosen(queues):
+            self._buffer.pause(state, True)
+            self._pulls.restart(state)
+
+    def resume(self, queues: Queues | None = None) -> None:
+        """Go on where `pause` stopped."""
+        for state in self._chosen(queues):
+            self._buffer.pause(state, False)
+
+    def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at an offset; what is buffered of the queue isn't handed out any more."""
+        if queue_offset < 0:
+            raise ValueError(f"{queue_offset=} must not be negative")
+        [state] = self._chosen(queue)
+        self._move(state, queue_offset)
+
+    async def seek_to_beginning(self, queues: Queues | None = None) -> None:
+        """Go on at the first message that the server still has, in these queues or in all."""
+        await self._seek_to("earliest", queues)
+
+    async def seek_to_end(self, queues: Queues | None = None) -> None:
+        """Go on behind the last message, in these queues or in all."""
+        await self._seek_to("latest", queues)
+
+    async def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
+        """Go on at the first message that was stored at or after a time, in these queues or in all."""
+        await self._seek_to(checked_start(time), queues)
+
+    async def _seek_to(self, place: StartFrom, queues: Queues | None) -> None:
+        states = self._chosen(queues)
+        found = await asyncio.gather(*(find_offset(self._call, state.queue, place) for state in states))
+        for state, queue_offset in zip(states, found, strict=True):
+            if self._buffer.holds(state):
+                self._move(state, queue_offset)
+
+    def _move(self, state: PullQueue, queue_offset: int) -> None:
+        self._buffer.seek(state, queue_offset)
+        self._pulls.restart(state)
+
+    def _chosen(self, queues: Queues | None) -> list[PullQueue]:
+        self._check_running()
+        if queues is None:
+            return list(self._buffer.queues.values())
+        names = [queues] if isinstance(queues, MessageQueue) else list(queues)
+        if strange := [str(name) for name in names if name not in self._buffer.queues]:
+            raise BadRequest(pb.BAD_REQUEST, f"not assigned to this consumer: {', '.join(strange)}")
+        return [self._buffer.queues[name] for name in names]

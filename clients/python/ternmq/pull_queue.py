@@ -1,0 +1,159 @@
+"""One queue of a pull consumer: what is buffered of it, and how far things have come.
+
+Offsets     committed <= handled <= position <= pulled; seeks and the server may set all of them back
+pulled      where the next PullMessage goes on
+position    the next to hand out: the first message that is buffered, or `pulled` when none is
+handled     everything before it was handed out in an earlier step than the last, or left out by the filter
+committed   what the group is known to have; None when that isn't known
+Bounds      the buffer is filled while it is at most half full, and never beyond `messages_max`; it may exceed
+            `bytes_max` by one pull, since nobody knows the size of messages before they come
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ternmq.message_view import MessageView
+from ternmq.route import Queue
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """The name of one queue of a topic, as pull consumers are assigned it."""
+
+    topic: str
+    broker: str
+    queue_id: int
+
+    @classmethod
+    def of(cls, view: MessageView) -> "MessageQueue":
+        """The queue that a message came from."""
+        return cls(view.topic, view.broker, view.queue_id)
+
+    @classmethod
+    def named(cls, queue: Queue) -> "MessageQueue":
+        return cls(queue.topic, queue.broker, queue.queue_id)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker}/{self.queue_id}"
+
+
+class PullQueue:
+    """The state of one assigned queue; changed by `PullBuffer`, and `committed` by `Committer`.
+
+    Invariants: messages are buffered only while the position is known and the queue is neither paused nor given up;
+    `epoch` grows with each seek, so that what was begun before one isn't taken for what came after.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.name = MessageQueue.named(queue)
+        self.queue = queue
+        self.epoch = 0
+        self.committed: int | None = None
+        self.beginning = asyncio.Lock()
+        self.committing = asyncio.Lock()
+        self.given_up = False
+        self.paused = False
+        self._views: deque[MessageView] = deque()
+        self._stored_bytes = 0
+        self._pulled: int | None = None
+        self._first_unhandled: int | None = None
+        self._messages_max = self._bytes_max = 1
+        self._may_pull = asyncio.Event()
+
+    @property
+    def position(self) -> int | None:
+        return self._views[0].offset if self._views else self._pulled
+
+    @property
+    def handled(self) -> int | None:
+        return self.position if self._first_unhandled is None else self._first_unhandled
+
+    @property
+    def unhandled(self) -> bool:
+        """Whether something of the last step may still be worked on."""
+        return self._first_unhandled is not None
+
+    @property
+    def pulled(self) -> int:
+        assert self._pulled is not None, "the position has to be found first"
+        return self._pulled
+
+    @property
+    def buffered(self) -> int:
+        return len(self._views)
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._stored_bytes
+
+    @property
+    def free(self) -> int:
+        """How many messages may be pulled now."""
+        return max(1, self._messages_max - len(self._views))
+
+    async def room(self) -> None:
+        """Wait until messages may be pulled."""
+        await self._may_pull.wait()
+
+    def limit(self, *, messages_max: int, bytes_max: int) -> None:
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._count()
+
+    def begin(self, queue_offset: int, *, committed: int | None) -> None:
+        """The position was found; no seek, but the first of all positions."""
+        assert self._pulled is None
+        self._pulled = queue_offset
+        self.committed = committed
+
+    def seek(self, queue_offset: int) -> None:
+        """Go on elsewhere; what was handed out before is nobody's business any more."""
+        self.epoch += 1
+        self.drop()
+        self._pulled = queue_offset
+        self._first_unhandled = None
+        self.committed = None
+
+    def accept(self, views: Sequence[MessageView], next_offset: int) -> None:
+        """What one pull brought, and where the next one goes on."""
+        assert not self.given_up
+        self._views.extend(views)
+        self._stored_bytes += sum(view.stored_bytes for view in views)
+        self._pulled = next_offset
+        self._count()
+
+    def take(self, count: int) -> list[MessageView]:
+        """Hand out up to `count` messages."""
+        views = [self._views.popleft() for _ in range(min(count, len(self._views)))]
+        self._stored_bytes -= sum(view.stored_bytes for view in views)
+        if views and self._first_unhandled is None:
+            self._first_unhandled = views[0].offset
+        self._count()
+        return views
+
+    def step(self) -> None:
+        """What was handed out so far is handled."""
+        self._first_unhandled = None
+
+    def drop(self) -> None:
+        """Forget what is buffered; it is pulled again when it is wanted again."""
+        self._pulled = self.position
+        self._views.clear()
+        self._stored_bytes = 0
+        self._count()
+
+    def pause(self, paused: bool) -> None:
+        """A paused queue holds no messages: the others need the room, and it could be paused for long."""
+        self.paused = paused
+        if paused:
+            self.drop()
+        self._count()
+
+    def _count(self) -> None:
+        has_room = 2 * len(self._views) <= self._messages_max and self._stored_bytes < self._bytes_max
+        if has_room and not self.paused:
+            self._may_pull.set()
+        else:
+            self._may_pull.clear()

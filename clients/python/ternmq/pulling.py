@@ -1,0 +1,148 @@
+"""PullMessage: one call, and the loop that keeps one waiting at the server for every queue that has room.
+
+Going on    where the server says (`next_offset`), also without messages: what a filter left out is passed over, so is
+            what retention removed, and a group with a queue access lock is sent to its acknowledged offset
+Position    found before the first pull of a queue; found again, by the start policy, when it is outside of the queue
+Pauses      after an error, and after an empty answer that came sooner than a long poll would: nothing here spins
+Seeks       cut the call that is waiting; what it would have brought isn't wanted any more
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ternmq import connection as calls
+from ternmq.connection import Connection
+from ternmq.errors import ClientError, InternalError, TransportError, error_of
+from ternmq.message_view import MessageView
+from ternmq.pull_buffer import PullBuffer
+from ternmq.pull_queue import PullQueue
+from ternmq.route import Queue
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Pulled:
+    """What one pull brought; `next_offset` is None when the server didn't come to say it."""
+
+    status: pb.Status = field(default_factory=pb.Status)
+    views: list[MessageView] = field(default_factory=list)
+    next_offset: int | None = None
+
+    def going_on_from(self, asked_offset: int) -> int:
+        """Where the next pull begins."""
+        behind_last = self.views[-1].offset + 1 if self.views else None
+        if self.next_offset is None:
+            return asked_offset if behind_last is None else behind_last
+        return self.next_offset if behind_last is None else max(self.next_offset, behind_last)
+
+
+async def pull(connection: Connection, request: rpc.PullMessageRequest, queue: Queue, *, timeout_s: float) -> Pulled:
+    """One poll: messages, or the status MESSAGE_NOT_FOUND or ILLEGAL_OFFSET; all else is raised.
+
+    When the connection breaks in the middle, the messages that came are as good as any.
+    """
+    pulled = Pulled()
+    try:
+        async for part in connection.stream(calls.PULL_MESSAGE, request, timeout_s=timeout_s):
+            kind = part.WhichOneof("content")
+            if kind == "message":
+                pulled.views.append(MessageView(part.message, broker=queue.broker, endpoints=queue.endpoints))
+            elif kind == "next_offset":
+                pulled.next_offset = part.next_offset
+            elif kind == "status":
+                pulled.status = part.status
+    except TransportError as error:
+        if not pulled.views:
+            raise
+        logger.warning("a pull broke after %d messages: %s", len(pulled.views), error)
+    if pulled.views or pulled.status.code in {pb.OK, pb.MESSAGE_NOT_FOUND, pb.ILLEGAL_OFFSET}:
+        return pulled
+    if pulled.status.code == pb.CODE_UNSPECIFIED:
+        raise InternalError(pb.INTERNAL_ERROR, f"{connection.endpoints} ended a pull without a status")
+    raise error_of(pulled.status.code, pulled.status.message)
+
+
+@dataclass(frozen=True, slots=True)
+class PullSource:
+    """What the loop needs of its consumer: the position has to be known, a pull there, and the start policy."""
+
+    begin: Callable[[PullQueue], Awaitable[None]]
+    pull: Callable[[PullQueue], Awaitable[Pulled]]
+    find_start: Callable[[PullQueue], Awaitable[int]]
+
+
+class QueuePulls:
+    """Runs one task for each queue that was started."""
+
+    def __init__(self, source: PullSource, buffer: PullBuffer, *, error_pause_s: float) -> None:
+        self._source = source
+        self._buffer = buffer
+        self._error_pause_s = error_pause_s
+        self._tasks: dict[PullQueue, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def start(self, state: PullQueue) -> None:
+        """Pull this queue from now on; it may be started already."""
+        if state not in self._tasks:
+            self._tasks[state] = asyncio.create_task(self._pull_always(state), name=f"ternmq pull {state.name}")
+
+    def stop(self, state: PullQueue) -> None:
+        """Cut the call that is waiting; what it brings after this is lost, and harmless."""
+        task = self._tasks.pop(state, None)
+        if task is not None:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def restart(self, state: PullQueue) -> None:
+        """Begin anew after a change of the position, if the queue was started at all."""
+        if state in self._tasks:
+            self.stop(state)
+            self.start(state)
+
+    async def close(self) -> None:
+        for state in list(self._tasks):
+            self.stop(state)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _pull_always(self, state: PullQueue) -> None:
+        while True:
+            try:
+                pause_s = await self._pull_once(state)
+            except ClientError as error:
+                logger.warning("pulling %s: %s", state.name, error)
+                pause_s = self._error_pause_s
+            except Exception:
+                logger.exception("pulling %s failed", state.name)
+                pause_s = self._error_pause_s
+            await asyncio.sleep(pause_s)
+
+    async def _pull_once(self, state: PullQueue) -> float:
+        """The seconds to wait before the next pull."""
+        await state.room()
+        await self._source.begin(state)
+        asked_offset = state.pulled
+        began_s = asyncio.get_running_loop().time()
+        pulled = await self._source.pull(state)
+        if pulled.status.code == pb.ILLEGAL_OFFSET:
+            await self._start_again(state, asked_offset)
+            return self._error_pause_s
+        next_offset = pulled.going_on_from(asked_offset)
+        if next_offset < asked_offset:
+            logger.warning("%s is set back from %d to %d by the server", state.name, asked_offset, next_offset)
+            self._buffer.seek(state, next_offset)
+        else:
+            self._buffer.accept(state, pulled.views, next_offset)
+        if next_offset > asked_offset:
+            return 0.0
+        return max(0.0, began_s + self._error_pause_s - asyncio.get_running_loop().time())
+
+    async def _start_again(self, state: PullQueue, asked_offset: int) -> None:
+        queue_offset = await self._source.find_start(state)
+        logger.warning("%s has no offset %d: going on at %d", state.name, asked_offset, queue_offset)
+        self._buffer.seek(state, queue_offset)

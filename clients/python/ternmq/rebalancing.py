@@ -1,0 +1,80 @@
+"""Taking and giving up queues, when the server shares them out anew.
+
+Order       given up: no more pulls, the buffer is dropped, what is handled is committed; then the listener is called;
+            then the new queues are pulled. So a listener may commit what is given up, and seek in what is new
+Lost        a queue that turned out to belong to another member is given up too, without a commit
+Listener    called for one change at a time; an exception in it is logged and changes nothing else
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from ternmq.client import cancelled
+from ternmq.pull_buffer import PullBuffer
+from ternmq.pull_queue import MessageQueue, PullQueue
+from ternmq.pulling import QueuePulls
+from ternmq.route import Queue
+
+logger = logging.getLogger(__name__)
+
+AssignmentListener: TypeAlias = Callable[[list[MessageQueue], list[MessageQueue]], Awaitable[None] | None]
+"""Called with the queues that are new and those that are gone."""
+
+
+class Rebalancing:
+    """Makes the queues of a buffer those that are wanted, and no others."""
+
+    def __init__(
+        self,
+        buffer: PullBuffer,
+        pulls: QueuePulls,
+        listener: AssignmentListener | None,
+        settle: Callable[[Sequence[PullQueue]], Awaitable[None]],
+    ) -> None:
+        self._buffer = buffer
+        self._pulls = pulls
+        self._listener = listener
+        self._settle = settle
+        self._one_at_a_time = asyncio.Lock()
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def become(self, wanted: Iterable[Queue]) -> None:
+        """Give up what isn't wanted, take what is new; brokers that moved are followed."""
+        by_name = {MessageQueue.named(queue): queue for queue in wanted}
+        revoked = self._buffer.revoke(sorted(self._buffer.queues.keys() - by_name.keys()))
+        for state in revoked:
+            self._pulls.stop(state)
+        for name, state in self._buffer.queues.items():
+            state.queue = by_name[name]
+        granted = self._buffer.grant(by_name[name] for name in sorted(by_name.keys() - self._buffer.queues.keys()))
+        if revoked:
+            await self._settle(revoked)
+        if granted or revoked:
+            await self._tell(granted, revoked)
+        for state in self._buffer.queues.values():
+            self._pulls.start(state)
+
+    def lose(self, state: PullQueue) -> None:
+        """The queue belongs to another member; if it was assigned, it comes back with the next assignment or not."""
+        if self._buffer.lose(state):
+            self._pulls.stop(state)
+            task = asyncio.create_task(self._tell([], [state]))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def close(self) -> None:
+        await cancelled(self._telling)
+
+    async def _tell(self, granted: Sequence[PullQueue], revoked: Sequence[PullQueue]) -> None:
+        if self._listener is None:
+            return
+        async with self._one_at_a_time:
+            try:
+                outcome = self._listener([state.name for state in granted], [state.name for state in revoked])
+                if inspect.isawaitable(outcome):
+                    await outcome
+            except Exception:
+                logger.exception("the listener for assignments failed")

@@ -1,0 +1,16 @@
+"""What a dead letter says of itself, in user properties, which are all that some clients show (`consumer.md` 7.3)."""
+
+import enum
+
+ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+ATTEMPTS = "DLQ_ATTEMPTS"
+REASON = "DLQ_REASON"
+DEAD_LETTER_PROPERTIES = (ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ATTEMPTS, REASON)
+
+
+class Reason(enum.Enum):
+    """Why a message became a dead letter."""
+
+    ATTEMPTS = "attempts"  # none of its deliveries was acknowledged
+    FORWARDED = "forwarded"  # its consumer sent it there

@@ -1,0 +1,101 @@
+"""One SQL92 expression, ready to be tried on stored messages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.sql_filter.refusal import IllegalExpression
+from ternmq_common.sql_filter.stored_properties import (
+    SYSTEM_PROPERTIES,
+    SYSTEM_PROPERTIES_ONLY,
+    system_properties,
+    user_properties,
+)
+from ternmq_common.sql_filter.values import EvaluationError
+from ternmq_common.tag_filter import tag_hash
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_common.sql_filter.operands import Evaluate
+
+CACHED_MAX = 256  # groups ask with the same few texts again and again; the longest takes less than a MiB
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """Lets a message pass when the expression is true for its properties, not when it is false, unknown or an error.
+
+    A `MessageFilter`. Invariant: a message that passes has a tag whose hash is among `hashes`, if those are not None.
+    """
+
+    expression: str
+    hashes: frozenset[int] | None
+    _user_names: frozenset[str] = field(repr=False, compare=False)
+    _system_names: frozenset[str] = field(repr=False, compare=False)
+    _evaluate: "Evaluate" = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, expression: str) -> "SqlFilter":
+        """Raises ILLEGAL_FILTER_EXPRESSION for a text that is no expression, that is too long or nested too deep."""
+        return _compiled(expression)
+
+    @property
+    def takes_all(self) -> bool:
+        """Never: even `TRUE` is asked for each message, since nobody writes it."""
+        return False
+
+    def may_pass(self, hash_of_tag: int) -> bool:
+        """Whether a message with that tag hash can match; a collision is told apart by `passes`."""
+        return self.hashes is None or hash_of_tag in self.hashes
+
+    def passes(self, system: bytes, rest: bytes) -> bool:
+        """Whether the stored message matches: its serialized `SystemProperties`, and the rest of the `Message`."""
+        try:
+            return self._evaluate(self._properties(system, rest)) is True
+        except EvaluationError:
+            return False
+
+    def _properties(self, system: bytes, rest: bytes) -> Mapping[str, str]:
+        """The properties that the expression names, and perhaps others; what it doesn't need is not decoded."""
+        user: Mapping[str, str] = user_properties(rest) if self._user_names else {}
+        if not self._system_names:
+            return user
+        named = {name: user[name] for name in self._user_names if name in user}
+        return named | system_properties(system, self._system_names)
+
+
+@lru_cache(CACHED_MAX)
+def _compiled(expression: str) -> SqlFilter:
+    # Here and not above: the parser library takes longer to import than the whole broker's start allows.
+    from ternmq_common.sql_filter.parser import parsed
+
+    _check_size(expression)
+    try:
+        condition = parsed(expression)
+    except IllegalExpression as refusal:
+        raise _illegal(f"{_place(refusal.position, expression)}: {refusal.reason}") from None
+    return SqlFilter(
+        expression,
+        None if condition.tags is None else frozenset(map(tag_hash, condition.tags)),
+        condition.names - SYSTEM_PROPERTIES_ONLY,
+        condition.names & SYSTEM_PROPERTIES.keys(),
+        condition.evaluate,
+    )
+
+
+def _check_size(expression: str) -> None:
+    if not expression.strip():
+        raise _illegal("it is empty; write a condition, TRUE for all messages")
+    if len(expression.encode()) > FILTER_BYTES_MAX:
+        raise _illegal(f"it is longer than {FILTER_BYTES_MAX} bytes")
+
+
+def _place(position: int, expression: str) -> str:
+    return f"at character {position + 1}" if position < len(expression) else "at its end"
+
+
+def _illegal(reason: str) -> MessagingError:
+    return MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, f"the SQL92 expression can't be used: {reason}")

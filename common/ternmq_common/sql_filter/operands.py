@@ -1,0 +1,102 @@
+"""What the parser builds an expression from; every operand knows where in the text it begins and how deep it nests."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ternmq_common.sql_filter.refusal import IllegalExpression
+from ternmq_common.sql_filter.values import Number
+
+# Evaluation calls itself about four times a level, and must stay far below Python's limit of 1000 calls.
+NESTED_MAX = 64
+
+Properties = Mapping[str, str]
+Evaluate = Callable[[Properties], bool | None]  # None is "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operand:
+    position: int
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property(_Operand):
+    """A property of the message, by its name; a text, or missing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal(_Operand):
+    """What stands in the expression itself; None is NULL."""
+
+    value: str | Number | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown(_Operand):
+    """A property with a minus before it: texts have no negative, so it has no value, whatever the message holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition(_Operand):
+    """What is true, false or unknown.
+
+    Invariant: if `tags` is not None, `evaluate` is true only for messages with one of these tags.
+    """
+
+    evaluate: Evaluate
+    names: frozenset[str] = frozenset()
+    tags: frozenset[str] | None = None
+
+
+Operand = Property | Literal | Unknown | Condition
+TAG = "TAGS"  # the property whose hash the index keeps
+AnyOperand = TypeVar("AnyOperand", bound=_Operand)
+
+
+def nested(operand: AnyOperand, position: int) -> AnyOperand:
+    """The operand one level deeper, in parentheses or behind a sign that stands at `position`."""
+    _check_depth(operand.depth + 1, position)
+    return replace(operand, position=position, depth=operand.depth + 1)
+
+
+def combined(
+    first: Operand, *others: Operand, evaluate: Evaluate, tags: frozenset[str] | None = None, deeper: int = 0
+) -> Condition:
+    """The condition that `evaluate` makes of the operands; it is `deeper` levels above the deepest of them."""
+    operands = (first, *others)
+    depth = max(operand.depth for operand in operands) + deeper
+    _check_depth(depth, first.position)
+    names = frozenset().union(*map(_names, operands))
+    return Condition(position=first.position, depth=depth, evaluate=evaluate, names=names, tags=tags)
+
+
+def constant(verdict: bool | None, first: Operand, *others: Operand) -> Condition:
+    """The operands as a condition that is the same for every message."""
+    return combined(first, *others, evaluate=lambda _: verdict)
+
+
+def value_of(operand: Operand) -> Callable[[Properties], Any]:
+    """What the operand is worth for a message; None is missing, unknown or NULL."""
+    match operand:
+        case Property(name=name):
+            return lambda properties: properties.get(name)
+        case Literal(value=value):
+            return lambda _: value
+        case Condition(evaluate=evaluate):
+            return evaluate
+        case Unknown():
+            return lambda _: None
+
+
+def _names(operand: Operand) -> frozenset[str]:
+    if isinstance(operand, Condition):
+        return operand.names
+    return frozenset({operand.name}) if isinstance(operand, Property) else frozenset()
+
+
+def _check_depth(depth: int, position: int) -> None:
+    if depth > NESTED_MAX:
+        raise IllegalExpression(position, f"it is nested more than {NESTED_MAX} levels deep")

@@ -1,0 +1,191 @@
+"""Lexer and grammar of SQL92 expressions (`consumer.md` 2.6.1, 2.6.2), from text to one condition.
+
+Weak to strong: OR; AND; = <> IS; the order signs, BETWEEN, IN and the tests for parts of texts; NOT + -; parentheses.
+NOT takes the nearest operand: `NOT a > 1` is `(NOT a) > 1` and refused, since a condition has no order.
+Keywords are taken in any case and never are names. The text must be an expression up to its end, where RocketMQ takes
+the longest beginning that is one.
+
+The parser is LALR and keeps its own stack, so no text can exhaust Python's.
+"""
+
+import math
+import re
+from functools import cache
+from typing import cast
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
+
+from ternmq_common.sql_filter import comparisons, conditions
+from ternmq_common.sql_filter.operands import Condition, Literal, Operand, Property, Unknown, nested
+from ternmq_common.sql_filter.refusal import END, IllegalExpression, misplaced, unreadable
+from ternmq_common.sql_filter.values import INT32_LIMIT, INT64_LIMIT, Number, fraction, negative, whole_number
+
+_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+
+# In lark's language `?` makes a rule of one part that part, `->` names the method of `_Compiler`, and what begins with
+# `_` is no argument of it. A keyword ends where no name could go on. `=` is no terminal before another sign, so that
+# `==`, `=<` and `=>` are reported where they begin.
+GRAMMAR = r"""
+?either: both (_OR both)*
+?both: equality (_AND equality)*
+?equality: comparison
+    | equality _EQUAL comparison                                 -> equal
+    | equality _UNEQUAL comparison                               -> unequal
+    | equality _IS [NOT] NULL                                    -> is_null
+?comparison: unary
+    | unary ORDER unary                                          -> ordered
+    | unary [NOT] _BETWEEN unary _AND unary                      -> between
+    | unary [NOT] _IN OPEN TEXT  (_COMMA TEXT)* _CLOSE           -> is_in
+    | unary [NOT] PART TEXT                                      -> has_part
+?unary: primary
+    | NOT unary                                                  -> negation
+    | PLUS unary                                                 -> plus
+    | MINUS unary                                                -> minus
+?primary: OPEN either _CLOSE                                     -> group
+    | NAME                                                       -> named
+    | TEXT                                                       -> text
+    | INTEGER                                                    -> integer
+    | FRACTION                                                   -> fraction
+    | (TRUE | FALSE | NULL)                                      -> constant
+
+_AND.2: /and(?![\w$])/i
+_OR.2: /or(?![\w$])/i
+NOT.2: /not(?![\w$])/i
+_IS.2: /is(?![\w$])/i
+_IN.2: /in(?![\w$])/i
+NULL.2: /null(?![\w$])/i
+_BETWEEN.2: /between(?![\w$])/i
+PART.2: /(contains|startswith|endswith)(?![\w$])/i
+TRUE.2: /true(?![\w$])/i
+FALSE.2: /false(?![\w$])/i
+NAME: /[a-z_$][\w$]*/i
+TEXT: /'[^']*(''[^']*)*'/
+FRACTION.1: /([0-9]+\.[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+/i
+INTEGER: /[0-9]+l?/i
+ORDER: ">=" | "<=" | ">" | "<"
+_EQUAL: /=(?![=<>])/
+_UNEQUAL.1: "<>"
+PLUS: "+"
+MINUS: "-"
+OPEN: "("
+_CLOSE: ")"
+_COMMA: ","
+BLANK: /[ \t\r\n\f]+/
+LINE_COMMENT.3: /--[^\r\n]*/
+COMMENT.3: /\/\*.*?\*\//s
+%ignore BLANK
+%ignore LINE_COMMENT
+%ignore COMMENT
+"""
+
+
+def parsed(expression: str) -> Condition:
+    """The whole text as one condition; raises IllegalExpression."""
+    try:
+        # The type of `parse` doesn't know that `_Compiler` has put an operand in the place of the tree.
+        operand = cast("Operand", _parser().parse(expression))
+    except UnexpectedToken as error:
+        position = len(expression) if error.token.type == END else error.token.start_pos
+        raise misplaced(expression, position or 0, error.accepts) from None
+    except UnexpectedCharacters as error:
+        raise unreadable(expression, error.pos_in_stream or 0) from None
+    return conditions.condition(operand)
+
+
+@cache
+def _parser() -> "Lark":
+    # Basic: keywords are keywords everywhere. ASCII: without it, \w and the case of letters reach beyond.
+    return Lark(GRAMMAR, parser="lalr", lexer="basic", start="either", transformer=_Compiler(), g_regex_flags=re.ASCII)
+
+
+@v_args(inline=True)
+class _Compiler(Transformer[Token, Operand]):
+    """Builds each operand as soon as the parser has recognised it; it has no state, so one serves all threads."""
+
+    def either(self, *operands: Operand) -> Operand:
+        return conditions.any_of([conditions.condition(operand) for operand in operands])
+
+    def both(self, *operands: Operand) -> Operand:
+        return conditions.all_of([conditions.condition(operand) for operand in operands])
+
+    def equal(self, left: Operand, right: Operand) -> Operand:
+        return comparisons.equal(left, right, negated=False)
+
+    def unequal(self, left: Operand, right: Operand) -> Operand:
+        return comparisons.equal(left, right, negated=True)
+
+    def is_null(self, operand: Operand, negation: Token | None, _null: Token) -> Operand:
+        return conditions.is_null(operand, negated=negation is not None)
+
+    def ordered(self, left: Operand, sign: Token, right: Operand) -> Operand:
+        return comparisons.ordered(left, str(sign), right)
+
+    def between(self, operand: Operand, negation: Token | None, low: Operand, high: Operand) -> Operand:
+        return comparisons.between(operand, low, high, negated=negation is not None)
+
+    def is_in(self, operand: Operand, negation: Token | None, _open: Token, *texts: Token) -> Operand:
+        return conditions.is_in(operand, frozenset(map(_unquoted, texts)), negated=negation is not None)
+
+    def has_part(self, operand: Operand, negation: Token | None, where: Token, part: Token) -> Operand:
+        return conditions.has_part(operand, where.upper(), _unquoted(part), negated=negation is not None)
+
+    def negation(self, sign: Token, operand: Operand) -> Operand:
+        return conditions.negation(nested(conditions.condition(operand), _position(sign)))
+
+    def plus(self, sign: Token, operand: Operand) -> Operand:
+        return nested(operand, _position(sign))
+
+    def minus(self, sign: Token, operand: Operand) -> Operand:
+        operand = nested(operand, _position(sign))
+        if isinstance(operand, Literal) and isinstance(operand.value, Number):
+            return Literal(position=operand.position, depth=operand.depth, value=negative(operand.value))
+        if isinstance(operand, Property | Unknown):
+            return Unknown(position=operand.position, depth=operand.depth)
+        raise IllegalExpression(operand.position, "a minus stands before a number only")
+
+    def group(self, opening: Token, operand: Operand) -> Operand:
+        return nested(operand, _position(opening))
+
+    def named(self, name: Token) -> Operand:
+        return Property(position=_position(name), name=str(name))
+
+    def text(self, token: Token) -> Operand:
+        return Literal(position=_position(token), value=_unquoted(token))
+
+    def integer(self, token: Token) -> Operand:
+        return Literal(position=_position(token), value=_integer(token))
+
+    def fraction(self, token: Token) -> Operand:
+        return Literal(position=_position(token), value=_fraction(token))
+
+    def constant(self, token: Token) -> Operand:
+        return Literal(position=_position(token), value=_CONSTANTS[token.upper()])
+
+
+def _position(token: Token) -> int:
+    assert token.start_pos is not None
+    return token.start_pos
+
+
+def _unquoted(token: Token) -> str:
+    return token[1:-1].replace("''", "'")
+
+
+def _integer(token: Token) -> Number:
+    """Texts are read as 64 bits for a literal that says so with an L, or that doesn't fit into 32."""
+    digits = token.rstrip("lL")
+    if len(digits) > 1 and digits[0] == "0":
+        raise IllegalExpression(_position(token), "an integer has no leading zero")
+    # A longer text need not become a number, which takes Python long, to be too large.
+    if len(digits) > len(str(INT64_LIMIT)) or (value := int(digits)) >= INT64_LIMIT:
+        raise IllegalExpression(_position(token), f"the integer is larger than {INT64_LIMIT - 1}")
+    return whole_number(value, is_long=digits != token or value >= INT32_LIMIT)
+
+
+def _fraction(token: Token) -> Number:
+    value = float(token)
+    if value == 0.0:
+        raise IllegalExpression(_position(token), "the fraction is 0; write the integer 0")
+    if math.isinf(value):
+        raise IllegalExpression(_position(token), "the fraction is larger than a double can be")
+    return fraction(value)

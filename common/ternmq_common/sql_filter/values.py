@@ -1,0 +1,88 @@
+"""Texts of properties as numbers, the way Java reads them (`consumer.md` 2.6.3), and the order of those numbers.
+
+int32, int64   an optional sign, then ASCII digits, leading zeros allowed, nothing else, not even white space; in range.
+double         around it characters up to U+0020 don't count. An optional sign, then `1`, `1.`, `1.5` or `.5` with an
+               optional exponent and an optional suffix d, D, f or F (that changes nothing), or `NaN`, or `Infinity`.
+               Too large is infinite, too small is zero. Java's hexadecimal form (`0x1p3`) is refused: no one writes it.
+order          Java's `Double.compare`: NaN equals itself and stands above Infinity, -0.0 stands below 0.0.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+INT32_LIMIT = 1 << 31
+INT64_LIMIT = 1 << 63
+_DIGITS_KEPT = 20  # a number with as many digits is above the range, whatever follows
+_BLANKS = "".join(map(chr, range(0x21)))
+# No part can match the same digits as its neighbour: a long text must fail in linear time.
+_DOUBLE = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|([+-]?(?:NaN|Infinity))")
+
+Sortable = tuple[bool, float, float]
+
+
+class EvaluationError(Exception):
+    """The expression can't be decided for this message: it does not match, and nothing is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A numeric literal: `read` turns the text of a property into what can be compared with `key`."""
+
+    value: int | float
+    key: int | Sortable
+    read: Callable[[str], int | Sortable]
+
+
+def whole_number(value: int, *, is_long: bool) -> Number:
+    """An integer literal; `is_long` says that texts are read as 64 bits for it."""
+    return Number(value, value, int64 if is_long else int32)
+
+
+def fraction(value: float) -> Number:
+    return Number(value, sortable(value), double)
+
+
+def negative(number: Number) -> Number:
+    """The number with its sign turned; texts are read for it as they were."""
+    key = sortable(-number.value) if isinstance(number.value, float) else -number.value
+    return Number(-number.value, key, number.read)
+
+
+def comparable(left: Number, right: Number) -> tuple[int | float, int | float]:
+    """Two literals as numbers of one type: both double if one of them is."""
+    if isinstance(left.value, float) or isinstance(right.value, float):
+        return float(left.value), float(right.value)
+    return left.value, right.value
+
+
+def int32(text: str) -> int:
+    return _integer(text, INT32_LIMIT)
+
+
+def int64(text: str) -> int:
+    return _integer(text, INT64_LIMIT)
+
+
+def _integer(text: str, limit: int) -> int:
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise EvaluationError(text)
+    size = int(digits.lstrip("0")[:_DIGITS_KEPT] or "0")
+    value = -size if text[0] == "-" else size
+    if not -limit <= value < limit:
+        raise EvaluationError(text)
+    return value
+
+
+def double(text: str) -> Sortable:
+    match = _DOUBLE.fullmatch(text.strip(_BLANKS))
+    if match is None:
+        raise EvaluationError(text)
+    return sortable(float(match[1] or match[2]))
+
+
+def sortable(value: float) -> Sortable:
+    """What tuples compare as `Double.compare` compares doubles."""
+    return (True, 0.0, 1.0) if math.isnan(value) else (False, value, math.copysign(1.0, value))

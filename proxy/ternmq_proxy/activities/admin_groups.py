@@ -1,0 +1,155 @@
+"""Calls of `ternmq.admin.v1.Admin` about consumer groups and how far they are."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ternmq_common.assignment_strategy import AssignmentStrategy
+from ternmq_common.clock import now_ms
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, INVISIBLE_MAX_MS, SECOND_MS
+from ternmq_common.model import DEFAULT_CONSUME_FROM, Group
+from ternmq_common.names import checked_group
+from ternmq_common.retry_backoff import parse_backoff
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_common.model import QueueProgress
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_ATTEMPTS_MAX = 1000
+_BEGINNINGS = (DEFAULT_CONSUME_FROM, "earliest", "latest")
+_TIME_DIGITS_MAX = 15
+
+
+async def create_group(
+    request: admin_pb2.CreateGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.CreateGroupResponse:
+    """Make a group; one that exists with the same settings is fine."""
+    del call
+    group = replace(_checked(request.group), created_ms=now_ms())
+    return admin_pb2.CreateGroupResponse(status=OK, created=await services.catalog.create_group(group))
+
+
+async def update_group(
+    request: admin_pb2.UpdateGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.UpdateGroupResponse:
+    """Give a group other settings; BAD_REQUEST for a change between FIFO and not, which its progress can't follow."""
+    del call
+    known = services.catalog.find_group(request.group.name)
+    group = replace(_checked(request.group), created_ms=known.created_ms)
+    if group.fifo != known.fifo:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"consumer group {group.name!r} {'is' if known.fifo else 'is not'} FIFO, and that can't change; "
+            "delete it first",
+        )
+    await services.catalog.update_group(group)
+    return admin_pb2.UpdateGroupResponse(status=OK, group=_group(group))
+
+
+def _checked(asked: admin_pb2.Group) -> Group:
+    """The settings that were asked for, with defaults for those that were not."""
+    attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
+    if not 1 <= attempts <= _ATTEMPTS_MAX:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"{attempts} attempts were asked for; 1 to {_ATTEMPTS_MAX} are allowed"
+        )
+    hold_ms: int = asked.queue_lock_hold.ToMilliseconds()
+    if hold_ms and not SECOND_MS <= hold_ms <= INVISIBLE_MAX_MS:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"the queue lock is to be held for {hold_ms} ms; {SECOND_MS} to {INVISIBLE_MAX_MS} are allowed, 0 for none",
+        )
+    return Group(
+        name=checked_group(asked.name),
+        fifo=asked.fifo,
+        max_attempts=attempts,
+        retry_backoff=parse_backoff(asked.retry_backoff),
+        consume_from=_beginning(asked.consume_from or DEFAULT_CONSUME_FROM),
+        assignment=str(AssignmentStrategy.parse(asked.assignment)),
+        queue_lock_hold_ms=hold_ms,
+    )
+
+
+def _beginning(text: str) -> str:
+    if text in _BEGINNINGS or (text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX):
+        return text
+    raise MessagingError(
+        definition_pb2.BAD_REQUEST,
+        f"a group can't begin at {text!r}; {', '.join(_BEGINNINGS)} or milliseconds since the epoch are allowed",
+    )
+
+
+async def list_groups(
+    request: admin_pb2.ListGroupsRequest, call: "Call", services: "Services"
+) -> admin_pb2.ListGroupsResponse:
+    """All groups, by name."""
+    del request, call
+    return admin_pb2.ListGroupsResponse(status=OK, groups=[_group(group) for group in services.catalog.groups()])
+
+
+async def describe_group(
+    request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.DescribeGroupResponse:
+    """The group, how far it is in each queue, its members that are connected here, and where they contradict."""
+    del call
+    group = services.catalog.find_group(request.name)
+    members = services.clients.members(group.name)
+    answer = admin_pb2.DescribeGroupResponse(
+        status=OK,
+        group=_group(group),
+        client_ids=[client.client_id for client in members],
+        inconsistencies=services.subscriptions.inconsistencies(group.name),
+    )
+    for client in members:
+        answer.members.add(
+            client_id=client.client_id,
+            client_type=client.settings.client_type if client.settings else definition_pb2.CLIENT_TYPE_UNSPECIFIED,
+            subscriptions=services.subscriptions.of(group.name, client.client_id),
+        )
+    now = now_ms()
+    answer.progress.extend(_progress(progress, now) for progress in await services.messages.progress(group.name))
+    return answer
+
+
+async def delete_group(
+    request: admin_pb2.DeleteGroupRequest, call: "Call", services: "Services"
+) -> admin_pb2.DeleteGroupResponse:
+    """Delete the group with its progress, its retries and its dead letters."""
+    del call
+    await services.catalog.delete_group(request.name)
+    await services.messages.forget_group(request.name)
+    return admin_pb2.DeleteGroupResponse(status=OK)
+
+
+def _group(group: Group) -> admin_pb2.Group:
+    answer = admin_pb2.Group(
+        name=group.name,
+        fifo=group.fifo,
+        max_attempts=group.max_attempts,
+        retry_backoff=str(group.retry_backoff),
+        consume_from=group.consume_from,
+        assignment=group.assignment,
+    )
+    answer.created.FromMilliseconds(group.created_ms)
+    if group.queue_lock_hold_ms:
+        answer.queue_lock_hold.FromMilliseconds(group.queue_lock_hold_ms)
+    return answer
+
+
+def _progress(progress: "QueueProgress", now: int) -> admin_pb2.Progress:
+    answer = admin_pb2.Progress(
+        topic=progress.queue.topic,
+        broker=progress.queue.broker,
+        queue_id=progress.queue.queue_id,
+        committed=progress.committed,
+        cursor=progress.cursor,
+        in_flight=progress.in_flight,
+        max_offset=progress.max_offset,
+    )
+    if progress.oldest_ms is not None:
+        answer.oldest_age.FromMilliseconds(max(0, now - progress.oldest_ms))
+    return answer

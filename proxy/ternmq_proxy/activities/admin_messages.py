@@ -1,0 +1,196 @@
+"""Calls of `ternmq.admin.v1.Admin` that look at messages, move groups among them, and deliver dead letters again."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import NewMessage, QueueRef
+from ternmq_common.names import checked_topic, dead_letter_topic
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
+from ternmq_proxy.activities.status import OK, status
+from ternmq_proxy.processors.placement import queue_of_group
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Group, StoredMessage, Topic
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_FOUND_MAX = 64
+_RESENT_MAX = 1024
+
+
+# --- offsets
+
+
+async def reset_offsets(
+    request: admin_pb2.ResetOffsetsRequest, call: "Call", services: "Services"
+) -> admin_pb2.ResetOffsetsResponse:
+    """Move a group in all queues of a topic, or in some; see the request's comment."""
+    del call
+    group = services.catalog.find_group(request.group)
+    topic = services.catalog.find_topic(checked_topic(request.topic))
+    if request.WhichOneof("target") is None:
+        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no target: earliest, latest, a time, ...")
+    wanted = sorted(set(request.queue_ids)) or range(topic.queues)
+    if not all(0 <= queue_id < topic.queues for queue_id in wanted):
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
+        )
+    route = await services.messages.route(topic)
+    answer = admin_pb2.ResetOffsetsResponse(status=OK)
+    for broker in route.brokers:
+        for queue_id in wanted:
+            queue = QueueRef(topic.name, broker, queue_id)
+            before = await services.messages.committed(group.name, queue)
+            after = await _target(request, queue, before, services)
+            answer.moves.add(broker=broker, queue_id=queue_id, before=-1 if before is None else before, after=after)
+            if not request.dry_run:
+                await services.messages.set_committed(group.name, queue, after)
+    if not request.queue_ids and not request.dry_run:
+        await services.messages.drop_retries(group.name, topic.name)
+    return answer
+
+
+async def _target(
+    request: admin_pb2.ResetOffsetsRequest, queue: QueueRef, before: int | None, services: "Services"
+) -> int:
+    """Where the group is to go on in that queue, within what the queue holds."""
+    bounds = await services.messages.bounds(queue)
+    kind = request.WhichOneof("target")
+    if kind == "earliest":
+        return bounds.minimum
+    if kind == "latest":
+        return bounds.maximum
+    if kind == "time":
+        time_ms = request.time.seconds * 1000 + request.time.nanos // 1_000_000
+        return await services.messages.offset_at(queue, time_ms)
+    asked = request.offset if kind == "offset" else (bounds.minimum if before is None else before) + request.shift
+    return min(max(asked, bounds.minimum), bounds.maximum)
+
+
+# --- looking
+
+
+async def query_messages(
+    request: admin_pb2.QueryMessagesRequest, call: "Call", services: "Services"
+) -> admin_pb2.QueryMessagesResponse:
+    """The newest messages of a topic with a key or message id, as consumers get them."""
+    del call
+    topic = services.catalog.find_topic(checked_topic(request.topic))
+    if not request.key:
+        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no key")
+    limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
+    found = await services.messages.find_by_key(topic.name, request.key, limit)
+    return admin_pb2.QueryMessagesResponse(status=OK, messages=[_shown(message, services) for message in found])
+
+
+def _shown(stored: "StoredMessage", services: "Services") -> Message:
+    message = Message.FromString(stored.rest)
+    message.topic.name = stored.queue.topic
+    properties = message.system_properties
+    properties.CopyFrom(SystemProperties.FromString(stored.system))
+    properties.queue_id = stored.queue.queue_id
+    properties.queue_offset = stored.queue_offset
+    properties.store_timestamp.FromMilliseconds(stored.stored_ms)
+    properties.store_host = services.store_host
+    return message
+
+
+# --- dead letters
+
+
+async def resend_dead_letters(
+    request: admin_pb2.ResendDeadLettersRequest, call: "Call", services: "Services"
+) -> admin_pb2.ResendDeadLettersResponse:
+    """Deliver dead letters again, each by itself: one that can't be does not hold up the others."""
+    del call
+    group = services.catalog.find_group(request.group)
+    if len(request.offsets) > _RESENT_MAX:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"{len(request.offsets)} dead letters were named; {_RESENT_MAX} are allowed"
+        )
+    if request.to_topic:
+        services.catalog.find_topic(checked_topic(request.to_topic))
+    found = await services.messages.dead_letters(group.name, list(request.offsets))
+    answer = admin_pb2.ResendDeadLettersResponse(status=OK)
+    for offset in request.offsets:
+        answer.letters.append(await _resent(offset, found.get(offset), request, group, services))
+    return answer
+
+
+async def _resent(
+    offset: int,
+    stored: "StoredMessage | None",
+    request: admin_pb2.ResendDeadLettersRequest,
+    group: "Group",
+    services: "Services",
+) -> admin_pb2.ResentDeadLetter:
+    if stored is None:
+        text = f"{dead_letter_topic(group.name)} has no message at offset {offset}"
+        return admin_pb2.ResentDeadLetter(offset=offset, status=status(definition_pb2.MESSAGE_NOT_FOUND, text))
+    letter = _revived(stored)
+    name = request.to_topic or letter.topic
+    outcome = admin_pb2.ResentDeadLetter(offset=offset, topic=name, message_id=letter.message.message_id)
+    try:
+        topic = services.catalog.find_topic(checked_topic(name))
+        if group.fifo or request.to_topic:
+            await _send(letter, topic, services)
+        else:
+            await services.messages.retry(group.name, topic.name, [letter.message])
+        outcome.status.CopyFrom(OK)
+    except MessagingError as error:
+        outcome.status.CopyFrom(Status(code=error.code, message=error.message))
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A dead letter as it was before: the topic that it was sent to, its message group, and the message."""
+
+    topic: str
+    message_group: str
+    message: NewMessage
+
+
+def _revived(stored: "StoredMessage") -> _Letter:
+    properties = SystemProperties.FromString(stored.system)
+    message = Message.FromString(stored.rest)
+    topic = properties.dead_letter_queue.topic
+    properties.ClearField("dead_letter_queue")
+    for name in DEAD_LETTER_PROPERTIES:
+        message.user_properties.pop(name, None)
+    return _Letter(
+        topic,
+        properties.message_group,
+        NewMessage(
+            properties.SerializeToString(),
+            message.SerializeToString(),
+            properties.message_id,
+            tuple(properties.keys),
+            properties.tag,
+        ),
+    )
+
+
+async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
+    route = await services.messages.route(topic)
+    if topic.type == definition_pb2.FIFO:
+        if not letter.message_group:
+            raise MessagingError(
+                definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"topic {topic.name!r} takes FIFO messages, and this one has no message group",
+            )
+        queue = queue_of_group(route, letter.message_group)
+    elif topic.type == definition_pb2.NORMAL:
+        queue = services.placement.next_queue(route)
+    else:
+        raise MessagingError(
+            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages; resend to a NORMAL "
+            "or FIFO one",
+        )
+    await services.messages.append(queue, [letter.message])

@@ -1,0 +1,121 @@
+"""Which member of a pull-consuming group reads which message queues of a topic (formulas: `remoting.md` 5.3).
+
+In the formulas the Q queues are sorted by (topic, broker, queue id), and `i` is the place of the member among the n
+members sorted by client id, so an answer depends on who is there, never on the order in which anything was listed.
+
+Every queue has exactly one reader while the group has a member, with two exceptions that may leave queues without one:
+by-config   queues in no list, and those of members that are not there
+machine-room   queues of brokers that are in none of its rooms
+
+The room of a broker is what stands before the first `@` of its name, the room of a member what stands before the first
+`@` of its client id; without an `@` both are in the room with the empty name.
+"""
+
+import bisect
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from ternmq_common.assignment_strategy import AssignmentStrategy, StrategyName
+from ternmq_common.model import QueueRef
+
+POINTS_PER_MEMBER = 10
+
+# What one member of the sorted members gets of the sorted queues, sorted.
+_Share = Callable[[Sequence[QueueRef], Sequence[str], str], list[QueueRef]]
+
+
+def assign(
+    strategy: AssignmentStrategy, queues: Sequence[QueueRef], members: Sequence[str], member: str
+) -> list[QueueRef]:
+    """The queues that `member` reads, sorted; none for one that is not among `members`."""
+    everyone = sorted(set(members))
+    if member not in everyone:
+        return []
+    ordered = sorted(set(queues), key=_place)
+    if strategy.name is StrategyName.BY_CONFIG:
+        return _by_config(strategy, ordered, member)
+    if strategy.name is StrategyName.MACHINE_ROOM:
+        return _machine_room(strategy, ordered, everyone, member)
+    if strategy.name is StrategyName.MACHINE_ROOM_NEARBY:
+        return _nearby(_SHARES[strategy.inner], ordered, everyone, member)
+    return _SHARES[strategy.name](ordered, everyone, member)
+
+
+def _place(queue: QueueRef) -> tuple[str, str, int]:
+    return queue.topic, queue.broker, queue.queue_id
+
+
+def _averagely(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
+    """A run of Q/n queues; the first Q mod n members get one more."""
+    size, left_over = divmod(len(queues), len(members))
+    index = members.index(member)
+    start = index * size + min(index, left_over)
+    return list(queues[start : start + size + (index < left_over)])
+
+
+def _by_circle(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
+    """The queues whose place, modulo n, is the member's."""
+    return list(queues[members.index(member) :: len(members)])
+
+
+def _consistent_hash(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
+    """The queues for which the next point on the ring is the member's."""
+    # Of two members that share a point the later one has it, whoever else comes or goes.
+    ring = {_ring_hash(f"{name}-{point}"): name for name in members for point in range(POINTS_PER_MEMBER)}
+    points = sorted(ring)
+
+    def reader(queue: QueueRef) -> str:
+        # The text by which RocketMQ's clients know a queue.
+        text = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.queue_id}]"
+        return ring[points[bisect.bisect_left(points, _ring_hash(text)) % len(points)]]
+
+    return [queue for queue in queues if reader(queue) == member]
+
+
+def _ring_hash(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
+
+
+_SHARES: dict[StrategyName, _Share] = {
+    StrategyName.AVERAGELY: _averagely,
+    StrategyName.AVERAGELY_BY_CIRCLE: _by_circle,
+    StrategyName.CONSISTENT_HASH: _consistent_hash,
+}
+
+
+def _by_config(strategy: AssignmentStrategy, queues: Sequence[QueueRef], member: str) -> list[QueueRef]:
+    """The queues of the member's list that exist, of every topic alike."""
+    fixed = [queue for name, listed in strategy.lists if name == member for queue in listed]
+    return [queue for queue in queues if any(entry.covers(queue) for entry in fixed)]
+
+
+def _machine_room(
+    strategy: AssignmentStrategy, queues: Sequence[QueueRef], members: Sequence[str], member: str
+) -> list[QueueRef]:
+    """A run of P/n of the rooms' P queues; what is left over at the end goes to the first P mod n members."""
+    inside = [queue for queue in queues if _room(queue.broker) in strategy.rooms]
+    size, left_over = divmod(len(inside), len(members))
+    index = members.index(member)
+    share = inside[index * size : (index + 1) * size]
+    if index < left_over:
+        share.append(inside[size * len(members) + index])
+    return share
+
+
+def _nearby(share: _Share, queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
+    """The inner strategy room by room: among the members of the room, or among all if it has none."""
+    rooms: defaultdict[str, list[QueueRef]] = defaultdict(list)
+    for queue in queues:
+        rooms[_room(queue.broker)].append(queue)
+    assigned: list[QueueRef] = []
+    for room, inside in rooms.items():
+        readers = [name for name in members if _room(name) == room] or members
+        if member in readers:
+            assigned += share(inside, readers, member)
+    return sorted(assigned, key=_place)
+
+
+def _room(name: str) -> str:
+    room, at, _ = name.partition("@")
+    return room if at else ""
