@@ -115,8 +115,9 @@ def status_kib(pid: int, field: str) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    """Processor seconds of all threads so far; the kernel's count in nanoseconds, not in ticks."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 if __name__ == "__main__":

@@ -1,17 +1,32 @@
 """What every MessageService must do. A test module inherits the class and gives it a `service` fixture.
 
-The fixture yields a service whose brokers are empty; `restarted` stops it and gives it back on the same data.
+The fixture yields a service whose brokers are empty; `restarted` stops it and gives it back on the same data. `stack`
+takes the settings of groups that are not to have the defaults, before they are first used.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import Protocol
 
 import pytest
 
+from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Delivery, NewMessage, PopOrder, QueueRef, Settled, Topic
+from ternmq_common.model import (
+    Delivery,
+    Group,
+    NewMessage,
+    PopOrder,
+    Pulled,
+    QueueReaderId,
+    QueueRef,
+    Settled,
+    StoredMessage,
+    Topic,
+)
+from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
@@ -23,23 +38,50 @@ _ids = count()
 Restart = Callable[[], Awaitable[MessageService]]
 
 
-def message(body: bytes, tag: str = "", key: str = "") -> NewMessage:
-    """A message in stored form."""
+class HasGroups(Protocol):
+    """What the fixture `stack` is: `groups` has the settings of groups by their names."""
+
+    groups: dict[str, Group]
+
+
+def message(body: bytes, tag: str = "", key: str = "", group: str | None = None) -> NewMessage:
+    """A message in stored form; `group` is its message group."""
     message_id = f"id-{next(_ids)}"
-    properties = definition_pb2.SystemProperties(message_id=message_id, keys=[key] if key else [])
+    properties = definition_pb2.SystemProperties(message_id=message_id, keys=[key] if key else [], message_group=group)
     if tag:
         properties.tag = tag
     rest = definition_pb2.Message(topic={"name": TOPIC.name}, body=body).SerializeToString()
     return NewMessage(properties.SerializeToString(), rest, message_id, (key,) if key else (), tag)
 
 
+def body_of(stored: StoredMessage) -> bytes:
+    return definition_pb2.Message.FromString(stored.rest).body
+
+
 def body(delivery: Delivery) -> bytes:
-    return definition_pb2.Message.FromString(delivery.message.rest).body
+    return body_of(delivery.message)
 
 
-def order(group: str = "g", *, batch: int = 32, tags: TagFilter = ALL, invisible_ms: int = MINUTE_MS) -> PopOrder:
+def bodies_and_attempts(deliveries: list[Delivery]) -> list[tuple[bytes, int]]:
+    return [(body(delivery), delivery.attempt) for delivery in deliveries]
+
+
+def order(
+    group: str = "g",
+    *,
+    batch: int = 32,
+    tags: TagFilter = ALL,
+    invisible_ms: int = MINUTE_MS,
+    attempt_id: str = "",
+) -> PopOrder:
     return PopOrder(
-        group=group, topic=TOPIC.name, queues=range(TOPIC.queues), filter=tags, batch=batch, invisible_ms=invisible_ms
+        group=group,
+        topic=TOPIC.name,
+        queues=range(TOPIC.queues),
+        filter=tags,
+        batch=batch,
+        invisible_ms=invisible_ms,
+        attempt_id=attempt_id,
     )
 
 
@@ -57,6 +99,18 @@ class MessageServiceConformance:
 
     async def pop(self, service: MessageService, wanted: PopOrder, poll_s: float = 0.0) -> list[Delivery]:
         return await service.pop(wanted, broker="", poll_s=poll_s)
+
+    async def give_back(self, service: MessageService, *deliveries: Delivery, group: str = "g") -> None:
+        for delivery in deliveries:
+            await service.change_invisible(group, TOPIC.name, delivery.handle, 0, counts=True)
+
+    async def acknowledge(self, service: MessageService, *deliveries: Delivery, group: str = "g") -> list[Settled]:
+        return await service.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
+
+    async def stored(self, service: MessageService, topic: str, *, poll_s: float = 0.0) -> list[StoredMessage]:
+        """The messages of a topic with one queue; with `poll_s` it waits for the first."""
+        broker = (await service.route(TOPIC)).brokers[0]
+        return (await service.pull(QueueRef(topic, broker, 0), 0, ALL, batch=32, poll_s=poll_s)).messages
 
     async def test_a_route_names_brokers(self, service: MessageService) -> None:
         route = await service.route(TOPIC)
@@ -278,3 +332,325 @@ class MessageServiceConformance:
         assert [body(delivery) for delivery in await self.pop(again, order())] == [b"c"]
         assert await again.acknowledge("g", TOPIC.name, [second.handle]) == [Settled.DONE]
         assert await self.send(again, message(b"d")) == [3]
+
+    # --- again, and dead letters
+
+    async def test_the_first_failure_copies_a_message_and_later_ones_show_the_copy(
+        self, service: MessageService
+    ) -> None:
+        sent = message(b"a", tag="red", key="k")
+        await self.send(service, sent, queue_id=2)
+        for attempt in range(1, 5):
+            (delivery,) = await self.pop(service, order(tags=TagFilter.parse("red")))
+            assert (delivery.message.system, delivery.message.rest) == (sent.system, sent.rest)
+            assert delivery.attempt == attempt
+            place = TOPIC.name if attempt == 1 else retry_topic("g")
+            assert (delivery.message.queue.topic, delivery.message.queue_offset) == (place, 0)
+            assert len(await self.stored(service, retry_topic("g"))) == min(1, attempt - 1)
+            await self.give_back(service, delivery)
+        assert await service.committed("g", await self.queue(service, 2)) == 1
+
+    async def test_a_copy_is_made_when_a_claim_ends_though_nobody_asks(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"))
+        await self.pop(service, order(invisible_ms=30))
+        (copy,) = await self.stored(service, retry_topic("g"), poll_s=20)
+        assert body_of(copy) == b"a"
+
+    async def test_a_retry_is_for_its_group_and_counts_in_its_progress(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"))
+        await self.give_back(service, *await self.pop(service, order()))
+        assert bodies_and_attempts(await self.pop(service, order("other"))) == [(b"a", 1)]
+        (retries,) = [each for each in await service.progress("g") if each.queue.topic == retry_topic("g")]
+        assert (retries.committed, retries.in_flight, retries.max_offset) == (0, 1, 1)
+        assert retries.oldest_ms is not None
+        assert await self.acknowledge(service, *await self.pop(service, order())) == [Settled.DONE]
+        (retries,) = [each for each in await service.progress("g") if each.queue.topic == retry_topic("g")]
+        assert (retries.committed, retries.in_flight, retries.oldest_ms) == (1, 0, None)
+
+    async def test_retries_that_are_dropped_do_not_come(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"), message(b"b"))
+        first, second = await self.pop(service, order())
+        await self.give_back(service, first)
+        await service.drop_retries("g", "another")
+        assert bodies_and_attempts(again := await self.pop(service, order())) == [(b"a", 2)]
+        await self.give_back(service, *again)
+        await service.drop_retries("g", TOPIC.name)
+        assert await self.pop(service, order()) == []
+        assert await self.acknowledge(service, *again, second) == [Settled.STALE, Settled.DONE]
+
+    async def test_a_message_out_of_attempts_is_a_dead_letter(self, service: MessageService, stack: HasGroups) -> None:
+        stack.groups["g"] = Group(name="g", max_attempts=2)
+        sent = message(b"a", tag="red", key="k")
+        await self.send(service, sent)
+        for _ in range(2):
+            assert await service.dead_letters("g", [0]) == {}
+            await self.give_back(service, *await self.pop(service, order()))
+        assert await self.pop(service, order()) == []
+        letters = await service.dead_letters("g", [1, 0])
+        assert list(letters) == [0]
+        assert letters[0].queue.topic == dead_letter_topic("g")
+        letter = definition_pb2.Message.FromString(letters[0].rest)
+        properties = definition_pb2.SystemProperties.FromString(letters[0].system)
+        assert (letter.body, properties.message_id, properties.tag, list(properties.keys)) == (
+            b"a",
+            sent.message_id,
+            "red",
+            ["k"],
+        )
+        origin = properties.dead_letter_queue
+        assert (origin.topic, origin.message_id) == (TOPIC.name, sent.message_id)
+        assert letter.user_properties == {
+            ORIGIN_TOPIC: TOPIC.name,
+            ORIGIN_MESSAGE_ID: sent.message_id,
+            ATTEMPTS: "2",
+            REASON: Reason.ATTEMPTS.value,
+        }
+
+    async def test_a_last_claim_that_ends_makes_a_dead_letter_though_nobody_asks(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", max_attempts=1)
+        await self.send(service, message(b"a"))
+        await self.pop(service, order(invisible_ms=30))
+        (letter,) = await self.stored(service, dead_letter_topic("g"), poll_s=20)
+        assert body_of(letter) == b"a"
+        assert await self.stored(service, retry_topic("g")) == []
+
+    async def test_a_consumer_can_make_a_message_a_dead_letter_once(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"), message(b"b"))
+        given_up, finished = await self.pop(service, order())
+        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is Settled.DONE
+        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is Settled.STALE
+        await self.acknowledge(service, finished)
+        assert await service.dead_letter("g", TOPIC.name, finished.handle) is Settled.STALE
+        letters = await service.dead_letters("g", range(3))
+        assert [body_of(letter) for letter in letters.values()] == [b"a"]
+        properties = definition_pb2.Message.FromString(letters[0].rest).user_properties
+        assert (properties[ATTEMPTS], properties[REASON]) == ("1", Reason.FORWARDED.value)
+        assert await self.pop(service, order()) == []
+
+    async def test_messages_are_delivered_to_one_group_with_all_attempts(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", max_attempts=2)
+        poll = asyncio.create_task(self.pop(service, order(), poll_s=20))
+        await asyncio.sleep(0)
+        sent = [message(b"a", key="k"), message(b"b")]
+        await service.retry("g", TOPIC.name, sent)
+        assert await self.pop(service, order("other")) == []
+        first = await poll
+        again = first + await self.pop(service, order())
+        assert [(each.message.system, each.message.rest, each.attempt) for each in again] == [
+            (each.system, each.rest, 1) for each in sent
+        ]
+        await self.give_back(service, *again)
+        assert bodies_and_attempts(again := await self.pop(service, order())) == [(b"a", 2), (b"b", 2)]
+        await self.give_back(service, again[0])
+        assert len(await service.dead_letters("g", [0])) == 1
+        assert await self.acknowledge(service, again[1]) == [Settled.DONE]
+
+    async def test_a_deleted_group_leaves_no_retries_and_no_dead_letters(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"), message(b"b"))
+        first, second = await self.pop(service, order())
+        await self.give_back(service, first)
+        await service.dead_letter("g", TOPIC.name, second.handle)
+        await service.forget_group("g")
+        assert await service.dead_letters("g", [0]) == {}
+        for topic in (retry_topic("g"), dead_letter_topic("g")):
+            assert await self.stored(service, topic) == []
+
+    async def test_a_restart_keeps_retries_and_dead_letters(self, service: MessageService, restarted: Restart) -> None:
+        await self.send(service, message(b"ready"), message(b"held"), message(b"dead"))
+        ready, held, dead = await self.pop(service, order())
+        await self.give_back(service, held)
+        (held,) = await self.pop(service, order())
+        await self.give_back(service, ready)
+        await service.dead_letter("g", TOPIC.name, dead.handle)
+        await service.retry("g", TOPIC.name, [message(b"resent")])
+        again = await restarted()
+        assert bodies_and_attempts(await self.pop(again, order())) == [(b"ready", 2), (b"resent", 1)]
+        assert await self.acknowledge(again, held) == [Settled.DONE]
+        assert [body_of(letter) for letter in (await again.dead_letters("g", [0, 1])).values()] == [b"dead"]
+
+    # --- looking
+
+    async def test_messages_are_found_by_key_or_id_the_newest_first(self, service: MessageService) -> None:
+        sent = [message(b"%d" % number, key="k") for number in range(4)]
+        for number, each in enumerate(sent):
+            await self.send(service, each, queue_id=number)
+        await self.send(service, message(b"another", key="kk"))
+        found = await service.find_by_key(TOPIC.name, "k", 3)
+        assert [(body_of(each), each.queue) for each in found] == [
+            (b"%d" % number, await self.queue(service, number)) for number in (3, 2, 1)
+        ]
+        (one,) = await service.find_by_key(TOPIC.name, sent[0].message_id, 3)
+        assert (one.system, one.rest, one.queue_offset) == (sent[0].system, sent[0].rest, 0)
+        assert await service.find_by_key("another", "k", 3) == []
+
+    async def test_copies_are_found_too(self, service: MessageService) -> None:
+        await self.send(service, message(b"retry", key="k"), message(b"dead", key="k"))
+        retry, dead = await self.pop(service, order())
+        await self.give_back(service, retry)
+        await service.dead_letter("g", TOPIC.name, dead.handle)
+        for topic, expected in ((retry_topic("g"), b"retry"), (dead_letter_topic("g"), b"dead")):
+            assert [body_of(each) for each in await service.find_by_key(topic, "k", 9)] == [expected]
+
+    async def test_a_deleted_topics_messages_are_not_found(self, service: MessageService) -> None:
+        await self.send(service, message(b"old", key="k"))
+        await service.forget_topic(TOPIC.name)
+        await self.send(service, message(b"new", key="k"))
+        assert [body_of(each) for each in await service.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
+
+    # --- order
+
+    async def test_a_message_group_waits_for_its_open_message_and_no_other_does(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        await self.send(service, *(message(text, group=text[:1].decode()) for text in (b"a1", b"a2", b"b1")))
+        first = await self.pop(service, order(batch=1))
+        assert bodies_and_attempts(first) == [(b"a1", 1)]
+        assert bodies_and_attempts(await self.pop(service, order())) == [(b"b1", 1)]
+        assert await self.pop(service, order()) == []
+        poll = asyncio.create_task(self.pop(service, order(), poll_s=20))
+        await asyncio.sleep(0)
+        assert await self.acknowledge(service, *first) == [Settled.DONE]
+        assert bodies_and_attempts(await poll) == [(b"a2", 1)]
+
+    async def test_an_ordered_message_comes_again_in_its_place(self, service: MessageService, stack: HasGroups) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        await self.send(service, *(message(text, group="a") for text in (b"1", b"2", b"3")))
+        first, second = await self.pop(service, order(batch=2))
+        await self.acknowledge(service, second)
+        await self.give_back(service, first)
+        (again,) = await self.pop(service, order(batch=1))
+        assert (body(again), again.attempt, again.message) == (b"1", 2, first.message)
+        assert await self.pop(service, order()) == []
+        await self.acknowledge(service, again)
+        assert bodies_and_attempts(await self.pop(service, order())) == [(b"3", 1)]
+        assert await self.stored(service, retry_topic("g")) == []
+
+    async def test_a_call_that_is_repeated_gets_the_same_delivery_with_new_handles(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        await self.send(service, message(b"1", group="a"), message(b"2", group="a"))
+        first = await self.pop(service, order(attempt_id="x"))
+        assert await self.pop(service, order(attempt_id="y")) == []
+        again = await self.pop(service, order(attempt_id="x"))
+        assert bodies_and_attempts(again) == bodies_and_attempts(first) == [(b"1", 1), (b"2", 1)]
+        assert await self.acknowledge(service, *first) == [Settled.STALE] * 2
+        assert await self.acknowledge(service, *again) == [Settled.DONE] * 2
+
+    async def test_an_ordered_message_out_of_attempts_lets_the_next_go_on(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True, max_attempts=1)
+        await self.send(service, message(b"1", group="a"), message(b"2", group="a"))
+        await self.pop(service, order(batch=1, invisible_ms=30))
+        assert bodies_and_attempts(await self.pop(service, order(), poll_s=20)) == [(b"2", 1)]
+        assert [body_of(letter) for letter in (await service.dead_letters("g", [0])).values()] == [b"1"]
+
+    async def test_an_ordered_message_can_be_given_up_after_its_time_until_another_has_it(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        await self.send(service, message(b"1", group="a"), message(b"2", group="b"))
+        late = await self.pop(service, order(invisible_ms=30))
+        (again,) = await self.pop(service, order(batch=1), poll_s=20)
+        (taken,) = [each for each in late if body(each) == body(again)]
+        (left,) = [each for each in late if body(each) != body(again)]
+        assert await service.dead_letter("g", TOPIC.name, taken.handle) is Settled.EXPIRED
+        assert await service.dead_letter("g", TOPIC.name, left.handle) is Settled.DONE
+        assert [body_of(each) for each in (await service.dead_letters("g", [0, 1])).values()] == [body(left)]
+        assert await self.pop(service, order()) == []
+
+    async def test_a_restart_keeps_the_order(
+        self, service: MessageService, stack: HasGroups, restarted: Restart
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        sent = (b"a1", b"a2", b"a3", b"b1", b"b2", b"c1")
+        await self.send(service, *(message(text, group=text[:1].decode()) for text in sent))
+        (first,) = await self.pop(service, order(batch=1))
+        others = {body(each): each for each in await self.pop(service, order())}
+        await self.acknowledge(service, others[b"b1"], others[b"b2"])
+        await self.give_back(service, others[b"c1"])
+        again = await restarted()
+        assert bodies_and_attempts(await self.pop(again, order())) == [(b"c1", 2)]
+        assert await self.acknowledge(again, first) == [Settled.DONE]
+        following = await self.pop(again, order(batch=1))
+        assert bodies_and_attempts(following) == [(b"a2", 1)]
+        assert await self.pop(again, order()) == []
+        await self.acknowledge(again, *following)
+        assert bodies_and_attempts(await self.pop(again, order())) == [(b"a3", 1)]
+
+    # --- one reader for each queue
+
+    async def pull(
+        self, service: MessageService, member: str, offset: int, *, poll_s: float = 0.0, hold_ms: int = MINUTE_MS
+    ) -> Pulled:
+        reader = QueueReaderId("g", member, hold_ms)
+        return await service.pull(await self.queue(service), offset, ALL, batch=32, poll_s=poll_s, reader=reader)
+
+    async def commit(self, service: MessageService, member: str, offset: int) -> None:
+        reader = QueueReaderId("g", member, MINUTE_MS)
+        await service.set_committed("g", await self.queue(service), offset, reader=reader)
+
+    async def test_a_queue_has_one_reader_until_all_that_it_was_handed_is_committed(
+        self, service: MessageService
+    ) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        assert len((await self.pull(service, "a", 0)).messages) == 2
+        assert await self.pull(service, "b", 0) == Pulled([], 0)
+        poll = asyncio.create_task(self.pull(service, "b", 0, poll_s=20))
+        await asyncio.sleep(0)
+        await self.commit(service, "a", 1)
+        await self.commit(service, "a", 2)
+        await self.send(service, message(b"3"))
+        assert [body_of(each) for each in (await poll).messages] == [b"3"]
+        assert await self.pull(service, "a", 0) == Pulled([], 0)
+
+    async def test_only_the_reader_moves_the_offset_of_its_queue(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        await self.pull(service, "a", 0)
+        with pytest.raises(MessagingError) as refused:
+            await self.commit(service, "b", 1)
+        assert refused.value.code == definition_pb2.FORBIDDEN
+        assert await service.committed("g", await self.queue(service)) is None
+        await self.commit(service, "a", 1)
+        assert await service.committed("g", await self.queue(service)) == 1
+
+    async def test_a_reader_that_leaves_leaves_the_queue_at_the_groups_offset(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        await self.pull(service, "a", 0)
+        await self.commit(service, "a", 1)
+        poll = asyncio.create_task(self.pull(service, "b", 0, poll_s=20))
+        await asyncio.sleep(0)
+        await service.leave("g", "c")
+        await service.leave("another", "a")
+        assert not poll.done()
+        await service.leave("g", "a")
+        assert [body_of(each) for each in (await poll).messages] == [b"2"]
+
+    async def test_a_reader_that_is_silent_for_its_hold_time_loses_the_queue(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"))
+        await self.pull(service, "a", 0, hold_ms=100)
+        pulled = await self.pull(service, "b", 0, poll_s=20, hold_ms=100)
+        assert [body_of(each) for each in pulled.messages] == [b"1"]
+        with pytest.raises(MessagingError):
+            await self.commit(service, "a", 1)
+
+    async def test_an_operator_frees_the_queue_by_moving_the_group(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        await self.pull(service, "a", 0)
+        await service.set_committed("g", await self.queue(service), 1)
+        with pytest.raises(MessagingError):
+            await self.commit(service, "a", 2)
+        assert [body_of(each) for each in (await self.pull(service, "b", 0)).messages] == [b"2"]
+
+    async def test_readers_that_want_no_queue_for_themselves_read_as_they_like(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"))
+        for member in ("a", "b"):
+            assert len((await self.pull(service, member, 0, hold_ms=0)).messages) == 1
+            reader = QueueReaderId("g", member)
+            await service.set_committed("g", await self.queue(service), 1, reader=reader)

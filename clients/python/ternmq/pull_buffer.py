@@ -38,10 +38,6 @@ class PullBuffer:
         """The queues whose progress is this consumer's to tell."""
         return [*self.queues.values(), *self.given_up.values()]
 
-    @property
-    def messages(self) -> int:
-        return sum(state.buffered for state in self._ready)
-
     def holds(self, state: PullQueue) -> bool:
         """Whether the queue is still assigned, and since then without a break."""
         return self.queues.get(state.name) is state
@@ -55,7 +51,9 @@ class PullBuffer:
         """Begin with these queues, whose positions have to be found."""
         states = [PullQueue(queue) for queue in queues]
         for state in states:
-            self.given_up.pop(state.name, None)
+            before = self.given_up.pop(state.name, None)
+            if before is not None:
+                self._unhandled.discard(before)
             self.queues[state.name] = state
         self._share()
         return states

@@ -85,10 +85,6 @@ class PullQueue:
         return len(self._views)
 
     @property
-    def stored_bytes(self) -> int:
-        return self._stored_bytes
-
-    @property
     def free(self) -> int:
         """How many messages may be pulled now."""
         return max(1, self._messages_max - len(self._views))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -20,8 +19,6 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.sql_filter.operands import Evaluate
-
-CACHED_MAX = 256  # groups ask with the same few texts again and again; the longest takes less than a MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class SqlFilter:
 
     @property
     def takes_all(self) -> bool:
-        """Never: even `TRUE` is asked for each message, since nobody writes it."""
+        """Never: the expression is tried on every message, even if it is `TRUE`."""
         return False
 
     def may_pass(self, hash_of_tag: int) -> bool:
@@ -67,12 +64,11 @@ class SqlFilter:
         return named | system_properties(system, self._system_names)
 
 
-@lru_cache(CACHED_MAX)
 def _compiled(expression: str) -> SqlFilter:
-    # Here and not above: the parser library takes longer to import than the whole broker's start allows.
+    _check_size(expression)
+    # Here and not above: every start would wait for the parser library, though few consumers filter by SQL92.
     from ternmq_common.sql_filter.parser import parsed
 
-    _check_size(expression)
     try:
         condition = parsed(expression)
     except IllegalExpression as refusal:

@@ -35,7 +35,7 @@ GRAMMAR = r"""
 ?comparison: unary
     | unary ORDER unary                                          -> ordered
     | unary [NOT] _BETWEEN unary _AND unary                      -> between
-    | unary [NOT] _IN OPEN TEXT  (_COMMA TEXT)* _CLOSE           -> is_in
+    | unary [NOT] _IN OPEN TEXT (_COMMA TEXT)* _CLOSE            -> is_in
     | unary [NOT] PART TEXT                                      -> has_part
 ?unary: primary
     | NOT unary                                                  -> negation

@@ -1,4 +1,4 @@
-"""The filters that clients ask with, each text compiled once."""
+"""The filters that clients ask with, each SQL92 text compiled once."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -10,25 +10,32 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
 
-_COMPILED_MAX = 1024
+# A compiled condition takes about a hundred bytes for each character of its text.
+_CHARACTERS_MAX = 256 * 1024
 
 
 class Filters:
-    """Remembers the SQL92 conditions that were used last."""
+    """Remembers the conditions that were used last, as many as there is room for."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, SqlFilter] = {}
+        self._characters = 0
 
     async def of(self, expression: definition_pb2.FilterExpression) -> "MessageFilter":
         """The filter of a text; ILLEGAL_FILTER_EXPRESSION if it is none. A type that is not SQL counts as TAG."""
         text = expression.expression
         if expression.type != definition_pb2.SQL:
             return TagFilter.parse(text)
-        compiled = self._compiled.pop(text, None)
-        if compiled is None:
-            # The first one loads the parser, and a long one takes milliseconds.
-            compiled = await asyncio.to_thread(SqlFilter.parse, text)
+        known = self._compiled.get(text)
+        # The first one loads the parser, and a long one takes milliseconds.
+        compiled = known or await asyncio.to_thread(SqlFilter.parse, text)
+        self._forget(text)
         self._compiled[text] = compiled  # at the end, as the one used last
-        if len(self._compiled) > _COMPILED_MAX:
-            del self._compiled[next(iter(self._compiled))]
+        self._characters += len(text)
+        while self._characters > _CHARACTERS_MAX:
+            self._forget(next(iter(self._compiled)))
         return compiled
+
+    def _forget(self, text: str) -> None:
+        if self._compiled.pop(text, None) is not None:
+            self._characters -= len(text)

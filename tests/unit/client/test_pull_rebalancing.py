@@ -189,6 +189,17 @@ async def test_a_queue_that_comes_back_begins_at_what_the_group_committed(server
         assert [view.offset for view in await taken(consumer, 8)] == list(range(2, 10))
 
 
+async def test_a_queue_that_comes_back_is_committed_by_what_is_handed_out_since(server: ScriptedServer) -> None:
+    fill(server, 0)
+    server.script("QueryAssignment", server.assigned(0), server.assigned(), server.assigned(0))
+    async with consumer_of(server) as consumer:
+        await taken(consumer, 4)
+        await consumer._assign()
+        await consumer._assign()
+        assert [view.offset for view in await taken(consumer, 1)] == [0]
+    assert commits(server) == [(0, 1)]
+
+
 async def test_a_broker_that_moved_is_followed_without_a_break(server: ScriptedServer) -> None:
     fill(server, 0)
     server.script("QueryAssignment", server.assigned(0))

@@ -20,7 +20,8 @@ class AdminServer:
     """Serves until the `with` block ends; `topics` and `groups` are what it was told to create.
 
     `progress`, `members` and `inconsistencies` are what it tells of every group; `moves` is its answer to a reset;
-    `unsendable` are offsets of dead letters that it refuses to resend, `resends` the requests that it got.
+    `unsendable` are offsets of dead letters that it refuses to resend, `refusal` is what it says to all of
+    them, `resends` are the requests that it got.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class AdminServer:
         self.resets: list[admin_pb2.ResetOffsetsRequest] = []
         self.resends: list[admin_pb2.ResendDeadLettersRequest] = []
         self.unsendable: set[int] = set()
+        self.refusal: pb.Status | None = None
         self._server = grpc.server(ThreadPoolExecutor(2))
         self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
@@ -137,6 +139,8 @@ class AdminServer:
     def ResendDeadLetters(  # noqa: N802
         self, request: admin_pb2.ResendDeadLettersRequest
     ) -> admin_pb2.ResendDeadLettersResponse:
+        if self.refusal:
+            return admin_pb2.ResendDeadLettersResponse(status=self.refusal)
         self.resends.append(request)
         refusal = pb.Status(code=pb.MESSAGE_NOT_FOUND, message="gone")
         letters = [

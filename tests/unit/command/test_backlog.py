@@ -1,7 +1,12 @@
 """Moving a backlog: what moves, in which order, what stops it, and that nothing is lost however it ends."""
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import threading
 from collections import Counter
 from typing import Any
 
@@ -213,6 +218,37 @@ def test_ctrl_c_leaves_a_move_that_can_go_on(
     assert server.memory.committed["billing", "orders", 0] == 30
     assert call_server(*MOVE, "--batch", "30").exit_code == 0
     assert moved(server) == every(90) + every(60) - every(30)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_move_that_waits_for_the_server(call_server: Call, server: AdminServer) -> None:
+    """From outside: grpc has waits of its own, which a raised KeyboardInterrupt does not meet."""
+    fill(call_server, server, 90)
+    ended = threading.Event()
+
+    def interrupt(method: str, _: Any) -> None:  # noqa: ANN401
+        if method == "SendMessage" and server.memory.calls[method] == 3:
+            os.kill(child.pid, signal.SIGINT)
+            ended.wait(60)
+
+    server.memory.before = interrupt
+    # Whoever runs the tests may ignore the signal, and a child inherits that.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from ternmq.command.main import main; main()"
+    )
+    command = [sys.executable, "-c", program, *MOVE, "--batch", "20", "--endpoint", server.endpoint]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            _, errors = child.communicate(timeout=60)
+        finally:
+            child.kill()
+            ended.set()
+    assert child.returncode == 130
+    assert "stopped with 40 messages moved" in errors
+    assert server.memory.committed["billing", "orders", 0] == 40
+    assert call_server(*MOVE).exit_code == 0
+    assert moved(server).keys() == every(90).keys()
 
 
 def test_the_group_begins_in_the_new_topic_before_anything_is_sent(call_server: Call, server: AdminServer) -> None:

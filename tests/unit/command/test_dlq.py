@@ -184,6 +184,7 @@ def test_a_letter_is_shown_by_offset_or_id(call_server: Call, name: str) -> None
     }
     people = call_server("dlq", "show", "billing", name).stdout
     assert "origin topic       orders\n" in people
+    assert "properties\n  DLQ_ATTEMPTS           3\n" in people
     assert "  region                 eu\n" in people
     assert people.endswith("\n\nbody 3\n")
 
@@ -286,6 +287,13 @@ def test_a_resend_must_say_which(call: Call) -> None:
         2,
         "ternmq: say which: --all, --offset, --id, --key, --since or --until\n",
     )
+
+
+def test_a_resend_that_is_refused_as_a_whole_claims_nothing(call_server: Call, server: AdminServer) -> None:
+    server.refusal = pb.Status(code=pb.TOPIC_NOT_FOUND, message="no topic repaired")
+    result = call_server("dlq", "resend", "billing", "--all", "--to-topic", "repaired")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "ternmq: TOPIC_NOT_FOUND: no topic repaired\n"
 
 
 def test_many_letters_are_resent_in_batches(call_server: Call, server: AdminServer) -> None:

@@ -284,7 +284,7 @@ def as_number(value: Value, kind: str) -> float:
         assert value is not None
         return float(value) if kind == "double" else value
     if kind == "double":
-        return as_double(value.strip(" "))
+        return as_double(value.strip("".join(map(chr, range(0x21)))))
     if not re.fullmatch("[+-]?[0-9]+", value) or int(value) not in (INT32 if kind == "int32" else INT64):
         raise Undecidable
     return int(value)

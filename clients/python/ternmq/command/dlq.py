@@ -117,7 +117,9 @@ def _show(record: dict[str, object]) -> None:
     assert isinstance(properties, dict)
     click.echo(described(record))
     if properties:
-        click.echo("\nproperties\n" + described({f"  {name}": value for name, value in properties.items()}))
+        width = max(map(len, properties))
+        lines = [f"  {name:<{width}}  {value}" for name, value in properties.items()]
+        click.echo("\n".join(["\nproperties", *lines]))
     if body is not None:
         click.echo(f"\n{body}")
 

@@ -130,7 +130,7 @@ class Resending:
         click.echo(f"{name}: {reason}", err=True)
 
     def _summarize(self) -> None:
-        if self._failed and not self._resent:
+        if not self._resent:
             return
         where = f" to {self._to_topic}" if self._to_topic else ""
         click.echo(f"resent {counted(self._resent, 'dead letter')} of group {self._group}{where}", err=self._as_json)

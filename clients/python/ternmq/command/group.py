@@ -9,7 +9,7 @@ from ternmq.command.confirmation import confirm
 from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
 from ternmq.command.options import endpoint_option, json_option
-from ternmq.command.output import described, print_json, print_records, table
+from ternmq.command.output import cell, described, print_json, print_records, table
 from ternmq.command.progress import lag_sentence, progress_record, shown_progress, totals
 
 if TYPE_CHECKING:
@@ -168,7 +168,11 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
     if as_json:
         print_json(after)
         return
-    changed = {setting: f"{before[setting]} -> {value}" for setting, value in after.items() if before[setting] != value}
+    changed = {
+        setting: f"{cell(before[setting])} -> {cell(value)}"
+        for setting, value in after.items()
+        if before[setting] != value
+    }
     click.echo(f"group {name} " + ("updated" if changed else "has these settings already"))
     if changed:
         click.echo(described(changed))

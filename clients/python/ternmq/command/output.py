@@ -61,7 +61,7 @@ def _rows(records: Sequence[Record]) -> list[list[str]]:
     """The names of the columns, then the records."""
     columns = list(records[0])
     names = [column.upper().replace("_", " ") for column in columns]
-    return [names, *([_cell(record[column]) for column in columns] for record in records)]
+    return [names, *([cell(record[column]) for column in columns] for record in records)]
 
 
 def _widths(rows: Sequence[Sequence[str]], at_least: Sequence[int]) -> list[int]:
@@ -85,7 +85,7 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequ
 def described(record: Record) -> str:
     """One record as lines of `name  value`."""
     width = max(map(len, record))
-    return "\n".join(f"{name.replace('_', ' '):<{width}}  {_cell(value)}" for name, value in record.items())
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {cell(value)}" for name, value in record.items())
 
 
 def iso(timestamp: "Timestamp") -> str | None:
@@ -116,7 +116,8 @@ def age_text(seconds: float) -> str:
     return "".join(parts[:2])
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as people read it."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,0 +1,299 @@
+"""Measures what was promised of consumption: `python benchmarks/consumption_bars.py [--only NAME] [--quick]`.
+
+polls     1,000 idle long polls: memory and processor time of the server beyond those of an idle one
+groups    10,000 groups on a topic, none with a consumer: processor time
+wakeup    from a send's acknowledgement to the message at a waiting consumer, 500 messages a second
+poison    a message that always fails, with many good ones behind it, against the same without it: rate and memory
+fifo      10,000 message groups on 8 queues, 1 % of the handlings fail, against the same without failures: rate
+
+Server and client share the machine. Every ratio is of two runs side by side, in turns.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import grpc.aio
+from embedded_bars import cpu_s, start_server, status_kib
+
+from ternmq import ConsumeResult, Message, MessageView, Producer, PushConsumer
+from ternmq.command.admin import AdminClient
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.pool import Duration
+from ternmq_protos.v2 import service_pb2 as rpc
+
+POLLS = 1000
+CHANNELS = 20
+GROUPS = 10_000
+MESSAGE_GROUPS = 10_000
+BODY = bytes(256)
+Figures = dict[str, float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=list(BARS))
+    parser.add_argument("--quick", action="store_true", help="a tenth of the messages and of the time")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    figures: Figures = {}
+    for name, measure in BARS.items():
+        if arguments.only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                measured = asyncio.run(measure(Path(folder), 0.1 if arguments.quick else 1.0))
+            figures |= measured
+            if not arguments.json:
+                for label, figure in measured.items():
+                    print(f"{label:<58} {figure:>14,.2f}", flush=True)
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+@contextlib.asynccontextmanager
+async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
+    """A server's process id and endpoint."""
+    process, endpoint = await asyncio.to_thread(start_server, folder, *options)
+    try:
+        yield process.pid, endpoint
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait)
+
+
+# --- polls and groups
+
+
+async def idle_polls(folder: Path, scale: float) -> Figures:
+    seconds = 60 * scale
+    async with server(folder) as (pid, endpoint):
+        await make_topic(endpoint, "idle")
+        channels = [
+            grpc.aio.insecure_channel(endpoint, options=(("grpc.use_local_subchannel_pool", 1),))
+            for _ in range(CHANNELS)
+        ]
+        await asyncio.gather(*(poll(channel, "idle", "warm-up", 0.1) for channel in channels))
+        resident = status_kib(pid, "VmRSS")
+        cpu_before = cpu_s(pid)
+        await asyncio.sleep(seconds / 4)
+        idle_cpu = (cpu_s(pid) - cpu_before) / (seconds / 4)
+        polls = [
+            asyncio.create_task(poll_for_ever(channels[number % CHANNELS], "idle", f"idle-{number % 100}", number))
+            for number in range(POLLS)
+        ]
+        await asyncio.sleep(21)  # until every poll has ended once, so that their ends are spread evenly
+        cpu_before = cpu_s(pid)
+        await asyncio.sleep(seconds)
+        used = (cpu_s(pid) - cpu_before) / seconds
+        grown = (status_kib(pid, "VmRSS") - resident) / 1000
+        for task in polls:
+            task.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+        await asyncio.gather(*(channel.close() for channel in channels))
+    return {
+        "1,000 idle long polls: memory, MB (under 40)": grown,
+        "1,000 idle long polls: of a core, % (under 1)": 100 * used,
+        "idle server without polls: of a core, %": 100 * idle_cpu,
+    }
+
+
+async def poll_for_ever(channel: grpc.aio.Channel, topic: str, group: str, number: int) -> None:
+    await asyncio.sleep(20 * number / POLLS)
+    while True:
+        await poll(channel, topic, group, 20)
+
+
+async def poll(channel: grpc.aio.Channel, topic: str, group: str, seconds: float) -> int:
+    """One ReceiveMessage as a push consumer makes it; how many messages came."""
+    request = rpc.ReceiveMessageRequest(
+        group={"name": group},
+        message_queue={"topic": {"name": topic}, "id": -1},
+        batch_size=32,
+        auto_renew=True,
+        long_polling_timeout=Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9)),
+    )
+    call = channel.unary_stream(
+        "/apache.rocketmq.v2.MessagingService/ReceiveMessage",
+        request_serializer=rpc.ReceiveMessageRequest.SerializeToString,
+        response_deserializer=rpc.ReceiveMessageResponse.FromString,
+    )
+    items = [item async for item in call(request, timeout=seconds + 3, metadata=(("x-mq-client-id", f"c-{group}"),))]
+    return sum(item.HasField("message") for item in items)
+
+
+async def idle_groups(folder: Path, scale: float) -> Figures:
+    seconds = 30 * scale
+    groups = int(GROUPS * scale)
+    async with server(folder, "--consumption-flush-interval", "1s") as (pid, endpoint):
+        await make_topic(endpoint, "many")
+        async with Producer(endpoint, topics=["many"]) as producer:
+            await producer.send(Message("many", BODY))
+        channel = grpc.aio.insecure_channel(endpoint)
+        for start in range(0, groups, 100):
+            await asyncio.gather(*(poll(channel, "many", f"g-{start + number}", 0.01) for number in range(100)))
+        await channel.close()
+        await asyncio.sleep(70)  # the claims of these polls end
+        cpu_before = cpu_s(pid)
+        await asyncio.sleep(seconds)
+        used = (cpu_s(pid) - cpu_before) / seconds
+        resident = status_kib(pid, "VmRSS") / 1000
+    return {
+        f"{groups:,} groups without consumers: of a core, %": 100 * used,
+        f"{groups:,} groups without consumers: resident, MB": resident,
+    }
+
+
+# --- wake-up
+
+
+async def wake_up(folder: Path, scale: float) -> Figures:
+    count = int(15_000 * scale)
+    arrived: dict[bytes, float] = {}
+    acknowledged: dict[bytes, float] = {}
+    all_arrived = asyncio.Event()
+
+    async def listener(view: MessageView) -> None:
+        arrived[view.body] = time.perf_counter()
+        if len(arrived) == count:
+            all_arrived.set()
+
+    async with server(folder) as (_, endpoint):
+        await make_topic(endpoint, "wake")
+        async with (
+            PushConsumer(endpoint, group="wake", subscriptions={"wake": "*"}, listener=listener),
+            Producer(endpoint, topics=["wake"]) as producer,
+        ):
+            began = time.perf_counter()
+
+            async def send(number: int) -> None:
+                body = b"%d" % number
+                await producer.send(Message("wake", body))
+                acknowledged[body] = time.perf_counter()
+
+            async with asyncio.TaskGroup() as sends:
+                for number in range(count):
+                    sends.create_task(send(number))
+                    await asyncio.sleep(max(0.0, began + (number + 1) / 500 - time.perf_counter()))
+            await all_arrived.wait()
+    # What the consumer has before its producer knows counts as nothing.
+    waits = sorted(max(0.0, arrived[body] - acknowledged[body]) * 1000 for body in acknowledged)
+    return {
+        "wake-up, p50, ms (under 2)": statistics.median(waits),
+        "wake-up, p99, ms (under 10)": waits[int(0.99 * len(waits))],
+    }
+
+
+# --- poison and FIFO
+
+
+async def poison(folder: Path, scale: float) -> Figures:
+    count = int(1_000_000 * scale)
+    rates: dict[bool, float] = {}
+    residents: dict[bool, float] = {}
+    for has_poison in (False, True):
+        async with server(folder / str(has_poison)) as (pid, endpoint):
+            await make_topic(endpoint, "work")
+            async with Producer(endpoint, topics=["work"]) as producer:
+                await producer.send(Message("work", b"poison" if has_poison else b"good"))
+                for _ in range(count // 1000):
+                    await asyncio.gather(*(producer.send_many([Message("work", BODY)] * 250) for _ in range(4)))
+            rates[has_poison] = await consume(endpoint, "work", "work", count, lambda view: view.body != b"poison")
+            residents[has_poison] = status_kib(pid, "VmHWM") / 1000
+    return {
+        f"{count:,} messages, messages/s": rates[False],
+        f"{count:,} messages behind a poison one, messages/s": rates[True],
+        "poison: ratio of rates": rates[True] / rates[False],
+        "resident at its highest, MB": residents[False],
+        "resident at its highest with poison, MB": residents[True],
+    }
+
+
+async def fifo(folder: Path, scale: float) -> Figures:
+    count = int(100_000 * scale)
+    rounds = 2
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    async with server(folder) as (_, endpoint):
+        for number, fails in itertools.product(range(rounds), (False, True)):
+            name = f"ordered-{number}-{fails}"
+            await asyncio.to_thread(make_ordered, endpoint, name)
+            rates[fails].append(await fifo_round(endpoint, name, count, fails=fails))
+    plain, failing = statistics.median(rates[False]), statistics.median(rates[True])
+    return {
+        "FIFO, 10,000 message groups, messages/s": plain,
+        "FIFO, 1 % of the handlings fail, messages/s": failing,
+        "FIFO: ratio of rates (at least 0.8)": failing / plain,
+    }
+
+
+def make_ordered(endpoint: str, name: str) -> None:
+    """A FIFO topic of eight queues, and a FIFO group of the same name."""
+    with AdminClient(endpoint) as admin:
+        admin.create_topic(name, "fifo", 8)
+        admin.create_group(admin_pb2.Group(name=name, fifo=True))
+
+
+async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> float:
+    """Send, then consume; the messages of a message group must come in the order in which they were sent."""
+    async with Producer(endpoint, topics=[name]) as producer:
+        for start in range(0, count, 500):
+            numbers = range(start, min(count, start + 500))
+            await asyncio.gather(
+                *(producer.send(Message(name, b"%d" % n, message_group=f"mg-{n % MESSAGE_GROUPS}")) for n in numbers)
+            )
+    failed: set[int] = set()
+    last: dict[str, int] = {}
+
+    def handle(view: MessageView) -> bool:
+        number = int(view.body)
+        if fails and number % 100 == 0 and number not in failed:
+            failed.add(number)
+            return False
+        assert view.message_group is not None
+        assert last.get(view.message_group, -1) < number, "out of order"
+        last[view.message_group] = number
+        return True
+
+    return await consume(endpoint, name, name, count, handle)
+
+
+async def consume(endpoint: str, topic: str, group: str, count: int, handle: Callable[[MessageView], bool]) -> float:
+    """Messages a second, until so many were handled well."""
+    done = 0
+    finished = asyncio.Event()
+
+    async def listener(view: MessageView) -> ConsumeResult:
+        nonlocal done
+        if not handle(view):
+            return ConsumeResult.FAILURE
+        done += 1
+        if done >= count:
+            finished.set()
+        return ConsumeResult.SUCCESS
+
+    async with PushConsumer(endpoint, group=group, subscriptions={topic: "*"}, listener=listener):
+        began = time.perf_counter()
+        await finished.wait()
+        return count / (time.perf_counter() - began)
+
+
+async def make_topic(endpoint: str, name: str) -> None:
+    with AdminClient(endpoint) as admin:
+        await asyncio.to_thread(admin.create_topic, name, "normal", 8)
+
+
+BARS: dict[str, Callable[[Path, float], Awaitable[Figures]]] = {
+    "polls": idle_polls,
+    "groups": idle_groups,
+    "wakeup": wake_up,
+    "poison": poison,
+    "fifo": fifo,
+}
+
+if __name__ == "__main__":
+    main()

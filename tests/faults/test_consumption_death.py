@@ -1,0 +1,212 @@
+"""The process dies while messages fail, wait for a retry, become dead letters, and are consumed in order.
+
+Nothing is skipped: every message ends acknowledged or among the dead letters. What was acknowledged a while before the
+death does not come again. And in a FIFO group no message comes before its predecessor was acknowledged.
+"""
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer
+from ternmq.command.admin import AdminClient
+from ternmq_protos.admin_v1 import admin_pb2
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+TOPIC = "deaths"
+GROUP = "mortals"
+ROUNDS = 4
+CONSUMERS = 3
+# The journal is written every second; a busy machine gets some more before it counts as broken.
+JOURNALLED_AFTER_S = 5.0
+
+Handle = Callable[[SimpleConsumer, MessageView], Awaitable[None]]
+
+
+class Account:
+    """What became of each message, by its body."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[float, bytes]] = []
+        self.acknowledged: dict[bytes, float] = {}
+        self._progress = asyncio.Event()
+
+    def came(self, view: MessageView) -> None:
+        self.delivered.append((time.monotonic(), view.body))
+        self._progress.set()
+
+    def settled(self, view: MessageView) -> None:
+        self.acknowledged.setdefault(view.body, time.monotonic())
+        self._progress.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def has_come(self, count: int, done: Callable[[], bool]) -> None:
+        """Wait for so many more deliveries, or until all is done."""
+        target = len(self.delivered) + count
+        await self.until(lambda: len(self.delivered) >= target or done())
+
+
+async def keep_consuming(endpoint: str, group: str, topic: str, handle: Handle) -> None:
+    """Consume through deaths of the server, until cancelled."""
+    async with SimpleConsumer(endpoint, group, {topic: "*"}, await_duration=timedelta(seconds=3)) as consumer:
+        while True:
+            try:
+                for view in await consumer.receive(max_messages=8, invisible_duration=timedelta(seconds=10)):
+                    await handle(consumer, view)
+            except ClientError:
+                await asyncio.sleep(0)  # the server is dying, or a claim has ended: what was not settled comes again
+
+
+async def while_it_dies(stack: Stack, account: Account, handle: Handle, done: Callable[[], bool]) -> None:
+    """Consume while the process is killed several times, then to the end."""
+    consumers = [asyncio.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle)) for _ in range(CONSUMERS)]
+    for number in range(ROUNDS):
+        await account.has_come(random.Random(number).randint(20, 300), done)
+        await asyncio.to_thread(stack.kill9)
+        await asyncio.to_thread(stack.start)
+    await account.until(done)
+    for consumer in consumers:
+        consumer.cancel()
+    await asyncio.gather(*consumers, return_exceptions=True)
+
+
+async def test_failing_messages_end_acknowledged_or_dead_and_none_is_lost(tmp_path: Path) -> None:
+    account = Account()
+    bodies = {b"%d" % number for number in range(1500)}
+    poison = {body for body in bodies if body.endswith(b"7")}
+    dead: set[bytes] = set()
+    dice = random.Random(4)
+
+    async def handle(consumer: SimpleConsumer, view: MessageView) -> None:
+        account.came(view)
+        if view.body in poison or dice.random() < 0.3:
+            await consumer.change_invisible_duration(view, timedelta(milliseconds=dice.choice([0, 50, 500])))
+        else:
+            await consumer.ack(view)
+            account.settled(view)
+
+    async def bury(consumer: SimpleConsumer, view: MessageView) -> None:
+        dead.add(view.body)
+        account.came(view)
+        await consumer.ack(view)
+
+    with Stack(tmp_path) as stack:
+        with AdminClient(stack.grpc) as admin:
+            admin.create_topic(TOPIC, "normal", 2)
+            admin.create_group(admin_pb2.Group(name=GROUP, max_attempts=6))
+        async with Producer(stack.grpc, topics=[TOPIC]) as producer:
+            await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
+        undertaker = asyncio.create_task(keep_consuming(stack.grpc, "undertakers", f"%DLQ%{GROUP}", bury))
+        await while_it_dies(
+            stack, account, handle, lambda: account.acknowledged.keys() | dead == bodies and poison <= dead
+        )
+        undertaker.cancel()
+        await asyncio.gather(undertaker, return_exceptions=True)
+    assert not poison & account.acknowledged.keys()
+
+
+async def test_what_was_acknowledged_long_before_a_death_does_not_come_again(tmp_path: Path) -> None:
+    account = Account()
+    bodies = {b"%d" % number for number in range(15_000)}
+
+    async def handle(consumer: SimpleConsumer, view: MessageView) -> None:
+        account.came(view)
+        await consumer.ack(view)
+        account.settled(view)
+
+    with Stack(tmp_path) as stack:
+        async with Producer(stack.grpc, topics=[TOPIC]) as producer:
+            await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
+        consumer = asyncio.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle))
+        end = time.monotonic() + 2 * JOURNALLED_AFTER_S
+        await account.until(lambda: time.monotonic() > end)
+        await asyncio.to_thread(stack.kill9)
+        killed = time.monotonic()
+        await asyncio.to_thread(stack.start)
+        await account.until(lambda: account.acknowledged.keys() == bodies)
+        consumer.cancel()
+        await asyncio.gather(consumer, return_exceptions=True)
+    safe = {body for body, when in account.acknowledged.items() if when < killed - JOURNALLED_AFTER_S}
+    again = {body for when, body in account.delivered if when > killed and body in safe}
+    assert safe
+    assert not again, f"{len(again)} of {len(safe)} came again, such as {sorted(again)[:5]}"
+
+
+class Reader:
+    """A consumer of a FIFO group that fails now and then, and checks that nothing comes before its predecessor."""
+
+    def __init__(self, account: Account, acknowledged: dict[str, set[int]], seed: int) -> None:
+        self._account = account
+        self._acknowledged = acknowledged
+        self._dice = random.Random(seed)
+        self.disorder: list[str] = []
+
+    async def read(self, endpoint: str) -> None:
+        """Until cancelled, through deaths of the server."""
+        async with SimpleConsumer(endpoint, GROUP, {TOPIC: "*"}, await_duration=timedelta(seconds=3)) as consumer:
+            while True:
+                try:
+                    views = await consumer.receive(max_messages=8, invisible_duration=timedelta(seconds=10))
+                    await self._handle(consumer, views)
+                except ClientError:
+                    await asyncio.sleep(0)  # what was not settled comes again
+
+    async def _handle(self, consumer: SimpleConsumer, views: list[MessageView]) -> None:
+        came: defaultdict[str, set[int]] = defaultdict(set)
+        failed: set[str] = set()
+        for view in views:
+            self._account.came(view)
+            lane, number = view.body.decode().split("-")
+            missing = set(range(int(number))) - self._acknowledged[lane] - came[lane]
+            if missing:
+                self.disorder.append(f"{view.body!r} came before {sorted(missing)}")
+            came[lane].add(int(number))
+            if lane in failed or self._dice.random() < 0.1:
+                failed.add(lane)  # its followers in this batch must wait for it
+                await consumer.change_invisible_duration(view, timedelta(milliseconds=100))
+            else:
+                await consumer.ack(view)
+                self._acknowledged[lane].add(int(number))
+                self._account.settled(view)
+
+
+async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
+    lanes, per_lane = 40, 30
+    account = Account()
+    acknowledged: defaultdict[str, set[int]] = defaultdict(set)
+    readers = [Reader(account, acknowledged, seed) for seed in range(CONSUMERS)]
+    with Stack(tmp_path) as stack:
+        with AdminClient(stack.grpc) as admin:
+            admin.create_topic(TOPIC, "fifo", 4)
+            admin.create_group(admin_pb2.Group(name=GROUP, fifo=True, max_attempts=1000))
+        async with Producer(stack.grpc, topics=[TOPIC]) as producer:
+            for number in range(per_lane):
+                messages = [Message(TOPIC, b"%d-%d" % (lane, number), message_group=str(lane)) for lane in range(lanes)]
+                await asyncio.gather(*map(producer.send, messages))
+
+        def done() -> bool:
+            return sum(map(len, acknowledged.values())) == lanes * per_lane
+
+        tasks = [asyncio.create_task(reader.read(stack.grpc)) for reader in readers]
+        for number in range(ROUNDS):
+            await account.has_come(random.Random(number).randint(20, 300), done)
+            await asyncio.to_thread(stack.kill9)
+            await asyncio.to_thread(stack.start)
+        await account.until(done)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    disorder = [each for reader in readers for each in reader.disorder]
+    assert not disorder, f"{len(disorder)} times, such as: {disorder[:3]}"

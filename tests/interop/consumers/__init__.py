@@ -1,0 +1,1 @@
+"""Consumers of the official clients, and what starts them: see the README."""

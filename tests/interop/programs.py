@@ -1,0 +1,98 @@
+"""Programs that use the official clients, each built once in the user's cache folder, so that only the first is slow.
+
+A missing toolchain is a failure; what to install says `tests/interop/install_toolchains.sh`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.interop.apache_rocketmq import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLES = Path(__file__).parents[2] / "clients" / "examples"
+BUILD_TIMEOUT_S = 800
+OUTPUT_TAIL_CHARACTERS = 3000
+# What a build in the repository may have left there is not for one in the cache folder.
+LEFTOVERS = shutil.ignore_patterns("target", "node_modules", "venv", "__pycache__")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """The tools that must be there, and the commands that build the program of a folder, in that folder."""
+
+    tools: tuple[str, ...]
+    commands: Callable[[Path], list[list[str]]]
+
+
+TOOLCHAINS = {
+    "go": Toolchain(tools=("go",), commands=lambda folder: [["go", "build", "-o", "program", "."]]),
+    "java": Toolchain(tools=("java", "mvn"), commands=lambda folder: [["mvn", "--batch-mode", "--quiet", "package"]]),
+    "node": Toolchain(tools=("node", "npm"), commands=lambda folder: [["npm", "ci", "--no-audit", "--no-fund"]]),
+    "python": Toolchain(
+        tools=(),
+        commands=lambda folder: [
+            [sys.executable, "-m", "venv", "venv"],
+            [f"{folder}/venv/bin/pip", "install", "--quiet", "--requirement", "requirements.txt"],
+        ],
+    ),
+    "rust": Toolchain(
+        tools=("cargo",), commands=lambda folder: [["cargo", "build", "--release", "--locked", "--quiet"]]
+    ),
+}
+
+
+class Programs:
+    """One program in several languages; each is built when it is first asked for, in the test that needs it.
+
+    A program's sources are what the folders of its language in `sources` hold, the later ones laid over the earlier.
+    """
+
+    def __init__(self, name: str, *sources: Path) -> None:
+        self._folder, self._sources = cache_folder() / name, sources
+        self._built = set[str]()
+
+    def build(self, language: str) -> Path:
+        """The folder in which the program of `language` is built."""
+        folder = self._folder / language
+        if language not in self._built:
+            folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / f"{language}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._build(language, folder)
+            self._built.add(language)
+        return folder
+
+    def _build(self, language: str, folder: Path) -> None:
+        toolchain = TOOLCHAINS[language]
+        missing = [tool for tool in toolchain.tools if shutil.which(tool) is None]
+        if missing:
+            pytest.fail(f"{', '.join(missing)} missing: run tests/interop/install_toolchains.sh")
+        for source in self._sources:
+            shutil.copytree(source / language, folder, ignore=LEFTOVERS, dirs_exist_ok=True)
+        for command in toolchain.commands(folder):
+            _run(command, folder)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    result = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if result.returncode != 0:
+        pytest.fail(f"{' '.join(command)} failed:\n{result.stdout[-OUTPUT_TAIL_CHARACTERS:]}")
