@@ -130,15 +130,17 @@ async def poll(channel: grpc.aio.Channel, topic: str, group: str, seconds: float
 async def idle_groups(folder: Path, scale: float) -> Figures:
     seconds = 30 * scale
     groups = int(GROUPS * scale)
-    async with server(folder, "--consumption-flush-interval", "1s") as (pid, endpoint):
+    async with server(folder) as (pid, endpoint):
         await make_topic(endpoint, "many")
-        async with Producer(endpoint, topics=["many"]) as producer:
-            await producer.send(Message("many", BODY))
+        await make_topic(endpoint, "quiet")
+        alone = await cpu_per_send(pid, endpoint, "quiet", int(10_000 * scale))
         channel = grpc.aio.insecure_channel(endpoint)
         for start in range(0, groups, 100):
             await asyncio.gather(*(poll(channel, "many", f"g-{start + number}", 0.01) for number in range(100)))
         await channel.close()
-        await asyncio.sleep(70)  # the claims of these polls end
+        await asyncio.sleep(5)  # the journal has heard of them
+        crowded = await cpu_per_send(pid, endpoint, "many", int(10_000 * scale))
+        await asyncio.sleep(2)
         cpu_before = cpu_s(pid)
         await asyncio.sleep(seconds)
         used = (cpu_s(pid) - cpu_before) / seconds
@@ -146,7 +148,16 @@ async def idle_groups(folder: Path, scale: float) -> Figures:
     return {
         f"{groups:,} groups without consumers: of a core, %": 100 * used,
         f"{groups:,} groups without consumers: resident, MB": resident,
+        "CPU of a send with them, ratio to without": crowded / alone,
     }
+
+
+async def cpu_per_send(pid: int, endpoint: str, topic: str, count: int) -> float:
+    async with Producer(endpoint, topics=[topic]) as producer:
+        before = cpu_s(pid)
+        for _ in range(count // 10):
+            await asyncio.gather(*(producer.send(Message(topic, BODY)) for _ in range(10)))
+        return (cpu_s(pid) - before) / count
 
 
 # --- wake-up
@@ -215,7 +226,7 @@ async def poison(folder: Path, scale: float) -> Figures:
 
 
 async def fifo(folder: Path, scale: float) -> Figures:
-    count = int(100_000 * scale)
+    count = int(300_000 * scale)
     rounds = 2
     rates: dict[bool, list[float]] = {False: [], True: []}
     async with server(folder) as (_, endpoint):
@@ -242,9 +253,11 @@ async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> fl
     """Send, then consume; the messages of a message group must come in the order in which they were sent."""
     async with Producer(endpoint, topics=[name]) as producer:
         for start in range(0, count, 500):
-            numbers = range(start, min(count, start + 500))
-            await asyncio.gather(
-                *(producer.send(Message(name, b"%d" % n, message_group=f"mg-{n % MESSAGE_GROUPS}")) for n in numbers)
+            await producer.send_many(
+                [
+                    Message(name, b"%d" % number, message_group=f"mg-{number % MESSAGE_GROUPS}")
+                    for number in range(start, min(count, start + 500))
+                ]
             )
     failed: set[int] = set()
     last: dict[str, int] = {}

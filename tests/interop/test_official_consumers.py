@@ -1,78 +1,25 @@
 """The official clients of four languages, unmodified, as consumers: retries, dead letters, filters and order.
 
-The programs in `consumers/` do what the bodies of the messages say; their README has the words. In each test, the
-consumers of all languages work at the same time, each with a group of its own.
+The programs in `consumers/` do what the bodies of the messages say; their README has the words. In each test the
+consumers of all languages work at the same time, each with a group of its own, unless they share one.
 """
 
 import asyncio
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.interop.consumers.running import DEADLINE_S, Consumers, Event
+from tests.interop.consumers.running import DEADLINE_S, Consumers, Event, at_least, attempts, deliveries, outcomes
+from tests.interop.consumers.server import COMMANDS, CURVE, MAX_ATTEMPTS, STEPS, Server
 from tests.interop.programs import EXAMPLES, Programs
 from tests.support.embedded import Proto, RawClient, code, message
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
-
-COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
-    "go": lambda folder, home: [f"{folder}/program"],
-    "java": lambda folder, home: [
-        # Java takes the home folder from the user database, not from the environment.
-        *("java", f"-Duser.home={home}", "-XX:TieredStopAtLevel=1"),
-        *("-cp", f"{folder}/target/example.jar:{folder}/target/lib/*", "consumer.Consumer"),
-    ],
-    "node": lambda folder, home: ["node", f"{folder}/consumer.mjs"],
-    "python": lambda folder, home: [f"{folder}/venv/bin/python", f"{folder}/consumer.py"],
-}
-MAX_ATTEMPTS = 3
-RETRY_BACKOFF = "customized:1s"
-
-
-class Server:
-    """A running server, and what these tests do with it beside consuming."""
-
-    def __init__(self, endpoint: str, client: RawClient, programs: Programs, home: Path) -> None:
-        self.client = client
-        self._endpoint, self._programs, self._home = endpoint, programs, home
-
-    def consumers(self, *languages: str, kind: str, topic: str, group: str, passing: str = "tag:*") -> Consumers:
-        """A program for each of these languages, to be started with `async with`."""
-        home = self._home / group
-        commands = [COMMANDS[language](self._programs.build(language), home) for language in languages]
-        return Consumers([[*command, self._endpoint, kind, topic, group, passing] for command in commands], home)
-
-    async def create_group(self, name: str, *, fifo: bool = False) -> str:
-        group = admin_pb2.Group(name=name, fifo=fifo, max_attempts=MAX_ATTEMPTS, retry_backoff=RETRY_BACKOFF)
-        answer = await self.client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
-        assert code(answer) == "OK", answer.status.message
-        return name
-
-    async def send(self, messages: Sequence[pb.Message]) -> None:
-        """Send the messages one by one: those of one call would share a queue."""
-        for each in messages:
-            answer = await self.client.call("SendMessage", rpc.SendMessageRequest(messages=[each]))
-            assert code(answer) == "OK", answer.status.message
-
-    async def finished(self, group: str) -> None:
-        """Return when all messages are acknowledged, filtered out or dead letters of the group."""
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                answer = await self.client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
-                assert code(answer) == "OK", answer.status.message
-                if all(queue.committed == queue.max_offset and not queue.in_flight for queue in answer.progress):
-                    return
-
-    async def dead_letters(self, group: str) -> list[pb.Message]:
-        """All dead letters of a group that has finished."""
-        return (await self.client.receive(f"%DLQ%{group}", f"letters-of-{group}")).messages
 
 
 @pytest.fixture(scope="module")
@@ -89,38 +36,16 @@ async def server(programs: Programs, tmp_path: Path) -> AsyncIterator[Server]:
             yield Server(stack.grpc, client, programs, tmp_path)
 
 
-async def in_each_language(check: Callable[[str], Awaitable[None]]) -> None:
-    """Let all languages do the same at the same time, and tell of each that failed."""
-    results = await asyncio.gather(*map(check, COMMANDS), return_exceptions=True)
+async def in_each(names: Collection[str], check: Callable[[str], Awaitable[None]]) -> None:
+    """Check all of them at the same time, and tell of each that failed."""
+    results = await asyncio.gather(*map(check, names), return_exceptions=True)
     failures = []
-    for language, result in zip(COMMANDS, results, strict=True):
+    for name, result in zip(names, results, strict=True):
         if result is not None:
-            result.add_note(f"language: {language}")
+            result.add_note(f"this was {name}")
             failures.append(result)
     if failures:
-        raise BaseExceptionGroup("not all languages passed", failures)
-
-
-def deliveries(events: Sequence[Event]) -> list[Event]:
-    return [event for event in events if event.kind == "got"]
-
-
-def attempts(events: Sequence[Event]) -> dict[str, list[int]]:
-    """The attempts with which each body was delivered, in order."""
-    found = defaultdict(list)
-    for event in deliveries(events):
-        found[event.body].append(event.attempt)
-    return dict(found)
-
-
-def at_least(number: int) -> Callable[[Sequence[Event]], bool]:
-    """Whether so many deliveries were handled to the end."""
-    return lambda events: outcomes(events).total() >= number
-
-
-def outcomes(events: Sequence[Event]) -> Counter[str]:
-    """How often each body was handled to the end."""
-    return Counter(event.body for event in events if event.kind != "got")
+        raise BaseExceptionGroup(f"{len(failures)} of {len(names)} failed", failures)
 
 
 def counting_up(numbers: dict[str, int]) -> dict[str, list[int]]:
@@ -154,14 +79,13 @@ async def test_what_a_push_consumer_fails_comes_again_and_becomes_a_dead_letter(
         assert letters.keys() == {body for body in RETRIED if body.startswith("poison-")}
         for body, letter in letters.items():
             check_letter(letter, sent[body], reason="attempts")
+            assert letter.user_properties["DLQ_ATTEMPTS"] == str(MAX_ATTEMPTS)
 
-    await in_each_language(check)
+    await in_each(COMMANDS, check)
 
 
 def all_held(events: Sequence[Event]) -> bool:
-    return sum(event.kind == "got" and "-held-" in event.body for event in events) == sum(
-        "-held-" in b for b in RETRIED
-    )
+    return {body for body in RETRIED if "-held-" in body} <= attempts(events).keys()
 
 
 def check_letter(letter: pb.Message, sent: pb.Message, *, reason: str) -> None:
@@ -196,7 +120,7 @@ async def test_what_a_simple_consumer_does_not_acknowledge_comes_again(server: S
         assert attempts(consumers.events) == counting_up(NOT_ACKED)
         assert await server.dead_letters(group) == []
 
-    await in_each_language(check)
+    await in_each(COMMANDS, check)
 
 
 # body: tag, properties
@@ -236,59 +160,67 @@ async def test_a_consumer_gets_exactly_what_its_filter_lets_pass(server: Server,
             assert event.tag == (tag or "-")
             assert event.properties == ",".join(f"{key}={value}" for key, value in sorted(properties.items()))
 
-    await in_each_language(check)
+    await in_each(COMMANDS, check)
 
 
-# message group: what is sent in it, in order
+# message group: what is sent in it, in order; all of these message groups share a queue
 ORDERED = {
     "a": ["good-a-1", "good-a-2", "fail-1-a-3", "good-a-4", "good-a-5"],
     "b": ["good-b-1", "good-b-2", "good-b-3", "good-b-4", "good-b-5"],
-    "c": ["good-c-1", "poison-held-c-2", "good-c-3", "good-c-4", "good-c-5"],
     "d": ["fail-1-d-1", "good-d-2", "fail-1-d-3", "good-d-4", "good-d-5"],
-    "e": ["good-e-1", "good-e-2", "good-e-3", "good-e-4", "fail-1-e-5"],
+    "k": ["good-k-1", "poison-held-k-2", "good-k-3", "good-k-4", "good-k-5"],
+    "s": ["good-s-1", "good-s-2", "good-s-3", "good-s-4", "fail-1-s-5"],
 }
-BLOCKED = ORDERED["c"][2:]
-BODIES = [body for bodies in ORDERED.values() for body in bodies]
-# The Node.js client reads no customized back-off and takes the maximum of attempts for 1 then, in FIFO groups.
-FIFO_ATTEMPTS = {"node": 1}
+HELD, BEHIND_THE_HELD = "poison-held-k-2", ("good-k-3", "good-k-4", "good-k-5")
+# group: language, retry back-off, how often the client tries
+FIFO_GROUPS = {
+    "go": ("go", STEPS, MAX_ATTEMPTS),
+    "java": ("java", STEPS, MAX_ATTEMPTS),
+    "python": ("python", STEPS, MAX_ATTEMPTS),
+    "node": ("node", CURVE, MAX_ATTEMPTS),
+    # This client reads no customized back-off, and then none of the maximum of attempts either.
+    "node-steps": ("node", STEPS, 1),
+}
 
 
-def ordered_deliveries(body: str, max_attempts: int) -> int:
-    kind = body.split("-", maxsplit=1)[0]
-    return min({"good": 1, "fail": 2, "poison": MAX_ATTEMPTS}[kind], max_attempts)
+def ordered_deliveries(tries: int) -> dict[str, int]:
+    needed = {"good": 1, "fail": 2, "poison": MAX_ATTEMPTS}
+    return {body: min(needed[body.split("-", maxsplit=1)[0]], tries) for bodies in ORDERED.values() for body in bodies}
 
 
 @pytest.mark.parametrize("sent_first", [True, False])
 async def test_a_fifo_group_keeps_the_order_of_each_message_group_whatever_fails(
     server: Server, sent_first: bool
 ) -> None:
-    async def check(language: str) -> None:
-        topic = await server.client.create_topic(f"ordered-{language}", queues=4, kind=pb.FIFO)
-        group = await server.create_group(f"ordered-{language}", fifo=True)
-        max_attempts = FIFO_ATTEMPTS.get(language, MAX_ATTEMPTS)
-        expected = {body: ordered_deliveries(body, max_attempts) for body in BODIES}
+    async def check(name: str) -> None:
+        language, backoff, tries = FIFO_GROUPS[name]
+        topic = await server.client.create_topic(name, queues=4, kind=pb.FIFO)
+        group = await server.create_group(name, fifo=True, retry_backoff=backoff)
         sent = {body: ordered(topic, key, body) for key, bodies in ORDERED.items() for body in bodies}
         in_turn = [sent[body] for row in zip(*ORDERED.values(), strict=True) for body in row]
-        if sent_first:  # consumers get several messages of a message group at once
+        expected = ordered_deliveries(tries)
+        if sent_first:  # then consumers get several messages of a message group at once
             await server.send(in_turn)
         async with server.consumers(language, language, kind="fifo", topic=topic, group=group) as consumers:
             if not sent_first:
                 await all_at_work(server, consumers, topic, count=2)
                 await server.send(in_turn)
-            await consumers.until(all_but_blocked(expected), "all but one message group finished")
-            assert not attempts(consumers.events).keys() & set(BLOCKED)
+            await consumers.until(all_done(expected, but="k"), "the message groups behind which nobody waits")
+            await consumers.until(lambda events: HELD in attempts(events), "the handler that waits")
+            assert not attempts(consumers.events).keys() & set(BEHIND_THE_HELD)
             await consumers.release()
-            await consumers.until(all_of(expected), "the last message group finished")
+            await consumers.until(all_done(expected), "the last message group")
             await server.finished(group)
+        assert await server.queues_in_use(topic) == 1
         for bodies in ORDERED.values():
-            check_order([event for event in consumers.events if event.body in bodies], bodies)
-        assert Counter(event.body for event in deliveries(consumers.events) if event.body in sent) == expected
+            check_order(consumers.events, bodies)
+        assert {body: len(found) for body, found in attempts(consumers.events).items() if body in sent} == expected
         letters = {letter.body.decode(): letter for letter in await server.dead_letters(group)}
-        assert letters.keys() == {body for body in BODIES if expected[body] == max_attempts and "good" not in body}
+        assert letters.keys() == {body for body in expected if expected[body] == tries and "good" not in body}
         for body, letter in letters.items():
             check_letter(letter, sent[body], reason="forwarded")
 
-    await in_each_language(check)
+    await in_each(FIFO_GROUPS, check)
 
 
 def ordered(topic: str, key: str, body: str) -> pb.Message:
@@ -299,28 +231,28 @@ async def all_at_work(server: Server, consumers: Consumers, topic: str, *, count
     """Send until each of so many processes has had a message: all of them poll now."""
     async with asyncio.timeout(DEADLINE_S):
         for number in itertools.count(1):
-            await server.send([ordered(topic, "warm", f"good-warm-{number}")])
+            await server.send([ordered(topic, "w", f"good-w-{number}")])
             await consumers.until(at_least(number), "a first message")
             if len({event.pid for event in consumers.events}) == count:
                 return
 
 
-def all_but_blocked(expected: dict[str, int]) -> Callable[[Sequence[Event]], bool]:
-    """Whether the other message groups are done while the handler of one waits."""
-    return lambda events: (
-        all(outcomes(events)[body] == expected[body] for body in BODIES if body not in BLOCKED and "-held-" not in body)
-        and any(event.kind == "got" and "-held-" in event.body for event in events)
-    )
+def all_done(expected: dict[str, int], *, but: str = "") -> Callable[[Sequence[Event]], bool]:
+    """Whether all message groups, `but` one, have had the deliveries that are expected."""
+    awaited = {body: expected[body] for key, bodies in ORDERED.items() if key != but for body in bodies}
 
+    def done(events: Sequence[Event]) -> bool:
+        found = outcomes(events)
+        return all(found[body] == number for body, number in awaited.items())
 
-def all_of(expected: dict[str, int]) -> Callable[[Sequence[Event]], bool]:
-    return lambda events: all(outcomes(events)[body] == number for body, number in expected.items())
+    return done
 
 
 def check_order(events: Sequence[Event], bodies: Sequence[str]) -> None:
-    """One message of the group at a time, in the order sent, and none before the one before it is finished."""
-    assert [body for body, _ in itertools.groupby(event.body for event in events)] == list(bodies)
-    for got, outcome in zip(events[::2], events[1::2], strict=True):
+    """One of these messages at a time, in this order, and none before all deliveries of the one before it."""
+    mine = [event for event in events if event.body in bodies]
+    assert [body for body, _ in itertools.groupby(event.body for event in mine)] == list(bodies)
+    for got, outcome in zip(mine[::2], mine[1::2], strict=True):
         assert (got.kind, got.pid, got.body) == ("got", outcome.pid, outcome.body)
         assert outcome.kind in ("ok", "failed")
 
@@ -333,12 +265,11 @@ async def test_consumers_of_all_languages_share_a_fifo_group(server: Server) -> 
         await all_at_work(server, consumers, topic, count=len(COMMANDS))
         for row in zip(*sent.values(), strict=True):
             await server.send([ordered(topic, key, body) for key, body in zip(sent, row, strict=True)])
-        await consumers.until(
-            lambda events: all(outcomes(events)[body] for row in sent.values() for body in row), "all"
-        )
+        wanted = {body for bodies in sent.values() for body in bodies}
+        await consumers.until(lambda events: wanted <= outcomes(events).keys(), "all messages")
         await server.finished(group)
     for bodies in sent.values():
-        check_order([event for event in consumers.events if event.body in bodies], bodies)
+        check_order(consumers.events, bodies)
     assert all(event.attempt == 1 for event in deliveries(consumers.events))
 
 
@@ -361,7 +292,7 @@ async def test_a_consumer_reads_dead_letters_as_any_other_topic(server: Server, 
         assert attempts(consumers.events) == counting_up(LETTERS)
         assert all("DLQ_ORIGIN_TOPIC=given-up" in event.properties for event in deliveries(consumers.events))
 
-    await in_each_language(check)
+    await in_each(COMMANDS, check)
 
 
 async def forward(client: RawClient, topic: str, group: str, received: Proto) -> None:

@@ -372,7 +372,8 @@ class MessageServiceConformance:
         first, second = await self.pop(service, order())
         await self.give_back(service, first)
         await service.drop_retries("g", "another")
-        assert bodies_and_attempts(again := await self.pop(service, order())) == [(b"a", 2)]
+        again = await self.pop(service, order())
+        assert bodies_and_attempts(again) == [(b"a", 2)]
         await self.give_back(service, *again)
         await service.drop_retries("g", TOPIC.name)
         assert await self.pop(service, order()) == []
@@ -444,7 +445,8 @@ class MessageServiceConformance:
             (each.system, each.rest, 1) for each in sent
         ]
         await self.give_back(service, *again)
-        assert bodies_and_attempts(again := await self.pop(service, order())) == [(b"a", 2), (b"b", 2)]
+        again = await self.pop(service, order())
+        assert bodies_and_attempts(again) == [(b"a", 2), (b"b", 2)]
         await self.give_back(service, again[0])
         assert len(await service.dead_letters("g", [0])) == 1
         assert await self.acknowledge(service, again[1]) == [Settled.DONE]
@@ -468,7 +470,10 @@ class MessageServiceConformance:
         await service.dead_letter("g", TOPIC.name, dead.handle)
         await service.retry("g", TOPIC.name, [message(b"resent")])
         again = await restarted()
-        assert bodies_and_attempts(await self.pop(again, order())) == [(b"ready", 2), (b"resent", 1)]
+        taken = await self.pop(again, order(), poll_s=20)
+        while len(taken) < 2:
+            taken += await self.pop(again, order(), poll_s=20)
+        assert sorted(bodies_and_attempts(taken)) == [(b"ready", 2), (b"resent", 1)]
         assert await self.acknowledge(again, held) == [Settled.DONE]
         assert [body_of(letter) for letter in (await again.dead_letters("g", [0, 1])).values()] == [b"dead"]
 

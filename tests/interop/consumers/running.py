@@ -7,6 +7,7 @@ End     the processes are killed; what they had printed until then is still read
 
 import asyncio
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -124,3 +125,25 @@ class Consumers:
         lines = [str(event) for event in self.events[-EVENTS_SHOWN:]]
         errors = [path.read_text(errors="replace")[-ERROR_TAIL_CHARACTERS:] for path in self._home.glob("*.err")]
         return "\n".join((f"{len(self.events)} events, the last ones:", *lines, "errors:", *errors))
+
+
+def deliveries(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if event.kind == "got"]
+
+
+def attempts(events: Sequence[Event]) -> dict[str, list[int]]:
+    """The attempts with which each body was delivered, in order."""
+    found = defaultdict(list)
+    for event in deliveries(events):
+        found[event.body].append(event.attempt)
+    return dict(found)
+
+
+def at_least(number: int) -> Callable[[Sequence[Event]], bool]:
+    """Whether so many deliveries were handled to the end."""
+    return lambda events: outcomes(events).total() >= number
+
+
+def outcomes(events: Sequence[Event]) -> Counter[str]:
+    """How often each body was handled to the end."""
+    return Counter(event.body for event in events if event.kind != "got")

@@ -412,7 +412,7 @@ async def test_a_dead_letter_goes_back_to_its_group_alone_as_it_was(client: RawC
     assert (code(letter), letter.offset, letter.topic) == ("OK", 0, topic)
     assert letter.message_id == sent.system_properties.message_id
     [again] = (await client.receive(topic, group)).messages
-    assert (again.body, again.user_properties, again.topic.name) == (b"0", {"color": "red"}, topic)
+    assert (again.body, dict(again.user_properties), again.topic.name) == (b"0", {"color": "red"}, topic)
     own, before = again.system_properties, received[0].system_properties
     assert own.delivery_attempt == 1
     assert not own.HasField("dead_letter_queue")
@@ -551,12 +551,13 @@ async def test_a_resend_that_can_not_be_is_refused_as_a_whole(
     client: RawClient, topic: str, new_topic: str, group: str
 ) -> None:
     await bury(client, topic, f"{group}-there", b"0")
-    for fields, expected in (
+    refusals: list[tuple[dict[str, Proto], str]] = [
         ({"group": group, "offsets": [0]}, "CONSUMER_GROUP_NOT_FOUND"),
         ({"group": f"{group}-there", "offsets": [0] * 1025}, "BAD_REQUEST"),
         ({"group": f"{group}-there", "offsets": [0], "to_topic": new_topic}, "TOPIC_NOT_FOUND"),
         ({"group": f"{group}-there", "offsets": [0], "to_topic": "a b"}, "ILLEGAL_TOPIC"),
-    ):
+    ]
+    for fields, expected in refusals:
         answer = await client.admin("ResendDeadLetters", admin_pb2.ResendDeadLettersRequest(**fields))
         assert (code(answer), list(answer.letters)) == (expected, [])
     assert (await client.receive(topic, f"{group}-there")).bodies == []
@@ -569,7 +570,7 @@ async def test_a_dead_letter_that_was_sent_again_outlives_a_restart(settings: Se
         await resend(client, "g", 0, 1)
         [held] = (await client.receive("orders", "g", batch_size=1)).messages
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        received = await client.receive("orders", "g")
+        received = await client.receive("orders", "g", poll_s=15)
         assert (received.attempts, {*received.bodies, held.body}) == ([1], {b"0", b"1"})
         assert code(await client.ack("orders", "g", handle_of(held))) == "OK"
 

@@ -4,7 +4,8 @@
 import asyncio
 import random
 import uuid
-from collections import Counter, defaultdict
+from collections import defaultdict
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
@@ -521,56 +522,64 @@ async def test_order_claims_and_attempts_outlive_a_restart(tmp_path_factory: pyt
 # --- all of it together
 
 
+class Contest:
+    """Consumers that acknowledge and give back at random until all is finished, and what they see of the order."""
+
+    LETTERS = b"abcde"
+    PER_LETTER = 20
+
+    def __init__(self, topic: str, group: str, rng: random.Random) -> None:
+        self._topic, self._group, self._rng = topic, group, rng
+        self.finished: dict[bytes, list[int]] = defaultdict(list)
+        self._held: set[bytes] = set()
+
+    async def produce(self, producer: RawClient) -> None:
+        for number in range(self.PER_LETTER):
+            await send(producer, self._topic, *(b"%c%d" % (letter, number) for letter in self.LETTERS))
+
+    async def consume(self, consumer: RawClient) -> None:
+        while sum(map(len, self.finished.values())) < len(self.LETTERS) * self.PER_LETTER:
+            batch = self._rng.randint(1, 6)
+            received = await consumer.receive(self._topic, self._group, poll_s=0.2, batch_size=batch)
+            by_letter: dict[bytes, list[pb.Message]] = defaultdict(list)
+            for each in received.messages:
+                by_letter[each.body[:1]].append(each)
+            for letter, messages in by_letter.items():
+                self._take(letter, [int(each.body[1:]) for each in messages])
+            for letter, messages in by_letter.items():
+                for each in messages:
+                    if each is messages[-1]:
+                        self._held.remove(letter)  # before the call that may let others have it
+                    await self._settle(consumer, letter, each)
+
+    def _take(self, letter: bytes, numbers: list[int]) -> None:
+        assert numbers == sorted(numbers)
+        # All that was sent before is finished, and nobody else has anything of this message group.
+        assert set(range(numbers[0])) <= {*self.finished[letter]}
+        assert letter not in self._held
+        self._held.add(letter)
+
+    async def _settle(self, consumer: RawClient, letter: bytes, received: pb.Message) -> None:
+        if self._rng.random() < 0.7:
+            self.finished[letter].append(int(received.body[1:]))
+            await consumer.ack(self._topic, self._group, handle_of(received))
+        else:
+            await nack(consumer, self._topic, self._group, [received])
+
+
 async def test_any_number_of_consumers_see_each_message_group_in_order_and_one_at_a_time(
-    server: Embedded, client: RawClient, new_topic: str
+    server: Embedded, client: RawClient, new_topic: str, group: str
 ) -> None:
-    """Consumers acknowledge, give back and leave at random; each message is acknowledged once, and in order."""
-    rng = random.Random(7)
-    group = f"group-{uuid.uuid4().hex[:12]}"
     await client.create_topic(new_topic, queues=3, kind=pb.FIFO)
-    await create_group(client, name=group, fifo=True, max_attempts=1000)
-    per_group = 20
-    finished: dict[bytes, list[int]] = defaultdict(list)
-    holders: Counter[bytes] = Counter()
-    done = asyncio.Event()
-
-    async def consume(consumer: RawClient) -> None:
-        while not done.is_set():
-            received = await consumer.receive(new_topic, group, poll_s=0.2, batch_size=rng.randint(1, 6))
-            mine: dict[bytes, list[pb.Message]] = defaultdict(list)
-            for each in received.messages:
-                mine[each.body[:1]].append(each)
-            for letter, messages in mine.items():
-                numbers = [int(each.body[1:]) for each in messages]
-                assert numbers == sorted(numbers)
-                # All before these are finished, and nobody else has any of this message group.
-                assert set(range(numbers[0])) <= {*finished[letter]}
-                holders[letter] += 1
-                assert holders[letter] == 1
-            for each in received.messages:
-                letter, number = each.body[:1], int(each.body[1:])
-                if each is mine[letter][-1]:
-                    holders[letter] -= 1  # before the call that may let others have it
-                if rng.random() < 0.7:
-                    finished[letter].append(number)
-                    await consumer.ack(new_topic, group, handle_of(each))
-                else:
-                    await nack(consumer, new_topic, group, [each])
-            if sum(map(len, finished.values())) == 5 * per_group:
-                done.set()
-
-    async def produce() -> None:
-        for number in range(per_group):
-            await send(client, new_topic, *(b"%c%d" % (letter, number) for letter in b"abcde"))
-
-    consumers = [RawClient(server.grpc) for _ in range(4)]
-    try:
+    await create_group(client, name=f"{group}-patient", fifo=True, max_attempts=1000)
+    contest = Contest(new_topic, f"{group}-patient", random.Random(7))
+    async with AsyncExitStack() as stack:
+        consumers = [await stack.enter_async_context(RawClient(server.grpc)) for _ in range(4)]
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            tasks.create_task(produce())
+            tasks.create_task(contest.produce(client))
             for consumer in consumers:
-                tasks.create_task(consume(consumer))
-    finally:
-        await asyncio.gather(*(consumer.channel.close() for consumer in consumers))
-    assert {letter: sorted(numbers) for letter, numbers in finished.items()} == {
-        bytes([letter]): list(range(per_group)) for letter in b"abcde"
+                tasks.create_task(contest.consume(consumer))
+    everything = [*range(Contest.PER_LETTER)]
+    assert {letter: sorted(numbers) for letter, numbers in contest.finished.items()} == {
+        bytes([letter]): everything for letter in Contest.LETTERS
     }

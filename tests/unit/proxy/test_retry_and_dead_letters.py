@@ -1,11 +1,13 @@
 """What becomes of messages that a consumer does not acknowledge: retries, then dead letters (`consumer.md` 7)."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from ternmq_broker import redelivery
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -92,7 +94,7 @@ async def test_a_retry_is_the_message_as_it_was_and_says_where_its_copy_is(
     await nack(client, new_topic, group, first)
     [again] = (await client.receive(new_topic, group, tags="tag")).messages
     assert again.topic.name == new_topic
-    assert (again.body, again.user_properties) == (first[0].body, OWN_PROPERTIES)
+    assert (again.body, dict(again.user_properties)) == (first[0].body, OWN_PROPERTIES)
     own, before = again.system_properties, first[0].system_properties
     for same in ("message_id", "tag", "keys", "born_timestamp", "born_host", "message_type", "body_digest"):
         assert getattr(own, same) == getattr(before, same)
@@ -174,6 +176,35 @@ async def test_of_many_failures_at_once_each_message_comes_again_once(
     assert sorted(int(each.body) for each in again) == list(range(64))
     assert {each.system_properties.delivery_attempt for each in again} == {2}
     assert await stored(client, f"%RETRY%{group}") == 64
+
+
+async def test_what_a_push_consumer_leaves_behind_is_copied_when_it_fails_again(
+    client: RawClient, other: RawClient, topic: str, group: str
+) -> None:
+    await client.send(topic, b"1")
+    await client.receive(topic, group, auto_renew=True, invisible_s=None)
+    await terminate(client, group)
+    received = await other.receive(topic, group)
+    assert received.attempts == [2]
+    await nack(other, topic, group, received.messages)
+    assert await stored(client, f"%RETRY%{group}") == 1
+    assert (await other.receive(topic, group)).attempts == [3]
+
+
+async def test_a_copy_that_has_become_old_is_replaced_before_retention_can_remove_it(
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await client.send("orders", b"1")
+        await nack(client, "orders", "g", (await client.receive("orders", "g")).messages)
+        held = (await client.receive("orders", "g")).messages
+        with monkeypatch.context() as patched:
+            patched.setattr(redelivery, "now_ms", lambda: time.time_ns() // 1_000_000 + settings.retention_ms // 2 + 1)
+            await nack(client, "orders", "g", held)
+        assert await stored(client, "%RETRY%g") == 2
+        received = await client.receive("orders", "g")
+        assert (received.bodies, received.attempts) == ([b"1"], [3])
+        assert received.messages[0].system_properties.queue_offset == 1
 
 
 async def test_retries_can_be_found_by_key_and_id(client: RawClient, topic: str, group: str) -> None:
@@ -454,7 +485,7 @@ async def test_retries_and_dead_letters_outlive_a_restart(settings: ServerSettin
         [held] = (await client.receive("orders", "g")).messages
         await nack(client, "orders", "g", [ready])
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        again = await client.receive("orders", "g")
+        again = await client.receive("orders", "g", poll_s=15)
         assert (again.bodies, again.attempts) == ([b"ready"], [2])
         for handle in (handle_of(held), handle_of(first), handle_of(again.messages[0])):
             assert code(await client.ack("orders", "g", handle)) == "OK"

@@ -23,10 +23,14 @@ pytestmark = SERVER_LOOP
 
 
 async def subscribe(
-    client: RawClient, group: str, kind: "pb.FilterType" = pb.TAG, *, client_type: "pb.ClientType" = pb.PUSH_CONSUMER,
-    **expressions: str,
-) -> None:  # fmt: skip
-    """Send settings with these topics and filters."""
+    client: RawClient,
+    group: str,
+    expressions: dict[str, str],
+    *,
+    kind: "pb.FilterType" = pb.TAG,
+    client_type: "pb.ClientType" = pb.PUSH_CONSUMER,
+) -> None:
+    """Send settings with these filters by topic."""
     entries = [
         {"topic": {"name": topic}, "expression": {"type": kind, "expression": expression}}
         for topic, expression in expressions.items()
@@ -53,41 +57,41 @@ def warned(caplog: pytest.LogCaptureFixture, group: str) -> Callable[[], list[st
 async def test_a_member_is_described_with_its_kind_and_what_it_reads(
     client: RawClient, other: RawClient, group: str
 ) -> None:
-    await subscribe(client, group, orders="b || a", payments="")
-    await subscribe(other, group, kind=pb.SQL, client_type=pb.SIMPLE_CONSUMER, refunds="amount > 5")
+    await subscribe(client, group, {"orders": "b || a", "payments": ""})
+    await subscribe(other, group, {"refunds": "amount > 5"}, kind=pb.SQL, client_type=pb.SIMPLE_CONSUMER)
     members = {member.client_id: member for member in (await describe_group(client, group)).members}
     assert members.keys() == {client.client_id, other.client_id}
     described = members[client.client_id]
-    assert (described.client_type, described.subscriptions) == (
+    assert (described.client_type, dict(described.subscriptions)) == (
         pb.PUSH_CONSUMER,
         {"orders": "a || b", "payments": "*"},
     )
     described = members[other.client_id]
-    assert (described.client_type, described.subscriptions) == (pb.SIMPLE_CONSUMER, {"refunds": "amount > 5"})
+    assert (described.client_type, dict(described.subscriptions)) == (pb.SIMPLE_CONSUMER, {"refunds": "amount > 5"})
 
 
 async def test_a_receive_tells_what_a_member_reads_too(client: RawClient, topic: str, group: str) -> None:
     await client.receive(topic, group, tags="a")
     [member] = (await describe_group(client, group)).members
-    assert (member.client_id, member.subscriptions) == (client.client_id, {topic: "a"})
+    assert (member.client_id, dict(member.subscriptions)) == (client.client_id, {topic: "a"})
     await client.receive(topic, group, tags="b")
     [member] = (await describe_group(client, group)).members
     assert member.subscriptions == {topic: "b"}
 
 
 async def test_new_settings_replace_what_a_member_read_before(client: RawClient, group: str) -> None:
-    await subscribe(client, group, orders="a", payments="b")
-    await subscribe(client, group, payments="c")
+    await subscribe(client, group, {"orders": "a", "payments": "b"})
+    await subscribe(client, group, {"payments": "c"})
     [member] = (await describe_group(client, group)).members
     assert member.subscriptions == {"payments": "c"}
 
 
 async def test_a_member_that_left_is_no_more_described(client: RawClient, other: RawClient, group: str) -> None:
-    await subscribe(client, group, orders="a")
-    await subscribe(other, group, orders="a")
+    await subscribe(client, group, {"orders": "a"})
+    await subscribe(other, group, {"orders": "a"})
     await terminate(client, group)
     [member] = (await describe_group(other, group)).members
-    assert (member.client_id, member.subscriptions) == (other.client_id, {"orders": "a"})
+    assert (member.client_id, dict(member.subscriptions)) == (other.client_id, {"orders": "a"})
 
 
 # --- contradictions
@@ -96,9 +100,9 @@ async def test_a_member_that_left_is_no_more_described(client: RawClient, other:
 async def test_members_that_filter_a_topic_differently_are_described_and_logged(
     client: RawClient, other: RawClient, group: str, warned: Callable[[], list[str]]
 ) -> None:
-    await subscribe(client, group, orders="a", payments="*")
+    await subscribe(client, group, {"orders": "a", "payments": "*"})
     assert (await inconsistencies(client, group), warned()) == ([], [])
-    await subscribe(other, group, orders="b", payments="*")
+    await subscribe(other, group, {"orders": "b", "payments": "*"})
     [found] = await inconsistencies(client, group)
     for part in ("orders", "'a'", "'b'", client.client_id, other.client_id):
         assert part in found
@@ -132,39 +136,39 @@ async def test_a_contradiction_is_logged_when_it_begins_and_not_with_every_call(
 async def test_the_same_filter_in_other_words_is_no_contradiction(
     client: RawClient, other: RawClient, group: str, one: str, same: str, warned: Callable[[], list[str]]
 ) -> None:
-    await subscribe(client, group, orders=one)
-    await subscribe(other, group, orders=same)
+    await subscribe(client, group, {"orders": one})
+    await subscribe(other, group, {"orders": same})
     assert (await inconsistencies(client, group), warned()) == ([], [])
 
 
 async def test_different_topics_and_different_groups_do_not_contradict_each_other(
     client: RawClient, other: RawClient, group: str, warned: Callable[[], list[str]]
 ) -> None:
-    await subscribe(client, group, orders="a")
-    await subscribe(other, group, payments="b")
-    await subscribe(other, f"{group}-neighbour", orders="c")
+    await subscribe(client, group, {"orders": "a"})
+    await subscribe(other, group, {"payments": "b"})
+    await subscribe(other, f"{group}-neighbour", {"orders": "c"})
     assert (await inconsistencies(client, group), warned()) == ([], [])
 
 
 async def test_a_contradiction_ends_when_the_members_agree(client: RawClient, other: RawClient, group: str) -> None:
-    await subscribe(client, group, orders="a")
-    await subscribe(other, group, orders="b")
-    await subscribe(other, group, orders="a")
+    await subscribe(client, group, {"orders": "a"})
+    await subscribe(other, group, {"orders": "b"})
+    await subscribe(other, group, {"orders": "a"})
     assert await inconsistencies(client, group) == []
 
 
 async def test_a_contradiction_ends_when_a_member_gives_the_topic_up(
     client: RawClient, other: RawClient, group: str
 ) -> None:
-    await subscribe(client, group, orders="a")
-    await subscribe(other, group, orders="b")
-    await subscribe(other, group, payments="b")
+    await subscribe(client, group, {"orders": "a"})
+    await subscribe(other, group, {"orders": "b"})
+    await subscribe(other, group, {"payments": "b"})
     assert await inconsistencies(client, group) == []
 
 
 async def test_a_contradiction_ends_when_a_member_leaves(client: RawClient, other: RawClient, group: str) -> None:
-    await subscribe(client, group, orders="a")
-    await subscribe(other, group, orders="b")
+    await subscribe(client, group, {"orders": "a"})
+    await subscribe(other, group, {"orders": "b"})
     await terminate(other, group)
     assert await inconsistencies(client, group) == []
 
@@ -172,8 +176,8 @@ async def test_a_contradiction_ends_when_a_member_leaves(client: RawClient, othe
 async def test_each_member_is_served_by_its_own_filter_all_the_same(
     client: RawClient, other: RawClient, topic: str, group: str
 ) -> None:
-    await subscribe(client, group, **{topic: "a"})
-    await subscribe(other, group, **{topic: "b"})
+    await subscribe(client, group, {topic: "a"})
+    await subscribe(other, group, {topic: "b"})
     await client.send(topic, b"1", tag="a")
     await client.send(topic, b"2", tag="b")
     assert (await other.receive(topic, group, tags="b")).bodies == [b"2"]

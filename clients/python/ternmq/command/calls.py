@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 import grpc
+import grpc.experimental
 
 from ternmq.command.failures import CommandFailure, Refused, Unreachable
 from ternmq_protos.v2 import definition_pb2
