@@ -194,9 +194,9 @@ class Broker:
         if self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic):
             self._pollers.wake_group(group, topic, 1)
 
-    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> Settled:
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", attempts: int) -> Settled:
         """Make a message a dead letter at its consumer's wish; see `Redelivery.dead_letter`."""
-        return await self._redelivery.dead_letter(group, topic, handle)
+        return await self._redelivery.dead_letter(group, topic, handle, attempts)
 
     async def change_invisible(
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
@@ -224,6 +224,7 @@ class Broker:
         """Make messages ready for other consumers; with `counts` false nobody has seen them."""
         now = now_ms()
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
+        self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))
 
     # --- reading by offset
@@ -239,6 +240,8 @@ class Broker:
         reader: "QueueReaderId | None" = None,
     ) -> Pulled:
         """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue."""
+        if reader is not None and not reader.lock_hold_ms:
+            self._queue_locks.open(reader.group, queue)
         if reader is None or not reader.lock_hold_ms:
             return await self._pull(queue, offset, passing, limit, poll_s)
         return await self._queue_locks.pull(
@@ -293,6 +296,8 @@ class Broker:
             self._queue_locks.reset(group, queue, offset)
         elif reader.lock_hold_ms:
             self._queue_locks.acknowledge(reader, queue, offset)
+        else:
+            self._queue_locks.open(group, queue)
         self._consumption.set_committed(group, topic, queue_id, offset)
         self._pollers.wake_group(group, topic, 1)
 
@@ -343,6 +348,7 @@ class Broker:
 
     async def forget_topic(self, topic: str) -> None:
         """No message of the topic can be read any more; the disk space goes with its segments' age."""
+        self._consumption.forget_topic(topic)
         await asyncio.to_thread(self._store.forget_topic(topic))
 
     async def forget_group(self, group: str) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
 
 QueueState = QueueConsumption | OrderedConsumption
+# A client that says good-bye may have acknowledgements under way.
+_LAST_WORD_MS = 10_000
 # Of every batch so much is for messages that were delivered before, so that neither they nor new ones starve.
 _RETRY_SHARE = 4
 
@@ -155,10 +157,12 @@ class Consumption:
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
         states = self._states.setdefault((group, topic), {})
         state = states.get(queue_id)
-        if state is None:
-            rules = self.rules(group)
-            begin = self._begin(group, topic, queue_id, rules.consume_from)
-            state = states[queue_id] = (OrderedConsumption if rules.fifo else QueueConsumption)(begin)
+        rules = self.rules(group)
+        kind = OrderedConsumption if rules.fifo else QueueConsumption
+        if not isinstance(state, kind):
+            # Of the other kind it can be after the group was deleted and made anew while a poll of it waited.
+            begin = state.committed if state is not None else self._begin(group, topic, queue_id, rules.consume_from)
+            state = states[queue_id] = kind(begin)
             self._changed[group, topic, queue_id] = state
         return state
 
@@ -239,8 +243,21 @@ class Consumption:
         )
 
     def release(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, counts: bool) -> bool:
+        """Whether the message can be delivered again.
+
+        One whose attempts are used up can't, and becomes a dead letter; in a while, since its acknowledgement may be
+        under way.
+        """
         state = self.settling(group, topic, handle)
-        return state is not None and state.release(handle.queue_offset, handle.generation, now_ms=now_ms, counts=counts)
+        if state is None:
+            return False
+        offset, generation = handle.queue_offset, handle.generation
+        claim = state.in_force(offset, generation, now_ms)
+        if counts and claim is not None and claim.attempt >= self.rules(group).max_attempts:
+            deadline_ms = min(claim.deadline_ms, now_ms + _LAST_WORD_MS)
+            state.prolong(offset, generation, now_ms=now_ms, deadline_ms=deadline_ms)
+            return False
+        return state.release(offset, generation, now_ms=now_ms, counts=counts)
 
     def settling(self, group: str, topic: str, handle: ReceiptHandle) -> QueueState | None:
         """The state that the handle is about, which changes; None if the group was deleted meanwhile."""
@@ -272,8 +289,9 @@ class Consumption:
         """Let the group go on at `offset`; claims that are under way in this queue end."""
         states = self._states.setdefault((group, topic), {})
         state = states.get(queue_id)
-        if state is None:
-            state = states[queue_id] = (OrderedConsumption if self.rules(group).fifo else QueueConsumption)(offset)
+        kind = OrderedConsumption if self.rules(group).fifo else QueueConsumption
+        if not isinstance(state, kind):
+            state = states[queue_id] = kind(offset)
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
 
@@ -283,6 +301,12 @@ class Consumption:
         if state is not None:
             state.reset(state.cursor)
             self._changed[group, topic, RETRY_QUEUE_ID] = state
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic's messages are gone, also from the groups' retry queues."""
+        for group, its in list(self._states):
+            if its == topic:
+                self.drop_retries(group, topic)
 
     def progress(self, group: str) -> list[QueueProgress]:
         """How far the group is in every queue that it has touched, its retry queue included."""

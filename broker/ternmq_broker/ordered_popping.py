@@ -56,7 +56,8 @@ class OrderedPop(Pop):
     def _take_from(
         self, lane: "Lane", queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]"
     ) -> None:
-        offsets = [offset for offset, _ in zip(lane.waiting, range(self.wanted), strict=False)]
+        limit = min(self.wanted, self._order.message_group_batch)
+        offsets = [offset for offset, _ in zip(lane.waiting, range(limit), strict=False)]
         missing = [offset for offset in offsets if offset not in read]
         if missing:
             read.update(self._reader.read_offsets(queue.topic, queue.queue_id, missing, ALL))

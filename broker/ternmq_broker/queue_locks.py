@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _SEEN_PER_HOLD = 3
 
 
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A pull under way; `is_left` when its client has said good-bye meanwhile: it must not take the queue again."""
+
+    is_left: bool = False
+
+
 @dataclass(slots=True)
 class _Locked:
     access: QueueAccess
@@ -34,6 +41,7 @@ class QueueLocks:
     def __init__(self, now_ms: "Callable[[], int]") -> None:
         self._now_ms = now_ms
         self._locked: dict[tuple[str, QueueRef], _Locked] = {}
+        self._calls: dict[tuple[str, str], set[_Call]] = {}
 
     async def pull(
         self,
@@ -50,13 +58,34 @@ class QueueLocks:
         `read` reads from an offset on, or waits up to so many seconds for something. A new reader is sent to the
         committed offset, whatever it asked for.
         """
+        key = (reader.group, reader.client_id)
+        call = _Call()
+        self._calls.setdefault(key, set()).add(call)
+        try:
+            return await self._pull(call, reader, queue, offset, committed, poll_s, read)
+        finally:
+            self._calls[key].discard(call)
+            if not self._calls[key]:
+                del self._calls[key]
+
+    async def _pull(
+        self,
+        call: "_Call",
+        reader: "QueueReaderId",
+        queue: "QueueRef",
+        offset: int,
+        committed: int | None,
+        poll_s: float,
+        read: "Callable[[int, float], Awaitable[Pulled]]",
+    ) -> Pulled:
         locked = self._locked.get((reader.group, queue))
         if locked is None:
             access = QueueAccess(offset if committed is None else committed, reader.lock_hold_ms)
             locked = self._locked[reader.group, queue] = _Locked(access, asyncio.Event())
+        locked.access.hold_for(reader.lock_hold_ms)
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
-        while True:
+        while not call.is_left:
             now_ms = self._now_ms()
             answer = locked.access.request(reader.client_id, offset, now_ms)
             left_s = max(0.0, end - loop.time())
@@ -69,7 +98,8 @@ class QueueLocks:
             elif left_s:
                 await _changed(locked, min(left_s, max(0, answer.until_ms - now_ms) / 1000))
             if loop.time() >= end:
-                return Pulled([], offset)
+                break
+        return Pulled([], offset)
 
     def _may_leave(self, locked: _Locked, grant: Grant, pulled: Pulled) -> bool:
         if not pulled.messages:
@@ -98,10 +128,18 @@ class QueueLocks:
 
     def leave(self, group: str, client_id: str) -> None:
         """A member is gone: what it read is free."""
+        for call in self._calls.get((group, client_id), ()):
+            call.is_left = True
         for (owner, _), locked in self._locked.items():
             if owner == group:
                 locked.access.release(client_id)
                 _tell(locked)
+
+    def open(self, group: str, queue: "QueueRef") -> None:
+        """The group does not want the queue to be locked any more."""
+        locked = self._locked.pop((group, queue), None)
+        if locked is not None:
+            _tell(locked)
 
     def forget_group(self, group: str) -> None:
         self._locked = {key: locked for key, locked in self._locked.items() if key[0] != group}

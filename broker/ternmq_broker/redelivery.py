@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
-_BATCH = 256
+# So many are read and copied before others get their turn on the loop, and before a sync.
+_BATCH = 64
 # A timer may not be set for longer than a loop takes; claims that end later are looked at again then.
 _TIMER_MAX_S = 3600.0
 
@@ -153,19 +154,24 @@ class Redelivery:
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("%d messages could not be copied; they are delivered again where they are", len(batch))
 
-    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> Settled:
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", attempts: int) -> Settled:
         """Make a message a dead letter for its consumer, whether or not the handle's time has passed.
 
-        STALE when that, or another settlement, has happened before; EXPIRED when another consumer has it.
+        `attempts` is how often its consumer says to have tried: more than deliveries, if it did so by itself.
+
+        STALE when that, or another settlement, has happened before; EXPIRED when another consumer has it, or will.
         """
         state = self._consumption.settling(group, topic, handle)
         if state is None:
             return Settled.STALE
         claim = state.held(handle.queue_offset, handle.generation)
         if claim is None:
-            return Settled.STALE if state.is_finished(handle.queue_offset) else Settled.EXPIRED
+            # After its time it may have been copied for a retry, so that finished does not mean given up.
+            in_time = now_ms() < handle.deadline_ms
+            return Settled.STALE if in_time and state.is_finished(handle.queue_offset) else Settled.EXPIRED
         state.set_aside(handle.queue_offset)
-        move = _Move(group, topic, handle.queue_id, state, handle.queue_offset, claim.attempt, Reason.FORWARDED)
+        tried = max(claim.attempt, min(attempts, self._consumption.rules(group).max_attempts))
+        move = _Move(group, topic, handle.queue_id, state, handle.queue_offset, tried, Reason.FORWARDED)
         await self._to_the_end([move])
         return Settled.DONE
 
@@ -179,10 +185,13 @@ class Redelivery:
             ) from error
 
     async def _move_or_give_back(self, moves: list[_Move]) -> None:
+        moved = 0
         try:
-            await self._move(moves)
+            while moved < len(moves):
+                await self._move(moves[moved : moved + _BATCH])
+                moved += _BATCH
         except Exception:
-            for move in moves:
+            for move in moves[moved:]:
                 if self._is_current(move):
                     self._show(move)
             raise
@@ -192,12 +201,13 @@ class Redelivery:
         records = [await self._read(move) for move in moves]
         copies: defaultdict[str, list[tuple[_Move, Incoming]]] = defaultdict(list)
         for move, record in zip(moves, records, strict=True):
+            if not self._is_current(move):
+                continue  # the group was moved or deleted meanwhile
             if record is None:
                 move.state.finish(move.offset)  # retention has removed it, or its record was lost
                 self._consumption.changes(move.group, move.topic, move.queue_id)
             elif move.reason is None and self._is_fresh_copy(move, record):
-                if self._is_current(move):
-                    self._show(move)
+                self._show(move)
             elif move.reason is None:
                 copies[retry_topic(move.group)].append((move, retry_copy(record)))
             else:

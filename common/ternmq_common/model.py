@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ class Settled(enum.Enum):
 class PopOrder:
     """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`.
 
-    `first_queue` is looked at first, if it says so. `attempt_id` names the call, and a repetition of it, for a FIFO
-    group; empty for none.
+    `first_queue` is looked at first, if it says so. For a FIFO group: `attempt_id` names the call, and a repetition of
+    it, empty for none; `message_group_batch` limits how many messages of one message group come together.
     """
 
     group: str
@@ -151,6 +151,7 @@ class PopOrder:
     invisible_ms: int
     first_queue: int | None = None
     attempt_id: str = ""
+    message_group_batch: int = RECEIVE_BATCH_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,9 @@ class Catalog:
         """The settings of the group, the defaults if it isn't there; makes nothing."""
         return self._groups.get(group) or Group(name=group)
 
+    def has_group(self, name: str) -> bool:
+        return name in self._groups
+
     def find_topic(self, name: str) -> Topic:
         """TOPIC_NOT_FOUND if it isn't there; makes nothing. A group has its retry and dead letter topics."""
         topic = self._topics.get(name)

@@ -61,17 +61,21 @@ class QueueAccess:
     )
 
     def __init__(self, acknowledged: int, hold_timeout_ms: int) -> None:
-        assert hold_timeout_ms > 0
         self.owner: str | None = None
         self.acknowledged = acknowledged
         self.delivered: int | None = None
-        self._hold_timeout_ms = hold_timeout_ms
+        self.hold_for(hold_timeout_ms)
         self._term = 0
         self._seen_ms = 0
         self._sightings = 0
         self._sighted_ms = 0
         self._misdirected: int | None = None  # what the owner asked for when it was sent elsewhere
         self._moved_away: str | None = None  # the owner when an operator moved the group
+
+    def hold_for(self, hold_timeout_ms: int) -> None:
+        """From now on an owner that is silent for so long loses the queue."""
+        assert hold_timeout_ms > 0
+        self._hold_timeout_ms = hold_timeout_ms
 
     # --- reading
 

@@ -192,7 +192,8 @@ class MessageStore:
         for log_offset in self._index.candidates(topic, key):
             with contextlib.suppress(BadRecord):
                 record = self._log.record_at(log_offset)
-                if record.topic == topic and key in keys_of(record.system):
+                is_held = record.queue_offset >= self.bounds(topic, record.queue_id)[0]
+                if record.topic == topic and is_held and key in keys_of(record.system):
                     found.append(record)
             if len(found) == limit:
                 break

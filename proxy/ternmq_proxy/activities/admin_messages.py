@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, QueueRef
-from ternmq_common.names import checked_topic, dead_letter_topic
+from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
@@ -113,6 +113,8 @@ async def resend_dead_letters(
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"{len(request.offsets)} dead letters were named; {_RESENT_MAX} are allowed"
         )
+    if group_of_derived(request.to_topic) is not None:
+        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.to_topic!r} is written by the broker alone")
     if request.to_topic:
         services.catalog.find_topic(checked_topic(request.to_topic))
     found = await services.messages.dead_letters(group.name, list(request.offsets))

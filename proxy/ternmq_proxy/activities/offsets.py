@@ -129,7 +129,8 @@ def _reader(group: str, client_id: str, services: "Services") -> QueueReaderId |
     if not group:
         return None
     rules = services.catalog.rules(checked_group(group))
-    services.clients.seen(client_id)
+    if services.catalog.has_group(group):
+        services.clients.seen(client_id, group)  # so that its good-bye, or its silence, frees what it reads
     return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 
 

@@ -89,6 +89,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         invisible_ms=invisible_ms,
         first_queue=request.message_queue.id if 0 <= request.message_queue.id < topic.queues else None,
         attempt_id=request.attempt_id,
+        message_group_batch=_message_group_batch(call, services),
     )
     if not batch:
         await asyncio.sleep(poll_s)
@@ -106,6 +107,13 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         return Received(_frames(_NOTHING, []), [], call, services)
     services.renewal.hold(client_id, group_name, topic_name, deliveries)
     return received
+
+
+def _message_group_batch(call: "Call", services: "Services") -> int:
+    """Go's push consumer goes on with the next message of a batch while one that failed waits for its retry (5.1.4):
+    it gets one message of a message group at a time."""
+    client = services.clients.find(call.client_id)
+    return 1 if call.language == "GO" and client is not None and client.is_push else RECEIVE_BATCH_MAX
 
 
 def _batch(asked: int) -> int:

@@ -105,7 +105,7 @@ async def forward_message_to_dead_letter_queue(
     topic = checked_topic(request.topic.name)
     handle = ReceiptHandle.decode(request.receipt_handle, group=group, topic=topic)
     await services.catalog.group(group)
-    outcome = await services.messages.dead_letter(group, topic, handle)
+    outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, handle)
     if outcome is Settled.EXPIRED:
         raise MessagingError(

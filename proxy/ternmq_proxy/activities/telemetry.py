@@ -48,9 +48,9 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
         await _complete_consumer(answer, services)
     answer.metric.CopyFrom(Metric(on=False))
     services.clients.configured(client_id, settings)
-    for entry in settings.subscription.subscriptions:
-        expression = _expression(entry.expression)
-        services.subscriptions.used(settings.subscription.group.name, client_id, entry.topic.name, expression)
+    if settings.subscription.subscriptions:
+        expressions = {entry.topic.name: _expression(entry.expression) for entry in settings.subscription.subscriptions}
+        services.subscriptions.replaced(settings.subscription.group.name, client_id, expressions)
     return TelemetryCommand(status=OK, settings=answer)
 
 

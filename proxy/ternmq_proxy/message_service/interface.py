@@ -59,9 +59,10 @@ class MessageService(Protocol):
         """Show messages at once; their handles settle them until another consumer has them. With `counts` false the
         messages never reached their consumer."""
 
-    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> "Settled":
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> "Settled":
         """Put a copy among the group's dead letters, then finish the message, even if the handle's time has passed.
-        STALE when it is finished already; EXPIRED when another consumer has it."""
+        STALE when it is finished already; EXPIRED when another consumer has it, or will. `attempts` is how often its
+        consumer says to have tried, which may be more often than it was delivered."""
 
     async def pull(
         self,

@@ -103,8 +103,8 @@ class LocalMessageService:
     async def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
         self._broker.release(group, topic, handles, counts=counts)
 
-    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle") -> "Settled":
-        return await self._broker.dead_letter(group, topic, handle)
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> "Settled":
+        return await self._broker.dead_letter(group, topic, handle, attempts)
 
     async def pull(
         self,

@@ -26,9 +26,10 @@ class Filters:
         text = expression.expression
         if expression.type != definition_pb2.SQL:
             return TagFilter.parse(text)
-        known = self._compiled.get(text)
-        # The first one loads the parser, and a long one takes milliseconds.
-        compiled = known or await asyncio.to_thread(SqlFilter.parse, text)
+        compiled = self._compiled.get(text)
+        if compiled is None:
+            # The first one loads the parser, and a long one takes milliseconds.
+            compiled = await asyncio.to_thread(SqlFilter.parse, text)
         self._forget(text)
         self._compiled[text] = compiled  # at the end, as the one used last
         self._characters += len(text)

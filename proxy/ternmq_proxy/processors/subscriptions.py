@@ -16,8 +16,16 @@ class Subscriptions:
         self._by_group: dict[str, dict[str, dict[str, str]]] = {}  # group, topic, client id: expression
         self._groups_of: dict[str, set[str]] = {}
 
+    def replaced(self, group: str, client_id: str, expressions: dict[str, str]) -> None:
+        """The client told all that it subscribes to: topic to filter."""
+        for topic, members in list(self._by_group.get(group, {}).items()):
+            if topic not in expressions and members.pop(client_id, None) is not None:
+                self._drop_if_empty(group, topic)
+        for topic, expression in expressions.items():
+            self.used(group, client_id, topic, expression)
+
     def used(self, group: str, client_id: str, topic: str, expression: str) -> None:
-        """The client told that it subscribes to the topic, or received from it, with that filter."""
+        """The client receives from the topic with that filter."""
         members = self._by_group.setdefault(group, {}).setdefault(topic, {})
         before = members.get(client_id)
         if before == expression:
@@ -40,11 +48,16 @@ class Subscriptions:
     def forget(self, client_id: str) -> None:
         """The client is gone."""
         for group in self._groups_of.pop(client_id, ()):
-            topics = self._by_group[group]
-            for topic in [topic for topic, members in topics.items() if members.pop(client_id, None) and not members]:
-                del topics[topic]
-            if not topics:
-                del self._by_group[group]
+            for topic, members in list(self._by_group.get(group, {}).items()):
+                if members.pop(client_id, None) is not None:
+                    self._drop_if_empty(group, topic)
+
+    def _drop_if_empty(self, group: str, topic: str) -> None:
+        topics = self._by_group[group]
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._by_group[group]
 
     def of(self, group: str, client_id: str) -> dict[str, str]:
         """Topic to filter expression of one member."""

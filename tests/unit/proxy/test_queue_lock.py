@@ -379,6 +379,21 @@ async def test_a_lock_that_is_there_again_begins_where_the_group_is(
     assert (pulled.bodies, pulled.next_offset) == ([], 3)
 
 
+async def test_a_pull_from_before_the_lock_was_taken_away_is_no_second_reader_when_it_is_there_again(
+    client: RawClient, owner: Member, second: Member, joins: Joins
+) -> None:
+    await update(client, owner.group, queue_lock_hold=SHORTLY)
+    poll = asyncio.ensure_future(second.pull(0, poll_s=2))
+    await second.pull(0)  # the server has the other call too
+    await update(client, owner.group)
+    await owner.pull(0)
+    await update(client, owner.group, queue_lock_hold=SHORTLY)
+    third = await joins("c")
+    assert (await third.pull(0)).bodies == [b"0", b"1", b"2"]
+    assert (await third.pull(3, poll_s=2)).bodies == []  # it is not silent
+    assert (await got(poll)).bodies == []
+
+
 async def test_a_shorter_hold_time_is_for_queues_that_are_held_already_too(
     client: RawClient, owner: Member, second: Member
 ) -> None:

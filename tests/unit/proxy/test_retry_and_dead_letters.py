@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker import redelivery
+from ternmq_broker import consumption, redelivery
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -303,6 +303,28 @@ async def test_a_last_attempt_whose_consumer_leaves_is_no_more_delivered(
     assert (await client.receive(topic, group, auto_renew=True, invisible_s=None)).attempts == [1]
     await terminate(client, group)
     assert (await other.receive(topic, group)).attempts == []
+
+
+async def test_a_last_attempt_can_be_acknowledged_after_the_good_bye(client: RawClient, topic: str, group: str) -> None:
+    await create_group(client, name=group, max_attempts=1)
+    await client.send(topic, b"1")
+    [held] = (await client.receive(topic, group, auto_renew=True, invisible_s=None)).messages
+    await terminate(client, group)
+    assert code(await client.ack(topic, group, handle_of(held))) == "OK"
+    assert (await get(client, topic, group)).offset == 1
+    assert await dead_letters(client, group) == []
+
+
+async def test_a_last_attempt_whose_consumer_left_without_a_last_word_is_a_dead_letter(
+    client: RawClient, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumption, "_LAST_WORD_MS", 50)
+    await create_group(client, name=group, max_attempts=1)
+    await client.send(topic, b"1")
+    await client.receive(topic, group, auto_renew=True, invisible_s=None)
+    await terminate(client, group)
+    assert [letter.body for letter in await dead_letters(client, group, poll_s=15)] == [b"1"]
+    assert (await client.receive(topic, group)).bodies == []
 
 
 async def test_an_attempt_that_was_suspended_brings_no_message_closer_to_the_dead_letters(

@@ -71,10 +71,6 @@ func (c *consumer) consume(kind string) error {
 	switch kind {
 	case "simple":
 		return c.receive()
-	case "fifo":
-		// This client goes on with the next message of a batch while a failed one waits for its next attempt. Only
-		// batches of one message keep their order, so it may keep one message of each queue.
-		return c.listen(rocketmq.WithPushMaxCacheMessageCount(1))
 	default:
 		return c.listen()
 	}
@@ -96,7 +92,7 @@ func (c *consumer) watchInput() {
 	}
 }
 
-func (c *consumer) listen(options ...rocketmq.PushConsumerOption) error {
+func (c *consumer) listen() error {
 	listener := &rocketmq.FuncMessageListener{
 		Consume: func(message *rocketmq.MessageView) rocketmq.ConsumerResult {
 			result := c.handle(message)
@@ -107,10 +103,10 @@ func (c *consumer) listen(options ...rocketmq.PushConsumerOption) error {
 			return rocketmq.FAILURE
 		},
 	}
-	push, err := rocketmq.NewPushConsumer(c.config, append(options,
+	push, err := rocketmq.NewPushConsumer(c.config,
 		rocketmq.WithPushAwaitDuration(await),
 		rocketmq.WithPushSubscriptionExpressions(c.subscription),
-		rocketmq.WithPushMessageListener(listener))...)
+		rocketmq.WithPushMessageListener(listener))
 	if err != nil {
 		return fmt.Errorf("new push consumer: %w", err)
 	}
