@@ -2,7 +2,7 @@
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
@@ -80,8 +80,8 @@ class Appended:
     queue_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
+# Tuples are made in half the time of dataclasses, and of these one is made for each delivery.
+class StoredMessage(NamedTuple):
     """A message as it was read back; `system` and `rest` as in `NewMessage`, `stored_ms` since the epoch."""
 
     queue: QueueRef
@@ -91,8 +91,7 @@ class StoredMessage:
     rest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One handing out of a message to one consumer of a group; `attempt` counts from 1."""
 
     message: StoredMessage

@@ -13,7 +13,7 @@ refused instead of settling a stranger's message.
 import binascii
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 from ternmq_common.errors import MessagingError
@@ -24,8 +24,7 @@ _FIELDS = struct.Struct("<HQQQ")
 _CHECK = struct.Struct("<I")
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptHandle:
+class ReceiptHandle(NamedTuple):
     """What a handle's text holds; see the module."""
 
     broker: str
