@@ -78,14 +78,11 @@ class QueueLocks:
         poll_s: float,
         read: "Callable[[int, float], Awaitable[Pulled]]",
     ) -> Pulled:
-        locked = self._locked.get((reader.group, queue))
-        if locked is None:
-            access = QueueAccess(offset if committed is None else committed, reader.lock_hold_ms)
-            locked = self._locked[reader.group, queue] = _Locked(access, asyncio.Event())
-        locked.access.hold_for(reader.lock_hold_ms)
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
-        while not call.is_left:
+        self._lock(reader, queue, offset if committed is None else committed)
+        # Without its lock a call ends: what it waited for is not there any more, or another's.
+        while not call.is_left and (locked := self._locked.get((reader.group, queue))) is not None:
             now_ms = self._now_ms()
             answer = locked.access.request(reader.client_id, offset, now_ms)
             left_s = max(0.0, end - loop.time())
@@ -100,6 +97,14 @@ class QueueLocks:
             if loop.time() >= end:
                 break
         return Pulled([], offset)
+
+    def _lock(self, reader: "QueueReaderId", queue: "QueueRef", acknowledged: int) -> None:
+        locked = self._locked.get((reader.group, queue))
+        if locked is None:
+            access = QueueAccess(acknowledged, reader.lock_hold_ms)
+            self._locked[reader.group, queue] = _Locked(access, asyncio.Event())
+        else:
+            locked.access.hold_for(reader.lock_hold_ms)
 
     def _may_leave(self, locked: _Locked, grant: Grant, pulled: Pulled) -> bool:
         if not pulled.messages:

@@ -107,7 +107,7 @@ async def describe_group(
     for client in members:
         answer.members.add(
             client_id=client.client_id,
-            client_type=client.settings.client_type if client.settings else definition_pb2.CLIENT_TYPE_UNSPECIFIED,
+            client_type=client.client_type,
             subscriptions=services.subscriptions.of(group.name, client.client_id),
         )
     now = now_ms()

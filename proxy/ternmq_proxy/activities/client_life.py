@@ -37,7 +37,7 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     if kind in _CONSUMERS:
         group = request.group.name or (known.group if known else "")
         await services.catalog.group(checked_group(group))
-        services.clients.seen(client_id, group)
+        services.clients.seen(client_id, group, kind)
     elif kind in _PRODUCERS:
         services.clients.seen(client_id)
     else:

@@ -8,7 +8,7 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_protos.v2.definition_pb2 import Settings
+    from ternmq_protos.v2.definition_pb2 import ClientType, Settings
 
 # A client whose Telemetry stream broke reconnects within seconds (Rust and Python up to 30 s) or is gone.
 DETACHED_EXPIRY_S = 45.0
@@ -16,11 +16,13 @@ DETACHED_EXPIRY_S = 45.0
 
 @dataclass(slots=True)
 class Client:
-    """One client: `settings` as it sent them last, None when only its calls have been seen."""
+    """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
+    heartbeat still tells its type."""
 
     client_id: str
     group: str = ""
     settings: "Settings | None" = None
+    client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED
     streams: int = 0
     was_attached: bool = False
     last_seen: float = 0.0
@@ -29,19 +31,17 @@ class Client:
     @property
     def is_push(self) -> bool:
         """Whether the server hands it messages as they come, and keeps them hidden meanwhile."""
-        return self.settings is not None and self.settings.client_type == definition_pb2.PUSH_CONSUMER
+        return self.client_type == definition_pb2.PUSH_CONSUMER
 
     @property
     def is_pulling(self) -> bool:
         """Whether it reads by offset, so that queues are shared out to it."""
-        return self.settings is not None and self.settings.client_type == definition_pb2.PULL_CONSUMER
+        return self.client_type == definition_pb2.PULL_CONSUMER
 
     def pulls(self, topic: str) -> bool:
         """Whether it reads that topic by offset; one that names no topics may read any."""
-        if not self.is_pulling or self.settings is None:
-            return False
-        entries = self.settings.subscription.subscriptions
-        return not entries or any(entry.topic.name == topic for entry in entries)
+        entries = self.settings.subscription.subscriptions if self.settings else ()
+        return self.is_pulling and (not entries or any(entry.topic.name == topic for entry in entries))
 
 
 class ClientRegistry:
@@ -52,18 +52,24 @@ class ClientRegistry:
         self._expiry_s = expiry_s
         self._clients: dict[str, Client] = {}
 
-    def seen(self, client_id: str, group: str = "") -> Client:
-        """The client made a call; it is known from now on."""
+    def seen(
+        self,
+        client_id: str,
+        group: str = "",
+        client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
+    ) -> Client:
+        """The client made a call, which may tell of what group and type it is; it is known from now on."""
         client = self._clients.get(client_id)
         if client is None:
             client = self._clients[client_id] = Client(client_id)
         client.last_seen = self._now()
         client.group = group or client.group
+        client.client_type = client_type or client.client_type
         return client
 
     def configured(self, client_id: str, settings: "Settings") -> Client:
         """The client sent its settings."""
-        client = self.seen(client_id, settings.subscription.group.name)
+        client = self.seen(client_id, settings.subscription.group.name, settings.client_type)
         client.settings = settings
         client.topics = frozenset(topic.name for topic in settings.publishing.topics)
         return client

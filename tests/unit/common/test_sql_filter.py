@@ -599,11 +599,6 @@ def test_a_filter_is_a_message_filter_that_keeps_its_text() -> None:
     assert one != SqlFilter.parse("a = 1")
 
 
-def test_the_same_text_is_compiled_once() -> None:
-    text = "a = 1 AND b = 'compiled once'"
-    assert SqlFilter.parse(text) is SqlFilter.parse(text)
-
-
 @pytest.mark.slow
 def test_the_parser_library_waits_for_the_first_filter() -> None:
     program = (

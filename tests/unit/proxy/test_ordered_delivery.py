@@ -583,3 +583,18 @@ async def test_any_number_of_consumers_see_each_message_group_in_order_and_one_a
     assert {letter: sorted(numbers) for letter, numbers in contest.finished.items()} == {
         bytes([letter]): everything for letter in Contest.LETTERS
     }
+
+
+# --- clients that need care
+
+
+@pytest.mark.parametrize(("language", "expected"), [("GO", [b"a1", b"b1"]), ("JAVA", [b"a1", b"a2", b"b1"])])
+async def test_go_gets_one_message_of_a_message_group_at_a_time(
+    server: Embedded, client: RawClient, topic: str, group: str, language: str, expected: list[bytes]
+) -> None:
+    await send(client, topic, b"a1", b"a2", b"b1")
+    metadata = (("x-mq-client-id", f"{language}-{group}"), ("x-mq-language", language))
+    async with RawClient(server.grpc, metadata=metadata) as push:
+        await push.configure(pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}}))
+        received = await push.receive(topic, group, auto_renew=True, invisible_s=None)
+        assert sorted(received.bodies) == expected
