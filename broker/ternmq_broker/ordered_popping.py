@@ -56,7 +56,10 @@ class OrderedPop(Pop):
     def _take_from(
         self, lane: "Lane", queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]"
     ) -> None:
-        limit = min(self.wanted, self._order.message_group_batch)
+        # Some of each message group, rather than many of one: when one fails, fewer wait for it at the consumer, and
+        # messages that are taken in the order of the queue need not be read a second time.
+        share = max(1, self.wanted // state.open_lanes)
+        limit = min(self.wanted, self._order.message_group_batch, share)
         offsets = [offset for offset, _ in zip(lane.waiting, range(limit), strict=False)]
         missing = [offset for offset in offsets if offset not in read]
         if missing:

@@ -6,6 +6,7 @@ milliseconds since the epoch.
 """
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,7 +64,7 @@ class Delta:
     finished: list[tuple[int, int]]
 
 
-class Claims:
+class Claims(ABC):
     """The claims of one group in one queue. What a settled or ended claim means for others is its subclass's.
 
     Invariants: an offset is under one claim at most; every offset with a claim is below `cursor`.
@@ -94,17 +95,17 @@ class Claims:
 
     # --- what a subclass says
 
+    @abstractmethod
     def _finished(self, offset: int) -> None:
         """The offset's claim is gone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reclaimed(self, offset: int) -> None:
         """The offset's claim, ended or not, was replaced by one that is in force."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _released(self, offset: int, claim: Claim) -> None:
         """The offset may be handed out again though its claim is in force."""
-        raise NotImplementedError
 
     def _unfinished(self) -> Iterable[tuple[int, Claim]]:
         """All offsets below the cursor that are not finished, in any order."""

@@ -131,6 +131,11 @@ class OrderedConsumption(Claims):
         return None
 
     @property
+    def open_lanes(self) -> int:
+        """About how many lanes are open and have messages, never fewer."""
+        return len(self._heads)
+
+    @property
     def has_open_lane(self) -> bool:
         return self.open_lane() is not None
 

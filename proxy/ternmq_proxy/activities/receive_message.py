@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NOTHING = status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")
 # Go and Rust poll again within milliseconds of an error: it is held back, so that they can't spin.
 _ERROR_HOLD_S = 1.0
-_POLL_GRID_S = 0.25
+_POLL_GRID_S = 0.5
 _POLL_GRID_FROM_S = 5.0
 
 
