@@ -38,8 +38,8 @@ from ternmq.message_id import parse_message_id
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions, Timing
 from ternmq.producer import Producer
+from ternmq.pull.queue import MessageQueue
 from ternmq.pull_consumer import PullConsumer
-from ternmq.pull_queue import MessageQueue
 from ternmq.push_consumer import PushConsumer
 from ternmq.simple_consumer import SimpleConsumer
 

@@ -25,12 +25,12 @@ from ternmq.filters import Subscriptions
 from ternmq.listening import Listener
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
-from ternmq.offsets import StartFrom
 from ternmq.options import ClientOptions
+from ternmq.pull.offsets import StartFrom
+from ternmq.pull.queue import MessageQueue
+from ternmq.pull.rebalancing import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
-from ternmq.pull_queue import MessageQueue
 from ternmq.push_consumer import CACHED_BYTES_MAX, CACHED_MESSAGES_MAX
-from ternmq.rebalancing import AssignmentListener
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 
 ClientT = TypeVar("ClientT", bound=Client)

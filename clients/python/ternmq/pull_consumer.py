@@ -24,11 +24,11 @@ from ternmq.client import Life
 from ternmq.errors import BadRequest, NotRunning
 from ternmq.filters import Subscriptions
 from ternmq.message_view import MessageView
-from ternmq.offsets import StartFrom, checked_start, find_offset
 from ternmq.options import ClientOptions
-from ternmq.pull_queue import MessageQueue, PullQueue
-from ternmq.queue_reader import QueueReader, ReadingPolicy
-from ternmq.rebalancing import AssignmentListener
+from ternmq.pull.offsets import StartFrom, checked_start, find_offset
+from ternmq.pull.queue import MessageQueue, PullQueue
+from ternmq.pull.queue_reader import QueueReader, ReadingPolicy
+from ternmq.pull.rebalancing import AssignmentListener
 from ternmq_common.limits import MIB
 from ternmq_protos.v2 import definition_pb2 as pb
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ternmq import MessageView
 from ternmq.endpoints import Endpoints
-from ternmq.pull_buffer import PullBuffer
-from ternmq.pull_queue import PullQueue
+from ternmq.pull.buffer import PullBuffer
+from ternmq.pull.queue import PullQueue
 from ternmq.route import Queue
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.scripted_server import TOPIC, stored_message

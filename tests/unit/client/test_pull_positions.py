@@ -8,7 +8,7 @@ import pytest
 
 import ternmq
 from ternmq import PullConsumer
-from ternmq.offsets import StartFrom
+from ternmq.pull.offsets import StartFrom
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.pull_support import (

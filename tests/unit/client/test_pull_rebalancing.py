@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from ternmq import MessageQueue, PullConsumer
-from ternmq.rebalancing import AssignmentListener
+from ternmq.pull.rebalancing import AssignmentListener
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.pull_support import (

@@ -276,4 +276,6 @@ async def test_a_consumer_outlives_a_restart_of_its_server() -> None:
         await after.asked("AckMessage")
         await after.asked("Telemetry")
         await consumer.close()
-    assert (acked(before), acked(after)) == ({"id-1"}, {"id-2"})
+    assert acked(before) == {"id-1"}
+    # The first acknowledgement comes again if the server ended before its answer was out.
+    assert {"id-2"} <= acked(after) <= {"id-1", "id-2"}

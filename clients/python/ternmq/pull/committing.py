@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from ternmq.backoff import SEND_BACKOFF
 from ternmq.client import cancelled
 from ternmq.errors import ClientError, Forbidden
-from ternmq.offsets import Offsets
-from ternmq.pull_queue import PullQueue
+from ternmq.pull.offsets import Offsets
+from ternmq.pull.queue import PullQueue
 
 logger = logging.getLogger(__name__)
 

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Unpack
 
 from ternmq.client import cancelled
-from ternmq.committing import Committer
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
 from ternmq.errors import ClientError, TransportError
 from ternmq.filters import Subscriptions, TagFilter
-from ternmq.offset_file import OffsetFile
-from ternmq.offsets import GroupOffsets, Offsets, StartFrom, find_offset
 from ternmq.options import ClientOptions
-from ternmq.pull_buffer import PullBuffer
-from ternmq.pull_queue import PullQueue
-from ternmq.pulling import Pulled, PullSource, QueuePulls, pull
-from ternmq.rebalancing import AssignmentListener, Rebalancing
+from ternmq.pull.buffer import PullBuffer
+from ternmq.pull.committing import Committer
+from ternmq.pull.offset_file import OffsetFile
+from ternmq.pull.offsets import GroupOffsets, Offsets, StartFrom, find_offset
+from ternmq.pull.pulling import Pulled, PullSource, QueuePulls, pull
+from ternmq.pull.queue import PullQueue
+from ternmq.pull.rebalancing import AssignmentListener, Rebalancing
 from ternmq.route import Queue
 from ternmq.wire_time import duration, seconds_of
 from ternmq_common.limits import RECEIVE_BATCH_MAX

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from ternmq.message_view import MessageView
-from ternmq.pull_queue import MessageQueue, PullQueue
+from ternmq.pull.queue import MessageQueue, PullQueue
 from ternmq.route import Queue
 
 

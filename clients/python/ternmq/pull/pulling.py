@@ -16,8 +16,8 @@ from ternmq import connection as calls
 from ternmq.connection import Connection
 from ternmq.errors import ClientError, InternalError, TransportError, error_of
 from ternmq.message_view import MessageView
-from ternmq.pull_buffer import PullBuffer
-from ternmq.pull_queue import PullQueue
+from ternmq.pull.buffer import PullBuffer
+from ternmq.pull.queue import PullQueue
 from ternmq.route import Queue
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from ternmq.client import cancelled
-from ternmq.pull_buffer import PullBuffer
-from ternmq.pull_queue import MessageQueue, PullQueue
-from ternmq.pulling import QueuePulls
+from ternmq.pull.buffer import PullBuffer
+from ternmq.pull.pulling import QueuePulls
+from ternmq.pull.queue import MessageQueue, PullQueue
 from ternmq.route import Queue
 
 logger = logging.getLogger(__name__)

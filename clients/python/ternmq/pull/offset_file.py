@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from ternmq.errors import OffsetFileError
-from ternmq.pull_queue import MessageQueue
+from ternmq.pull.queue import MessageQueue
 from ternmq.route import Queue
 
 logger = logging.getLogger(__name__)

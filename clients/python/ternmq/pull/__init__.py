@@ -1,0 +1,1 @@
+"""How a pull consumer works inside; users import `PullConsumer` from `ternmq`."""
