@@ -61,20 +61,20 @@ class OrderedPop(Pop):
         share = max(1, self.wanted // state.open_lanes)
         limit = min(self.wanted, self._order.message_group_batch, share)
         offsets = [offset for offset, _ in zip(lane.waiting, range(limit), strict=False)]
-        missing = [offset for offset in offsets if offset not in read]
-        if missing:
-            read.update(self._reader.read_offsets(queue.topic, queue.queue_id, missing, ALL))
+        unread = [offset for offset in offsets if offset not in read]
+        located = self._reader.locate_offsets(queue.topic, queue.queue_id, unread) if unread else {}
+        sizes = {offset: location.size for offset, location in located.items()}
+        sizes |= {offset: len(read[offset].rest) for offset in offsets if offset in read}
+        wanted = self._within_size(offsets, sizes)
+        missing = [located[offset] for offset in wanted if offset in located]
+        read.update((record.queue_offset, record) for record in self._reader.read(missing, ALL))
         chosen: list[Record] = []
-        size = self._bytes
-        for offset in offsets:
+        for offset in wanted:
             record = read.get(offset)
             if record is None:
                 state.skip(offset)  # retention has removed it, or its record was lost
-                continue
-            chosen.append(record)
-            size += len(record.rest)
-            if size >= BATCH_BYTES:
-                break
+            else:
+                chosen.append(record)
         if chosen:
             claims = state.hand_out(
                 lane,
@@ -84,25 +84,41 @@ class OrderedPop(Pop):
             )
             self.deliver(queue, chosen, claims, queue.queue_id)
 
-    def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
-        """Put the next messages into their lanes; how many were looked at, 0 at the end of the queue."""
-        again = state.to_scan(SCAN_STEP)
-        if again:
-            records = self._reader.read_offsets(queue.topic, queue.queue_id, again, self._order.filter)
-            self._admit(again, records, state)
-            read.update(records)
-            return len(again)
-        locations = self._reader.locate(
-            queue.topic, queue.queue_id, state.cursor, max(self.wanted, SCAN_STEP if len(read) else 0)
-        )
-        first = state.cursor
-        passing = [location for location in locations if self._order.filter.may_pass(location.tag_hash)]
-        records = {record.queue_offset: record for record in self._reader.read(passing, self._order.filter)}
-        self._admit(range(first, first + len(locations)), records, state)
-        read.update(records)
-        return len(locations)
+    def _within_size(self, offsets: "list[int]", sizes: "dict[int, int]") -> "list[int]":
+        """The first of the offsets, up to the one whose message fills the batch; one without a size is gone."""
+        size = self._bytes
+        for number, offset in enumerate(offsets, start=1):
+            size += sizes.get(offset, 0)
+            if size >= BATCH_BYTES:
+                return offsets[:number]
+        return offsets
 
-    def _admit(self, offsets: "range | list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
+    def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
+        """Put the next messages into their lanes; how many were looked at, 0 at the end of the queue.
+
+        `read` has their records afterwards, and no others: memory must not grow with the bodies of those that wait.
+        """
+        offsets = state.to_scan(SCAN_STEP)
+        if offsets:
+            located = self._reader.locate_offsets(queue.topic, queue.queue_id, offsets)
+        else:
+            count = max(self.wanted, SCAN_STEP if read else 0)
+            locations = self._reader.locate(queue.topic, queue.queue_id, state.cursor, count)
+            located = dict(enumerate(locations, state.cursor))
+            offsets = list(located)
+        offsets = self._within_size(offsets, {offset: location.size for offset, location in located.items()})
+        passing = [
+            located[offset]
+            for offset in offsets
+            if offset in located and self._order.filter.may_pass(located[offset].tag_hash)
+        ]
+        records = {record.queue_offset: record for record in self._reader.read(passing, self._order.filter)}
+        self._admit(offsets, records, state)
+        read.clear()
+        read.update(records)
+        return len(offsets)
+
+    def _admit(self, offsets: "list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
         for offset in offsets:
             record = records.get(offset)
             if record is None:

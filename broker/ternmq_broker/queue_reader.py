@@ -44,13 +44,18 @@ class QueueReader:
         self, topic: str, queue_id: int, offsets: "Sequence[int]", passing: "MessageFilter"
     ) -> "dict[int, Record]":
         """Those of the messages at these ascending offsets that are there and pass the filter; WouldBlock."""
-        locations: list[Location] = []
+        locations = list(self.locate_offsets(topic, queue_id, offsets).values())
+        return {record.queue_offset: record for record in self.read(locations, passing)}
+
+    def locate_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "dict[int, Location]":
+        """Where those of the messages at these ascending offsets are that are there; WouldBlock."""
+        located: dict[int, Location] = {}
         start = 0
         for end in range(1, len(offsets) + 1):
             if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
-                locations += self._stretch(topic, queue_id, offsets[start], end - start)
+                located.update(enumerate(self._stretch(topic, queue_id, offsets[start], end - start), offsets[start]))
                 start = end
-        return {record.queue_offset: record for record in self.read(locations, passing)}
+        return located
 
     def _stretch(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
         """All of `count` messages from `offset` on that are there; `locate` may stop where one index file ends."""

@@ -598,3 +598,18 @@ async def test_go_gets_one_message_of_a_message_group_at_a_time(
         await push.configure(pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}}))
         received = await push.receive(topic, group, auto_renew=True, invisible_s=None)
         assert sorted(received.bodies) == expected
+
+
+# --- large bodies
+
+
+async def test_large_messages_come_in_batches_that_fit_into_memory(client: RawClient, topic: str, group: str) -> None:
+    bodies = [bytes((lane,)) * (3 << 20) for lane in b"aabbc"]
+    for body in bodies:
+        await client.send(topic, body, message_group=body[:1].decode())
+    first = await client.receive(topic, group)
+    assert 0 < len(first.messages) < len(bodies)
+    assert sum(map(len, first.bodies)) <= 12 << 20
+    await ack(client, topic, group, first)
+    rest = await consumed(client, topic, group)
+    assert sorted([*first.bodies, *(each.body for each in rest)]) == bodies
