@@ -309,20 +309,21 @@ class Consumption:
                 self.drop_retries(group, topic)
 
     def progress(self, group: str) -> list[QueueProgress]:
-        """How far the group is in every queue that it has touched, its retry queue included."""
-        return [
-            QueueProgress(
-                queue=self.place_of(group, topic, queue_id),
-                committed=state.committed,
-                cursor=state.cursor,
-                in_flight=state.in_flight,
-                # A retry queue holds other topics' messages too, which are no lag of this one.
-                max_offset=state.cursor if queue_id == RETRY_QUEUE_ID else self._store.bounds(topic, queue_id)[1],
-            )
-            for (owner, topic), states in sorted(self._states.items())
-            if owner == group
-            for queue_id, state in sorted(states.items())
-        ]
+        """How far the group is in every queue that it has touched; in its retry queue, with all topics together."""
+        rows: list[QueueProgress] = []
+        retries: list[QueueState] = []
+        for (owner, topic), states in sorted(self._states.items()):
+            if owner == group:
+                retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
+                rows += [
+                    _progress(QueueRef(topic, self._broker, queue_id), [state], self._store.bounds(topic, queue_id)[1])
+                    for queue_id, state in sorted(states.items())
+                    if queue_id != RETRY_QUEUE_ID
+                ]
+        if retries:
+            queue = self.place_of(group, "", RETRY_QUEUE_ID)
+            rows.append(_progress(queue, retries, max(state.cursor for state in retries)))
+        return rows
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         return QueueBounds(*self._store.bounds(topic, queue_id))
@@ -347,6 +348,18 @@ class Consumption:
             del self._states[key]
             self._turns.pop(key, None)
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
+
+
+def _progress(queue: QueueRef, states: "list[QueueState]", max_offset: int) -> QueueProgress:
+    """The progress that several states have in one queue together."""
+    cursor = max(state.cursor for state in states)
+    return QueueProgress(
+        queue=queue,
+        committed=min((state.committed for state in states if state.in_flight), default=cursor),
+        cursor=cursor,
+        in_flight=sum(state.in_flight for state in states),
+        max_offset=max_offset,
+    )
 
 
 class _LooksUpTime(WouldBlock):

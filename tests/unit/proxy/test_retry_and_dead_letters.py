@@ -532,3 +532,16 @@ async def test_a_claim_that_ends_while_the_server_is_away_is_dealt_with_when_it_
             assert (await client.receive("orders", "g")).bodies == []
         else:
             assert (await client.receive("orders", "g", poll_s=15)).attempts == [2]
+
+
+# --- how far a group is
+
+
+async def test_the_retry_queue_is_one_row_of_a_groups_progress(client: RawClient, topic: str, group: str) -> None:
+    other_topic = await client.create_topic(f"{topic}-other")
+    for name in (topic, other_topic):
+        await client.send(name, b"1")
+        await nack(client, name, group, (await client.receive(name, group)).messages)
+    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    [row] = [row for row in described.progress if row.topic == f"%RETRY%{group}"]
+    assert (row.queue_id, row.in_flight, row.max_offset - row.cursor) == (0, 2, 0)
