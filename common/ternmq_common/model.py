@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Group:
     never in: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`,
     `latest`, or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members
     that pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
-    `ternmq_broker.delivery.queue_access`.
+    `ternmq_broker.delivery.queue_access`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
+    the highest priority, the others with each of the lower ones in turn, so that none starves.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Group:
     consume_from: str = DEFAULT_CONSUME_FROM
     assignment: str = DEFAULT_ASSIGNMENT
     queue_lock_hold_ms: int = 0
+    priority_factor: int = DEFAULT_PRIORITY_FACTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,60 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a message was stored."""
+    """Where a message was stored: of a timed or half message the place in the commit log, of others in its queue."""
 
     message_id: str
     queue_offset: int
+    transaction_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedMessage:
+    """A message that is to be in its queue from `due_ms` on, milliseconds since the epoch."""
+
+    message: NewMessage
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HalfMessage:
+    """A message that waits for its producer's word. `sender` is that client's id; `recovery_ms` is how long nobody is
+    asked about it, None for the broker's default."""
+
+    message: NewMessage
+    sender: str
+    recovery_ms: int | None = None
+
+
+class Resolution(enum.Enum):
+    """What a producer, or an operator, says of a transaction."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class TransactionState(enum.Enum):
+    """Where a transaction is; DISCARDED after its last check, until an operator says more."""
+
+    PENDING = "pending"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """A transaction as operators see it. `checks` is how often a producer was asked, `next_check_ms` when one will be
+    the next time, None when nobody will."""
+
+    transaction_id: str
+    topic: str
+    message_id: str
+    state: TransactionState
+    stored_ms: int
+    checks: int = 0
+    next_check_ms: int | None = None
+    sender: str = ""
 
 
 # Tuples are made in half the time of dataclasses, and of these one is made for each delivery.
@@ -126,6 +178,24 @@ RETRY_QUEUE_ID = 0xFFFF
 """How receipt handles and progress of a topic name the group's retry queue, which is in a topic of its own."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanedTransaction:
+    """A half message about which a producer is to be asked, `sender` for choice."""
+
+    transaction_id: str
+    topic: str
+    sender: str
+    message: StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """Some transactions, and where the next ones begin, None when there are no more."""
+
+    transactions: list[Transaction]
+    following: int | None
+
+
 class Settled(enum.Enum):
     """What became of an acknowledgement."""
 
@@ -138,7 +208,8 @@ class Settled(enum.Enum):
 class PopOrder:
     """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`.
 
-    `first_queue` is looked at first, if it says so. For a FIFO group: `attempt_id` names the call, and a repetition of
+    `first_queue` is looked at first, if it says so; with `by_priority` the queues are taken from the last to the first.
+    For a FIFO group: `attempt_id` names the call, and a repetition of
     it, empty for none; `message_group_batch` limits how many messages of one message group come together.
     """
 
@@ -151,6 +222,7 @@ class PopOrder:
     first_queue: int | None = None
     attempt_id: str = ""
     message_group_batch: int = RECEIVE_BATCH_MAX
+    by_priority: bool = False
 
 
 @dataclass(frozen=True, slots=True)

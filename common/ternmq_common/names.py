@@ -6,6 +6,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_protos.v2 import definition_pb2
 
+DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SYSTEM_TOPICS = frozenset(
     {
         "TBW102",
@@ -14,7 +15,7 @@ SYSTEM_TOPICS = frozenset(
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "CHECKPOINT_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        DISCARD_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import (
+    DAY_MS,
     DEFAULT_QUEUES,
     HOUR_MS,
     INBOUND_BYTES_MAX,
@@ -19,7 +21,6 @@ from ternmq_common.limits import (
 from ternmq_common.settings import InvalidSetting, rendered
 
 GIB = 1024 * MIB
-DAY_MS = 24 * HOUR_MS
 DEFAULT_GRPC = "127.0.0.1:8081"
 DEFAULT_HTTP = "127.0.0.1:8082"
 
@@ -31,7 +32,11 @@ RANGES = {
     "body_bytes_max": (1, INBOUND_BYTES_MAX - MIB),
     "properties_bytes_max": (1, MIB),
     "properties_max": (1, 1024),
-    "delay_max_ms": (SECOND_MS, 3650 * DAY_MS),
+    "delay_max_ms": (SECOND_MS, 365 * DAY_MS),
+    "transaction_timeout_ms": (100, HOUR_MS),
+    "transaction_check_interval_ms": (100, HOUR_MS),
+    "transaction_check_max": (1, 1000),
+    "transactions_max": (1, 10_000_000),
     "long_poll_max_ms": (SECOND_MS, 10 * MINUTE_MS),
     "client_expiry_ms": (10 * SECOND_MS, DAY_MS),
     "consumption_flush_interval_ms": (10, MINUTE_MS),
@@ -110,6 +115,24 @@ class ServerSettings:
     delay_max_ms: int = 72 * HOUR_MS
     """How far ahead a delayed message may be due, in milliseconds."""
 
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    """What the levels of the 4.x property DELAY stand for, from level 1 on."""
+
+    transaction_timeout_ms: int = 6 * SECOND_MS
+    """How long a half message waits before its producer is asked, if it doesn't say so itself; in milliseconds."""
+
+    transaction_check_interval_ms: int = 30 * SECOND_MS
+    """Milliseconds between two questions about the same transaction."""
+
+    transaction_check_max: int = 15
+    """How often producers are asked about a transaction before it is discarded."""
+
+    transactions_max: int = 100_000
+    """How many transactions may be open at the same time."""
+
+    test_clock: bool = False
+    """Let clients move the clock (`ternmq clock advance`): for tests of applications only."""
+
     long_poll_max_ms: int = POLL_MAX_MS
     """How long a receive may wait for a message, in milliseconds."""
 
@@ -141,6 +164,10 @@ class ServerSettings:
             raise InvalidSetting("http", "the gRPC front has this address already")
         if not _BROKER_NAME.fullmatch(self.broker_name):
             raise InvalidSetting("broker_name", "1 to 127 letters, digits and the characters _ . - are allowed")
+        try:
+            parse_delay_levels(self.delay_levels)
+        except ValueError as error:
+            raise InvalidSetting("delay_levels", str(error)) from None
         if self.body_bytes_max > self.segment_bytes // 2:
             raise InvalidSetting("body_bytes_max", "at most half a segment (segment_bytes) is allowed")
 

@@ -5,12 +5,26 @@ from ternmq_protos.v2 import definition_pb2 as _definition_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRANSACTION_STATE_UNSPECIFIED: _ClassVar[TransactionState]
+    PENDING: _ClassVar[TransactionState]
+    COMMITTED: _ClassVar[TransactionState]
+    ROLLED_BACK: _ClassVar[TransactionState]
+    DISCARDED: _ClassVar[TransactionState]
+TRANSACTION_STATE_UNSPECIFIED: TransactionState
+PENDING: TransactionState
+COMMITTED: TransactionState
+ROLLED_BACK: TransactionState
+DISCARDED: TransactionState
 
 class Topic(_message.Message):
     __slots__ = ("name", "type", "queues", "created")
@@ -25,7 +39,7 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold")
+    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIFO_FIELD_NUMBER: _ClassVar[int]
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +48,7 @@ class Group(_message.Message):
     CONSUME_FROM_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     QUEUE_LOCK_HOLD_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FACTOR_FIELD_NUMBER: _ClassVar[int]
     name: str
     fifo: bool
     max_attempts: int
@@ -42,7 +57,8 @@ class Group(_message.Message):
     consume_from: str
     assignment: str
     queue_lock_hold: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    priority_factor: int
+    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority_factor: _Optional[int] = ...) -> None: ...
 
 class QueueState(_message.Message):
     __slots__ = ("broker", "queue_id", "min_offset", "max_offset")
@@ -311,18 +327,110 @@ class DeleteGroupResponse(_message.Message):
     status: _definition_pb2.Status
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
 
+class Transaction(_message.Message):
+    __slots__ = ("transaction_id", "topic", "message_id", "state", "stored", "checks", "next_check", "sender")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CHECK_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: str
+    topic: str
+    message_id: str
+    state: TransactionState
+    stored: _timestamp_pb2.Timestamp
+    checks: int
+    next_check: _timestamp_pb2.Timestamp
+    sender: str
+    def __init__(self, transaction_id: _Optional[str] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., state: _Optional[_Union[TransactionState, str]] = ..., stored: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., checks: _Optional[int] = ..., next_check: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sender: _Optional[str] = ...) -> None: ...
+
+class ListTransactionsRequest(_message.Message):
+    __slots__ = ("state", "topic", "limit", "page")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    state: TransactionState
+    topic: str
+    limit: int
+    page: str
+    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
+
+class ListTransactionsResponse(_message.Message):
+    __slots__ = ("status", "transactions", "next_page")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    transactions: _containers.RepeatedCompositeFieldContainer[Transaction]
+    next_page: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
+
+class GetTransactionRequest(_message.Message):
+    __slots__ = ("transaction_id",)
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: str
+    def __init__(self, transaction_id: _Optional[str] = ...) -> None: ...
+
+class GetTransactionResponse(_message.Message):
+    __slots__ = ("status", "transaction", "message")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    transaction: Transaction
+    message: _definition_pb2.Message
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., transaction: _Optional[_Union[Transaction, _Mapping]] = ..., message: _Optional[_Union[_definition_pb2.Message, _Mapping]] = ...) -> None: ...
+
+class ResolveTransactionRequest(_message.Message):
+    __slots__ = ("transaction_id", "resolution")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOLUTION_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: str
+    resolution: _definition_pb2.TransactionResolution
+    def __init__(self, transaction_id: _Optional[str] = ..., resolution: _Optional[_Union[_definition_pb2.TransactionResolution, str]] = ...) -> None: ...
+
+class ResolveTransactionResponse(_message.Message):
+    __slots__ = ("status", "transaction")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    transaction: Transaction
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., transaction: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
+
+class AdvanceClockRequest(_message.Message):
+    __slots__ = ("by",)
+    BY_FIELD_NUMBER: _ClassVar[int]
+    by: _duration_pb2.Duration
+    def __init__(self, by: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class AdvanceClockResponse(_message.Message):
+    __slots__ = ("status", "now")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    now: _timestamp_pb2.Timestamp
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., now: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("status", "version", "started", "resident_bytes")
+    __slots__ = ("status", "version", "started", "resident_bytes", "now", "test_clock")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    TEST_CLOCK_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     version: str
     started: _timestamp_pb2.Timestamp
     resident_bytes: int
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., resident_bytes: _Optional[int] = ...) -> None: ...
+    now: _timestamp_pb2.Timestamp
+    test_clock: bool
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., now: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., test_clock: bool = ...) -> None: ...

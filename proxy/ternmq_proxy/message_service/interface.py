@@ -7,25 +7,37 @@ raises has changed nothing, except where a lost answer is said to be possible.
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
         Delivery,
+        HalfMessage,
         NewMessage,
+        OrphanedTransaction,
         PopOrder,
         Pulled,
         QueueBounds,
         QueueProgress,
         QueueReaderId,
         QueueRef,
+        Resolution,
         Route,
         Settled,
         StoredMessage,
+        TimedMessage,
         Topic,
+        Transaction,
+        TransactionPage,
+        TransactionState,
     )
+    from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.transaction_id import TransactionId
+
+    AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
+    """Asks a producer what is to become of a transaction; whether there was one to ask."""
 
 
 class MessageService(Protocol):
@@ -36,6 +48,34 @@ class MessageService(Protocol):
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
         """Store the messages in order and return when that may be acknowledged, by the broker's flush mode."""
+
+    async def schedule(self, queue: "QueueRef", messages: "Sequence[TimedMessage]") -> "list[Appended]":
+        """Store messages that are to be in the queue at their times; returns as `append` does. One whose time has come
+        is there at once."""
+
+    async def recall(self, handle: "RecallHandle") -> None:
+        """Take back a timed message, so that it never appears; BAD_REQUEST when its time has come. A handle of which
+        nothing is known, which may have been used before, is fine."""
+
+    async def begin_transaction(self, queue: "QueueRef", half: "HalfMessage") -> "Appended":
+        """Store a half message, which nobody sees before its transaction is committed; `transaction_id` names it. The
+        queue is the one where it will be then. TOO_MANY_REQUESTS when too many transactions are open."""
+
+    async def end_transaction(
+        self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool = False
+    ) -> None:
+        """Publish the half message, or drop it; returns when that may be acknowledged. The same end again is fine;
+        INVALID_TRANSACTION_ID for one that contradicts, for an unknown transaction or one of another topic, and, for
+        all but an operator, for a discarded one."""
+
+    async def transactions(self, state: "TransactionState", *, topic: str, start: int, limit: int) -> "TransactionPage":
+        """Pending or discarded transactions, the oldest first, of that topic or, if it is empty, of all."""
+
+    async def transaction(self, transaction: "TransactionId") -> "tuple[Transaction, StoredMessage]":
+        """What became of a transaction, and its half message; INVALID_TRANSACTION_ID if there is none."""
+
+    def watch_orphans(self, ask: "AskProducer") -> None:
+        """Have `ask` called for each half message whose producer must be asked, until this service is closed."""
 
     async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
         """Claim messages for a consumer, or wait for some; [] when none came in time. A `broker` that is not there, or
