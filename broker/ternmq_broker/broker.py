@@ -1,21 +1,25 @@
-"""One storage broker: store, consumption and flusher, run by the event loop.
+"""One storage broker: store, consumption, timers, transactions and flusher, run by the event loop.
 
 Every method belongs to the loop's thread. Disk input that would block, every sync and every journal write go to
 threads.
 """
 
 import asyncio
-import itertools
+import contextlib
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.clock_watch import ClockWatch, make_up_for
 from ternmq_broker.consumption import Consumption
+from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.orphans import Orphans
 from ternmq_broker.pollers import Pollers
 from ternmq_broker.popping import Pop
+from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
 from ternmq_broker.queue_reader import stored_message
 from ternmq_broker.redelivery import Redelivery
@@ -24,7 +28,8 @@ from ternmq_broker.store.files import DiskFolders, WouldBlock
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import Incoming, MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.clock import now_ms
+from ternmq_broker.timers import Timers
+from ternmq_broker.transactions import Transactions
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
 from ternmq_common.names import dead_letter_topic, retry_topic
@@ -32,18 +37,24 @@ from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from ternmq_common.clock import Clock
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Group,
+        HalfMessage,
         NewMessage,
         QueueBounds,
         QueueProgress,
         QueueReaderId,
+        Resolution,
         StoredMessage,
+        TimedMessage,
     )
+    from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.transaction_id import TransactionId
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +69,12 @@ class Broker:
         store: MessageStore,
         journal: ProgressJournal,
         rules: "Callable[[str], Group]",
+        clock: "Clock",
     ) -> None:
         self._settings = settings
         self._lock = lock
         self._store = store
+        self._clock = clock
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
         self._consumption = Consumption(
@@ -73,15 +86,30 @@ class Broker:
             store,
             self._flusher,
             self._pollers,
+            clock,
             copy_again_after_ms=settings.retention_ms // 2,
         )
-        self._pulls = itertools.count()
-        self._queue_locks = QueueLocks(now_ms)
-        self._housekeeping = Housekeeping(settings, store, self._consumption, journal)
+        self._queue_locks = QueueLocks(clock.now_ms)
+        self._pulls = Pulls(self._consumption, self._pollers, self._queue_locks)
+        self._timers = Timers(store, self._flusher, self._pollers, clock)
+        self.transactions = Transactions(
+            store,
+            self._flusher,
+            self._pollers,
+            clock,
+            broker=settings.name,
+            rules=_check_rules(settings),
+            open_max=settings.transactions_max,
+        )
+        self.orphans = Orphans(self.transactions, store, clock, broker=settings.name)
+        self._clock_watch = ClockWatch(clock)
+        self._housekeeping = Housekeeping(
+            settings, store, self._consumption, journal, clock, before_removal=self._save_what_waits
+        )
         self.name = settings.name
 
     @classmethod
-    def open(cls, settings: BrokerSettings, rules: "Callable[[str], Group]") -> "Broker":
+    def open(cls, settings: BrokerSettings, rules: "Callable[[str], Group]", clock: "Clock") -> "Broker":
         """Open or make the store and recover it; blocks. StartupError says what stands in the way.
 
         `rules` gives the settings of a consumer group, defaults for one that is not known.
@@ -107,11 +135,17 @@ class Broker:
             ) from error
         if store.recovered:
             _log.info("recovered %d messages that the index did not have yet", store.recovered)
-        return cls(settings, lock, store, journal, rules)
+        make_up_for(clock, store.last_stored_ms)
+        broker = cls(settings, lock, store, journal, rules, clock)
+        broker.transactions.restore()
+        return broker
 
     def start(self) -> None:
         self._flusher.start()
+        self._clock_watch.start()
         self._redelivery.start()
+        self._timers.start()
+        self.orphans.start()
         self._housekeeping.start()
 
     def end_polls(self) -> None:
@@ -125,6 +159,9 @@ class Broker:
 
     async def close(self) -> None:
         """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
+        await self._clock_watch.stop()
+        await self.orphans.stop()
+        await self._timers.stop()
         await self._redelivery.stop()
         await self._flusher.stop()
         await self._housekeeping.stop()
@@ -138,19 +175,41 @@ class Broker:
         """Store the messages, in order, and return when that may be acknowledged."""
         if self._flusher.failure is not None:
             raise self._flusher.failure
-        incoming = [
-            Incoming(tag_hash(message.tag), message.system, message.rest, (message.message_id, *message.keys))
-            for message in messages
-        ]
-        try:
-            batch = self._store.append(topic, queue_id, incoming, now_ms())
-        except OSError as error:
-            _log.error("nothing can be written to the commit log: %s", error)
-            raise MessagingError(
-                definition_pb2.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
-            ) from error
+        incoming = [_incoming(message) for message in messages]
+        with _writing():
+            batch = self._store.append(topic, queue_id, incoming, self._clock.now_ms())
         await self._flusher.acknowledged(batch.log_end, lambda: self._pollers.wake_topic(topic, len(messages)))
         return [Appended(message.message_id, batch.first_offset + number) for number, message in enumerate(messages)]
+
+    async def schedule(self, topic: str, queue_id: int, messages: "Sequence[TimedMessage]") -> list[Appended]:
+        """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        with _writing():
+            return await self._timers.schedule(
+                topic, queue_id, [(timed, _incoming(timed.message)) for timed in messages]
+            )
+
+    async def recall(self, handle: "RecallHandle") -> None:
+        """Take back a timed message; see `Timers.recall`."""
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        with _writing():
+            await self._timers.recall(handle)
+
+    async def begin_transaction(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
+        """Store a half message; see `Transactions.begin`."""
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        with _writing():
+            return await self.transactions.begin(topic, queue_id, half, _incoming(half.message))
+
+    async def end_transaction(
+        self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool
+    ) -> None:
+        """Commit or roll back; see `Transactions.end`."""
+        with _writing():
+            await self.transactions.end(topic, transaction, resolution, by_operator=by_operator)
 
     # --- receiving
 
@@ -172,7 +231,7 @@ class Broker:
     async def _pop_now(self, order: PopOrder) -> Pop:
         while True:
             try:
-                return self._consumption.pop(order, now_ms())
+                return self._consumption.pop(order, self._clock.now_ms())
             except WouldBlock as reading:
                 await asyncio.to_thread(reading.wait)
 
@@ -184,7 +243,7 @@ class Broker:
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
         """Finish messages; one outcome for each handle."""
-        now = now_ms()
+        now = self._clock.now_ms()
         outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
         self._wake_for_open_lanes(group, topic)
         return outcomes
@@ -202,7 +261,7 @@ class Broker:
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle | None":
         """The handle that replaces `handle`, or None if its claim is not in force; 0 ms make the message ready."""
-        now = now_ms()
+        now = self._clock.now_ms()
         changed = self._consumption.change_invisible(
             group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
         )
@@ -214,7 +273,7 @@ class Broker:
 
     def prolong(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int) -> list[bool]:
         """Move the ends of claims and keep their handles; False for each that is not in force."""
-        now = now_ms()
+        now = self._clock.now_ms()
         return [
             self._consumption.prolong(group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms)
             for handle in handles
@@ -222,7 +281,7 @@ class Broker:
 
     def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
         """Make messages ready for other consumers; with `counts` false nobody has seen them."""
-        now = now_ms()
+        now = self._clock.now_ms()
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))
@@ -239,40 +298,8 @@ class Broker:
         poll_s: float,
         reader: "QueueReaderId | None" = None,
     ) -> Pulled:
-        """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue."""
-        if reader is not None and not reader.lock_hold_ms:
-            self._queue_locks.open(reader.group, queue)
-        if reader is None or not reader.lock_hold_ms:
-            return await self._pull(queue, offset, passing, limit, poll_s)
-        return await self._queue_locks.pull(
-            reader,
-            queue,
-            offset,
-            committed=self.committed(reader.group, queue.topic, queue.queue_id),
-            poll_s=poll_s,
-            read=lambda start, wait_s: self._pull(
-                queue, max(start, self._consumption.reader.first(queue.topic, queue.queue_id)), passing, limit, wait_s
-            ),
-        )
-
-    async def _pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int, poll_s: float) -> Pulled:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + poll_s
-        while True:
-            pulled = await self._pull_now(queue, offset, passing, limit)
-            if pulled.messages or pulled.next_offset > offset:
-                return pulled
-            # A pull competes with nobody, so it stands in a line of its own, under a name that no group can have.
-            line = f"\n{next(self._pulls)}"
-            if not await self._pollers.wait(line, queue.topic, max(0, end - loop.time())):
-                return pulled
-
-    async def _pull_now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
-        while True:
-            try:
-                return self._consumption.read(queue, offset, passing, limit)
-            except WouldBlock as reading:
-                await asyncio.to_thread(reading.wait)
+        """Read from `offset` on without a claim; see `Pulls.pull`."""
+        return await self._pulls.pull(queue, offset, passing, limit=limit, poll_s=poll_s, reader=reader)
 
     # --- offsets
 
@@ -332,7 +359,7 @@ class Broker:
         queue = QueueRef(dead_letter_topic(group), self.name, 0)
         found: dict[int, StoredMessage] = {}
         for offset in offsets:
-            pulled = await self._pull_now(queue, offset, ALL, 1)
+            pulled = await self._pulls.now(queue, offset, ALL, 1)
             found.update((message.queue_offset, message) for message in pulled.messages)
         return found
 
@@ -349,6 +376,8 @@ class Broker:
     async def forget_topic(self, topic: str) -> None:
         """No message of the topic can be read any more; the disk space goes with its segments' age."""
         self._consumption.forget_topic(topic)
+        with _writing():
+            self.transactions.forget_topic(topic)
         await asyncio.to_thread(self._store.forget_topic(topic))
 
     async def forget_group(self, group: str) -> None:
@@ -357,3 +386,35 @@ class Broker:
         await self._housekeeping.forget_group(group)
         await self.forget_topic(retry_topic(group))
         await self.forget_topic(dead_letter_topic(group))
+
+    async def _save_what_waits(self, log_start: int) -> None:
+        """The log is about to begin at `log_start`: timers below go on further on, transactions are discarded."""
+        rolled = await self._timers.roll_below(log_start)
+        if rolled:
+            _log.info("%d timed messages were copied, since retention removes the segments that they are in", rolled)
+        await self.transactions.discard_below(log_start)
+
+
+def _check_rules(settings: BrokerSettings) -> CheckRules:
+    return CheckRules(
+        first_check_ms=settings.transaction_timeout_ms,
+        interval_ms=settings.transaction_check_interval_ms,
+        checks_max=settings.transaction_check_max,
+        age_max_ms=settings.retention_ms,
+    )
+
+
+def _incoming(message: "NewMessage") -> Incoming:
+    return Incoming(tag_hash(message.tag), message.system, message.rest, (message.message_id, *message.keys))
+
+
+@contextlib.contextmanager
+def _writing() -> "Iterator[None]":
+    """Make an error that a producer understands of one of the disk."""
+    try:
+        yield
+    except OSError as error:
+        _log.error("nothing can be written to the commit log: %s", error)
+        raise MessagingError(
+            definition_pb2.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
+        ) from error

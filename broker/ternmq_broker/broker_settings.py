@@ -20,4 +20,8 @@ class BrokerSettings:
     retention_ms: int
     retention_check_interval_ms: int
     consumption_flush_interval_ms: int
+    transaction_timeout_ms: int
+    transaction_check_interval_ms: int
+    transaction_check_max: int
+    transactions_max: int
     accept_corruption: bool = False

@@ -10,7 +10,9 @@ in the group's retry topic.
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+from ternmq_broker.delivery.priority import turn_of_lower
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
+from ternmq_broker.group_progress import progress_of
 from ternmq_broker.ordered_popping import OrderedPop
 from ternmq_broker.popping import Pop, UnorderedPop
 from ternmq_broker.queue_reader import QueueReader, stored_message
@@ -84,15 +86,23 @@ class Consumption:
         """
         key = (order.group, order.topic)
         turn = self._turns[key] = self._turns.get(key, -1) + 1
+        rules = self.rules(order.group)
+        pop: Pop
+        if order.by_priority and not rules.fifo:
+            first = self._lower_first(order, turn, rules.priority_factor)
+            pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            return self._take(pop, self._steps_by_priority(order, unordered, first))
         start = (turn if order.first_queue is None else order.first_queue) % len(order.queues)
         queue_ids = (*order.queues[start:], *order.queues[:start])
-        pop: Pop
-        if self.rules(order.group).fifo:
+        if rules.fifo:
             pop = ordered = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
             steps = self._ordered_steps(order, ordered, queue_ids)
         else:
             pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
             steps = self._unordered_steps(order, unordered, queue_ids, turn)
+        return self._take(pop, steps)
+
+    def _take(self, pop: Pop, steps: "Iterator[None]") -> Pop:
         try:
             for _ in steps:
                 if pop.is_full:
@@ -102,6 +112,45 @@ class Consumption:
                 raise
             pop.more = True  # what was handed out must not wait for the disk
         return pop
+
+    def _steps_by_priority(self, order: PopOrder, pop: UnorderedPop, first: int | None) -> "Iterator[None]":
+        """The queues from the last one, which has the highest priority, to queue 0, then what is to be delivered again
+        (`consumer.md` 10.6); the queue `first` before all, if there is one."""
+        queue_ids = [*reversed(order.queues), RETRY_QUEUE_ID]
+        if first is not None:
+            queue_ids.insert(0, first)
+        for queue_id in queue_ids:
+            state = self._waiting_state(order, queue_id)
+            if state is not None:
+                self._changing(order, queue_id, state, pop, order.batch)
+                yield
+
+    def _waiting_state(self, order: PopOrder, queue_id: int) -> QueueConsumption | None:
+        """The group's state of that queue; of the retry queue only if something is ready there."""
+        if queue_id != RETRY_QUEUE_ID:
+            state = self._state(order.group, order.topic, queue_id)
+            assert isinstance(state, QueueConsumption)
+            return state
+        retries = self.states(order.group, order.topic).get(RETRY_QUEUE_ID)
+        return retries if isinstance(retries, QueueConsumption) and retries.ready_count else None
+
+    def _lower_first(self, order: PopOrder, turn: int, factor: int) -> int | None:
+        """Which queue of a lower priority has its turn before the highest, so that it does not starve; mostly none."""
+        number = turn_of_lower(turn, factor)
+        if number is None:
+            return None
+        lower: list[int] = [*order.queues[:-1], RETRY_QUEUE_ID]
+        for place in range(len(lower)):
+            queue_id = lower[(number + place) % len(lower)]
+            state = self._waiting_state(order, queue_id)
+            if state is not None and self._has_waiting(order, queue_id, state):
+                return queue_id
+        return None
+
+    def _has_waiting(self, order: PopOrder, queue_id: int, state: QueueConsumption) -> bool:
+        return state.ready_count > 0 or (
+            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.bounds(order.topic, queue_id)[1]
+        )
 
     def _unordered_steps(
         self, order: PopOrder, pop: UnorderedPop, queue_ids: "tuple[int, ...]", turn: int
@@ -310,20 +359,8 @@ class Consumption:
 
     def progress(self, group: str) -> list[QueueProgress]:
         """How far the group is in every queue that it has touched; in its retry queue, with all topics together."""
-        rows: list[QueueProgress] = []
-        retries: list[QueueState] = []
-        for (owner, topic), states in sorted(self._states.items()):
-            if owner == group:
-                retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
-                rows += [
-                    _progress(QueueRef(topic, self._broker, queue_id), [state], self._store.bounds(topic, queue_id)[1])
-                    for queue_id, state in sorted(states.items())
-                    if queue_id != RETRY_QUEUE_ID
-                ]
-        if retries:
-            queue = self.place_of(group, "", RETRY_QUEUE_ID)
-            rows.append(_progress(queue, retries, max(state.cursor for state in retries)))
-        return rows
+        states = [(topic, states) for (owner, topic), states in sorted(self._states.items()) if owner == group]
+        return progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         return QueueBounds(*self._store.bounds(topic, queue_id))
@@ -348,18 +385,6 @@ class Consumption:
             del self._states[key]
             self._turns.pop(key, None)
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
-
-
-def _progress(queue: QueueRef, states: "list[QueueState]", max_offset: int) -> QueueProgress:
-    """The progress that several states have in one queue together."""
-    cursor = max(state.cursor for state in states)
-    return QueueProgress(
-        queue=queue,
-        committed=min((state.committed for state in states if state.in_flight), default=cursor),
-        cursor=cursor,
-        in_flight=sum(state.in_flight for state in states),
-        max_offset=max_offset,
-    )
 
 
 class _LooksUpTime(WouldBlock):

@@ -1,12 +1,15 @@
-"""Copies of a stored message for the retry topic and the dead letters of a group.
+"""Copies of a stored message: for the retry topic and the dead letters of a group, for its queue when it was timed or
+waited for its transaction, for the discard topic.
 
 A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also says where it came
 from (`consumer.md` 7.3): in `SystemProperties.dead_letter_queue`, and in user properties, which are all that some
 clients show.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.message_store import Incoming
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
 from ternmq_protos.v2 import definition_pb2
@@ -16,11 +19,15 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.record import Record
 
+# RocketMQ's names. Producers can't use them, so that nothing of theirs is in the way.
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+CHECKS = "TRAN_MSG"
 
-def retry_copy(record: "Record") -> Incoming:
+
+def copied(record: "Record") -> Incoming:
     """The message as it was."""
-    properties = definition_pb2.SystemProperties.FromString(record.system)
-    return Incoming(record.tag_hash, record.system, record.rest, (properties.message_id, *properties.keys))
+    return Incoming(record.tag_hash, record.system, record.rest, keys_of(record.system))
 
 
 def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) -> Incoming:
@@ -40,6 +47,31 @@ def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) 
         _with_properties(record.rest, origin),
         (properties.message_id, *properties.keys),
     )
+
+
+def discarded(record: "Record", *, checks: int) -> Incoming:
+    """A half message for the discard topic, with what is needed to commit it after all."""
+    properties = {REAL_TOPIC: record.topic, REAL_QUEUE_ID: str(record.queue_id), CHECKS: str(checks)}
+    keys = keys_of(record.system)
+    return Incoming(record.tag_hash, record.system, _with_properties(record.rest, properties), keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """A half message that was discarded: topic and queue where it was to go, how often producers were asked, and the
+    message."""
+
+    place: tuple[str, int]
+    checks: int
+    message: Incoming
+
+
+def taken_back(record: "Record") -> Discarded:
+    """The half message that a record of the discard topic was made of."""
+    message = definition_pb2.Message.FromString(record.rest)
+    topic, queue_id, checks = (message.user_properties.pop(name, "") for name in (REAL_TOPIC, REAL_QUEUE_ID, CHECKS))
+    incoming = Incoming(record.tag_hash, record.system, message.SerializeToString(), keys_of(record.system))
+    return Discarded((topic, int(queue_id)), int(checks), incoming)
 
 
 def _with_properties(rest: bytes, properties: "Mapping[str, str]") -> bytes:

@@ -40,7 +40,7 @@ class Flusher:
     def __init__(self, store: "MessageStore", mode: FlushMode) -> None:
         self._store = store
         self._mode = mode
-        self._waiting: deque[tuple[int, asyncio.Future[None], Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[None] | None, Callable[[], None]]] = deque()
         self._is_under_way = False
         self._later: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
@@ -71,6 +71,17 @@ class Flusher:
             then()
             return
         await self._after_sync(log_end, then)
+
+    def when_readable(self, log_end: int, then: "Callable[[], None]") -> None:
+        """Have `then` called when consumers may read the log up to `log_end`; not at all if the disk fails first."""
+        if self.failure is not None:
+            return
+        if self._mode is FlushMode.ASYNC:
+            self._begin_later()
+            then()
+            return
+        self._waiting.append((log_end, None, then))
+        self._begin()
 
     async def durable(self, log_end: int) -> None:
         """Return when the log up to `log_end` survives a power cut, whatever the mode."""
@@ -130,7 +141,7 @@ class Flusher:
     def _release(self, durable: int) -> None:
         while self._waiting and self._waiting[0][0] <= durable:
             _, future, then = self._waiting.popleft()
-            if not future.done():
+            if future is not None and not future.done():
                 future.set_result(None)
             self._loop.call_soon(then)
 
@@ -139,7 +150,7 @@ class Flusher:
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         for _, future, _ in self._waiting:
-            if not future.done():
+            if future is not None and not future.done():
                 future.set_exception(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
         self._waiting.clear()
 

@@ -4,15 +4,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import now_ms
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ternmq_broker.broker_settings import BrokerSettings
     from ternmq_broker.consumption import Consumption
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal
+    from ternmq_common.clock import Clock
 
 _log = logging.getLogger(__name__)
 # A restart after a crash reads again what is not in the index files: about this many messages, a fraction of a second.
@@ -29,11 +28,17 @@ class Housekeeping:
         store: "MessageStore",
         consumption: "Consumption",
         journal: "ProgressJournal",
+        clock: "Clock",
+        *,
+        before_removal: "Callable[[int], Awaitable[None]]",
     ) -> None:
+        """`before_removal` saves what is still needed of the log below an offset."""
         self._settings = settings
         self._store = store
         self._consumption = consumption
         self._journal = journal
+        self._clock = clock
+        self._before_removal = before_removal
         self._journal_turn = asyncio.Lock()
         self._spill_turn = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -88,18 +93,23 @@ class Housekeeping:
     async def _spill(self, entries_min: int = _SPILL_ENTRIES) -> None:
         async with self._spill_turn:
             while job := self._store.prepare_spill(entries_min=entries_min):
-                await asyncio.to_thread(job.write)
+                try:
+                    await asyncio.to_thread(job.write)
+                except OSError:
+                    self._store.give_up_spill(job)
+                    raise
                 self._store.finish_spill(job)
-                await asyncio.to_thread(self._store.save_checkpoint)
+                await asyncio.to_thread(self._store.prepare_checkpoint())
 
     async def remove_expired(self) -> None:
         """Drop the segments in which every message is older than the retention."""
-        before_ms = now_ms() - self._settings.retention_ms
+        before_ms = self._clock.now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
             self._store.roll()  # all that is there is old, so the segment that grows is replaced too
-        if await asyncio.to_thread(self._store.expired_segments, before_ms):
+        count = await asyncio.to_thread(self._store.expired_segments, before_ms)
+        if count:
+            await self._before_removal(self._store.segment_end(count))
             await self._spill(entries_min=1)  # the index files must speak of all that goes
-            count = await asyncio.to_thread(self._store.expired_segments, before_ms)
             finish = self._store.remove_segments(count)
             await asyncio.to_thread(finish)
             _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)

@@ -16,10 +16,9 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.copies import dead_letter, retry_copy
+from ternmq_broker.copies import copied, dead_letter
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.store.files import WouldBlock
-from ternmq_common.clock import now_ms
 from ternmq_common.dead_letters import Reason
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Settled
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ternmq_broker.pollers import Pollers
     from ternmq_broker.store.message_store import Incoming, MessageStore
     from ternmq_broker.store.record import Record
+    from ternmq_common.clock import Clock
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class Redelivery:
         store: "MessageStore",
         flusher: "Flusher",
         pollers: "Pollers",
+        clock: "Clock",
         *,
         copy_again_after_ms: int,
     ) -> None:
@@ -72,11 +73,13 @@ class Redelivery:
         self._store = store
         self._flusher = flusher
         self._pollers = pollers
+        self._clock = clock
         self._copy_again_after_ms = copy_again_after_ms
         self._timers: dict[tuple[str, str], tuple[int, asyncio.TimerHandle]] = {}
         self._moves: deque[_Move] = deque()
         self._has_moves = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
+        clock.on_jump(self._look_again)
 
     def start(self) -> None:
         self._worker = asyncio.create_task(self._work(), name="redelivery")
@@ -104,8 +107,14 @@ class Redelivery:
             if planned[0] <= due_ms:
                 return
             planned[1].cancel()
-        delay_s = min(_TIMER_MAX_S, max(0, due_ms - now_ms()) / 1000)
+        delay_s = min(_TIMER_MAX_S, max(0, due_ms - self._clock.now_ms()) / 1000)
         self._timers[key] = (due_ms, asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key))
+
+    def _look_again(self) -> None:
+        """The clock has jumped, so what was planned by it is planned anew."""
+        for key, (_, timer) in list(self._timers.items()):
+            timer.cancel()
+            self._timer_ended(key)
 
     def _timer_ended(self, key: tuple[str, str]) -> None:
         del self._timers[key]
@@ -123,7 +132,7 @@ class Redelivery:
     def _end_claims(self, group: str, topic: str) -> "list[_Move]":
         """What has to be copied; everything else that has ended is ready again."""
         attempts_max = self._consumption.rules(group).max_attempts
-        now = now_ms()
+        now = self._clock.now_ms()
         ready = 0
         moves: list[_Move] = []
         for queue_id, state in list(self._consumption.states(group, topic).items()):
@@ -167,7 +176,7 @@ class Redelivery:
         claim = state.held(handle.queue_offset, handle.generation)
         if claim is None:
             # After its time it may have been copied for a retry, so that finished does not mean given up.
-            in_time = now_ms() < handle.deadline_ms
+            in_time = self._clock.now_ms() < handle.deadline_ms
             return Settled.STALE if in_time and state.is_finished(handle.queue_offset) else Settled.EXPIRED
         state.set_aside(handle.queue_offset)
         tried = max(claim.attempt, min(attempts, self._consumption.rules(group).max_attempts))
@@ -209,14 +218,14 @@ class Redelivery:
             elif move.reason is None and self._is_fresh_copy(move, record):
                 self._show(move)
             elif move.reason is None:
-                copies[retry_topic(move.group)].append((move, retry_copy(record)))
+                copies[retry_topic(move.group)].append((move, copied(record)))
             else:
                 letter = dead_letter(record, topic=move.topic, attempts=move.attempts, reason=move.reason)
                 copies[dead_letter_topic(move.group)].append((move, letter))
         placed: list[tuple[_Move, int]] = []
         log_end = 0
         for topic, entries in copies.items():
-            batch = self._store.append(topic, 0, [incoming for _, incoming in entries], now_ms())
+            batch = self._store.append(topic, 0, [incoming for _, incoming in entries], self._clock.now_ms())
             placed += ((move, batch.first_offset + number) for number, (move, _) in enumerate(entries))
             log_end = batch.log_end
         await self._flusher.durable(log_end)
@@ -255,7 +264,7 @@ class Redelivery:
         return known is move.state and move.state.held(move.offset, 0) is not None
 
     def _is_fresh_copy(self, move: _Move, record: "Record") -> bool:
-        return move.queue_id == RETRY_QUEUE_ID and now_ms() - record.stored_ms <= self._copy_again_after_ms
+        return move.queue_id == RETRY_QUEUE_ID and self._clock.now_ms() - record.stored_ms <= self._copy_again_after_ms
 
     def _show(self, move: _Move) -> None:
         """Let the message be delivered again where it is."""

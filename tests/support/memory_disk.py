@@ -96,8 +96,12 @@ class MemoryFolders:
     root: MemoryFolder = field(default_factory=MemoryFolder)
     commit_log: MemoryFolder = field(default_factory=MemoryFolder)
     index: MemoryFolder = field(default_factory=MemoryFolder)
+    timers: MemoryFolder = field(default_factory=MemoryFolder)
 
     def crash(self, keep: "Callable[[int], int]", noise: bytes) -> "MemoryFolders":
         return MemoryFolders(
-            self.root.crash(keep, noise), self.commit_log.crash(keep, noise), self.index.crash(keep, noise)
+            self.root.crash(keep, noise),
+            self.commit_log.crash(keep, noise),
+            self.index.crash(keep, noise),
+            self.timers.crash(keep, noise),
         )

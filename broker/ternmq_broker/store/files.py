@@ -203,4 +203,5 @@ class DiskFolders:
         self.root: Folder = DiskFolder(path)
         self.commit_log: Folder = DiskFolder(path / "commitlog")
         self.index: Folder = DiskFolder(path / "index")
+        self.timers: Folder = DiskFolder(path / "timers")
         self.consumption: Folder = DiskFolder(path / "consumption")

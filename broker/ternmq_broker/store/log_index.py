@@ -34,8 +34,10 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class SpillJob:
-    """A block that is ready to be written behind `file_position`; then `LogIndex.finish_spill` takes it over."""
+    """A block that is ready to be written behind `file_position`; then `LogIndex.finish_spill` takes it over. With it
+    the index covers the log up to `log_to`."""
 
+    log_to: int
     file: "StoreFile"
     file_position: int
     data: bytes
@@ -216,7 +218,7 @@ class LogIndex:
         if file is None:
             file = self._files[base] = self._folder.create(f"{base:020d}")
             self._folder.sync_names()
-        return SpillJob(file, file.size, index_block.encode(content), keys, counts)
+        return SpillJob(log_to, file, file.size, index_block.encode(content), keys, counts)
 
     def finish_spill(self, job: SpillJob) -> None:
         """`job.write` is done: let go of what the block holds."""

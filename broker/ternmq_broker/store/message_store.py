@@ -1,27 +1,31 @@
-"""The store of one broker: the commit log, its index, and the checkpoint, as one thing that opens, appends and reads.
+"""The store of one broker: the commit log, its indexes, and the checkpoint, as one thing that opens, appends and reads.
 
-Layout under the store's folder: `commitlog/`, `index/`, `checkpoint`, `lock` (design section 5).
-Checkpoint  what was known durable, as JSON. Absent or stale it is never wrong, only slower and less watchful.
+Layout of the store's folder: `commitlog/`, `index/`, `timers/`, `checkpoint`, `forgotten`, `lock` (design section 5).
+Checkpoint  what was known durable, and what the indexes have beside their files, as JSON. Absent or stale it is never
+            wrong, only slower and less watchful.
+Forgotten   for topics that were deleted, where the log ended then, as JSON: their timers below that never appear.
 Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 """
 
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ternmq_broker.store.commit_log import CommitLog
-from ternmq_broker.store.log_index import LogIndex, SpillJob
-from ternmq_broker.store.record import HEADER_BYTES, BadRecord, Kind, Record, decode, stored_ms_of
-from ternmq_protos.v2 import definition_pb2
+from ternmq_broker.store.derived import Derived, Spill, keys_of
+from ternmq_broker.store.queue_index import Location
+from ternmq_broker.store.record import HEADER_BYTES, BadRecord, Kind, Origin, Record, decode, stored_ms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.queue_index import Location
+    from ternmq_broker.store.half_index import HalfIndex
+    from ternmq_broker.store.timer_index import TimerIndex
 
 _CHECKPOINT = "checkpoint"
+_FORGOTTEN = "forgotten"
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
 _SPAN_FACTOR = 4
 
@@ -35,6 +39,8 @@ class StoreFolders(Protocol):
     def commit_log(self) -> "Folder": ...
     @property
     def index(self) -> "Folder": ...
+    @property
+    def timers(self) -> "Folder": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,23 @@ class Incoming:
     system: bytes
     rest: bytes
     keys: "tuple[str, ...]"
+
+
+NO_MESSAGE = Incoming(0, b"", b"", ())
+"""What an operation or a tombstone holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record that is to be stored; see `record` for the kinds, the origin and the sender. `due_ms` is a timer's."""
+
+    kind: Kind
+    topic: str
+    queue_id: int
+    message: Incoming
+    due_ms: int = 0
+    origin: Origin | None = None
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +83,42 @@ class MessageStore:
 
     def __init__(self, folders: StoreFolders, *, segment_bytes: int, accept_corruption: bool = False) -> None:
         self._root = folders.root
-        checkpoint = self._read_checkpoint()
+        checkpoint = self._json(_CHECKPOINT)
+        self._forgotten: dict[str, int] = self._json(_FORGOTTEN)
         self._log = CommitLog(folders.commit_log, segment_bytes=segment_bytes)
-        self._index = LogIndex(folders.index)
-        self._last_ms = checkpoint.get("stored_ms", 0)
-        self._index.load(self._log.segment_bases, self._log.end)
+        self._derived = Derived(folders.index, folders.timers)
+        self._index = self._derived.index
+        self._last_ms: int = checkpoint.get("stored_ms", 0)
+        self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
         self.recovered = self._recover(checkpoint.get("durable", 0), accept_corruption=accept_corruption)
 
     def _recover(self, durable: int, *, accept_corruption: bool) -> int:
-        covered = self._index.covered
+        covered = self._derived.covered
         count = 0
         durable = max(durable, covered)
         for placed in self._log.recover(since=covered, durable=durable, accept_corruption=accept_corruption):
-            record = placed.record
-            self._index.recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
-            queue = self._index.queue(record.topic, record.queue_id)
-            self._index.add(queue, placed.log_offset, placed.size, record.tag_hash, keys_of(record.system))
-            self._last_ms = max(self._last_ms, record.stored_ms)
+            self._derived.replay(placed)
+            self._last_ms = max(self._last_ms, placed.record.stored_ms)
             count += 1
         self._index.load_floors()
         return count
 
-    def _read_checkpoint(self) -> dict[str, int]:
-        content = self._root.content(_CHECKPOINT)
+    def _json(self, name: str) -> dict[str, Any]:
+        content = self._root.content(name)
         if content is not None:
             with contextlib.suppress(ValueError):
-                checkpoint = json.loads(content)
-                if isinstance(checkpoint, dict):
-                    return checkpoint
+                found = json.loads(content)
+                if isinstance(found, dict):
+                    return found
         return {}
+
+    @property
+    def timers(self) -> "TimerIndex":
+        return self._derived.timers
+
+    @property
+    def halves(self) -> "HalfIndex":
+        return self._derived.halves
 
     # --- writing
 
@@ -116,6 +146,42 @@ class MessageStore:
             self._index.add(queue, log_offset, end - log_offset, message.tag_hash, message.keys)
         return AppendedBatch(first, self._log.end)
 
+    def append_drafts(self, drafts: "Sequence[Draft]", now_ms: int) -> list[Location]:
+        """Store records of any kind, of any queues, in order; where each is. OSError: none of them was stored."""
+        stored_ms = self._last_ms = max(now_ms, self._last_ms)
+        ends: dict[tuple[str, int], int] = {}
+        records = [self._drafted(draft, stored_ms, ends) for draft in drafts]
+        began = self._log.append(records)
+        located: list[Location] = []
+        for draft, record, log_offset, end in zip(drafts, records, began, [*began[1:], self._log.end], strict=True):
+            size = end - log_offset
+            if record.kind is Kind.MESSAGE:
+                queue = self._index.queue(record.topic, record.queue_id)
+                self._index.add(queue, log_offset, size, record.tag_hash, draft.message.keys)
+            self._derived.note(record, log_offset, size)
+            located.append(Location(log_offset, size, record.tag_hash))
+        return located
+
+    def _drafted(self, draft: Draft, stored_ms: int, ends: dict[tuple[str, int], int]) -> Record:
+        queue_offset = draft.due_ms
+        if draft.kind is Kind.MESSAGE:
+            key = (draft.topic, draft.queue_id)
+            queue_offset = ends.get(key) or self._index.queue(*key).end
+            ends[key] = queue_offset + 1
+        message = draft.message
+        return Record(
+            draft.kind,
+            draft.topic,
+            draft.queue_id,
+            queue_offset,
+            stored_ms,
+            message.tag_hash,
+            message.system,
+            message.rest,
+            draft.origin,
+            draft.sender,
+        )
+
     @property
     def end(self) -> int:
         return self._log.end
@@ -138,7 +204,7 @@ class MessageStore:
         """Whether the queue still has every message since its topic was made."""
         return self._index.is_complete(topic, queue_id)
 
-    def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> "list[Location]":
+    def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> list[Location]:
         """Where up to `count` messages from `offset` on are; with `may_block` false, WouldBlock instead of waiting."""
         return self._index.locate(topic, queue_id, offset, count, may_block=may_block)
 
@@ -155,7 +221,7 @@ class MessageStore:
                 window = self._log.read(start, span, may_block=may_block)
         return [self._record(location, start, window, may_block=may_block) for location in locations]
 
-    def _record(self, location: "Location", start: int, window: bytes, *, may_block: bool) -> Record | None:
+    def _record(self, location: Location, start: int, window: bytes, *, may_block: bool) -> Record | None:
         if not location.size:
             return None
         at = location.log_offset - start
@@ -199,21 +265,47 @@ class MessageStore:
                 break
         return found
 
+    def record_at(self, log_offset: int) -> Record | None:
+        """The record of any kind that begins there, None if none does. Reads, so for a thread."""
+        try:
+            return self._log.record_at(log_offset) if 0 <= log_offset < self._log.end else None
+        except BadRecord:
+            return None
+
+    def descendant(self, topic: str, key: str, origin: int) -> Record | None:
+        """The message of the topic with that key or id that came of the record at log offset `origin`. Reads, so for a
+        thread."""
+        for log_offset in self._index.candidates(topic, key):
+            record = self.record_at(log_offset)
+            if record is not None and record.topic == topic and record.origin == Origin(origin):
+                return record
+        return None
+
+    def segment_end(self, count: int) -> int:
+        """Where the log would begin without its oldest `count` segments."""
+        return self._log.segment_bases[count]
+
     # --- housekeeping
 
-    def prepare_spill(self, *, entries_min: int) -> SpillJob | None:
-        """A block of the index to be written, when at least that many entries are in memory."""
-        if self._index.entries_in_memory < entries_min:
+    def prepare_spill(self, *, entries_min: int) -> Spill | None:
+        """What is to be written of the indexes, when at least that many entries are in memory."""
+        if self._derived.entries_in_memory < entries_min:
             return None
-        return self._index.prepare_spill(self._log.segment_bases, self._log.synced)
+        return self._derived.prepare_spill(self._log.segment_bases, self._log.synced)
 
-    def finish_spill(self, job: SpillJob) -> None:
-        self._index.finish_spill(job)
+    def finish_spill(self, spill: Spill) -> None:
+        self._derived.finish_spill(spill)
+
+    def give_up_spill(self, spill: Spill) -> None:
+        self._derived.give_up_spill(spill)
+
+    def prepare_checkpoint(self) -> "Callable[[], None]":
+        """What is returned remembers how far the log is durable, and how far the indexes are; in a thread."""
+        checkpoint = {"durable": self._log.synced, "stored_ms": self._last_ms, **self._derived.checkpoint()}
+        return lambda: self._root.replace(_CHECKPOINT, json.dumps(checkpoint).encode())
 
     def save_checkpoint(self) -> None:
-        """Remember how far the log is durable; writes a file, so for a thread."""
-        content = json.dumps({"durable": self._log.synced, "stored_ms": self._last_ms})
-        self._root.replace(_CHECKPOINT, content.encode())
+        self.prepare_checkpoint()()
 
     def expired_segments(self, before_ms: int) -> int:
         """How many of the oldest segments hold only messages stored before that time. Reads, so for a thread."""
@@ -244,7 +336,7 @@ class MessageStore:
     def remove_segments(self, count: int) -> "Callable[[], None]":
         """Forget the oldest segments at once; what is returned deletes their files, in a thread."""
         delete_segments = self._log.detach_segments(count)
-        finish_index = self._index.drop_before(self._log.start)
+        finish_index = self._derived.drop_before(self._log.start)
 
         def finish() -> None:
             finish_index()
@@ -253,13 +345,27 @@ class MessageStore:
         return finish
 
     def forget_topic(self, topic: str) -> "Callable[[], None]":
-        """No message of the topic can be found any more; what is returned makes that last, in a thread."""
-        return self._index.forget_topic(topic)
+        """No message of the topic can be found any more, and its timers never appear; half messages are the caller's to
+        settle. What is returned makes that last, in a thread."""
+        self._forgotten = {name: end for name, end in self._forgotten.items() if end > self._log.start}
+        self._forgotten[topic] = self._log.end
+        content = json.dumps(self._forgotten).encode()
+        finish_index = self._index.forget_topic(topic)
+
+        def finish() -> None:
+            self._root.replace(_FORGOTTEN, content)
+            finish_index()
+
+        return finish
+
+    def is_forgotten(self, topic: str, log_offset: int) -> bool:
+        """Whether the topic was deleted after the record at that place was stored for it."""
+        return log_offset < self._forgotten.get(topic, 0)
 
     def close(self) -> None:
         """Leave nothing to be recovered: everything durable, the whole index on disk."""
         self._log.sync()
-        while job := self.prepare_spill(entries_min=1):
+        while job := self.prepare_spill(entries_min=0):
             job.write()
             self.finish_spill(job)
         self.save_checkpoint()
@@ -269,10 +375,4 @@ class MessageStore:
         """Let go of the files as they are. After a failed sync nothing may be promised: a second one would succeed,
         though the kernel has dropped what the first could not write."""
         self._log.close()
-        self._index.close()
-
-
-def keys_of(system: bytes) -> tuple[str, ...]:
-    """What a message can be found by: its id and its keys."""
-    properties = definition_pb2.SystemProperties.FromString(system)
-    return (properties.message_id, *properties.keys)
+        self._derived.close()

@@ -10,26 +10,36 @@ from ternmq_common.model import Route
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from ternmq_common.clock import Clock
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
         Delivery,
         Group,
+        HalfMessage,
         NewMessage,
+        OrphanedTransaction,
         PopOrder,
         Pulled,
         QueueBounds,
         QueueProgress,
         QueueReaderId,
         QueueRef,
+        Resolution,
         Settled,
         StoredMessage,
+        TimedMessage,
         Topic,
+        Transaction,
+        TransactionPage,
+        TransactionState,
     )
+    from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
+    from ternmq_common.transaction_id import TransactionId
 
 
 class LocalMessageService:
@@ -39,7 +49,9 @@ class LocalMessageService:
         self._broker = broker
 
     @classmethod
-    async def open(cls, settings: "ServerSettings", rules: "Callable[[str], Group]") -> "LocalMessageService":
+    async def open(
+        cls, settings: "ServerSettings", rules: "Callable[[str], Group]", clock: "Clock"
+    ) -> "LocalMessageService":
         """Open the store below the data directory and start its broker; StartupError says why it can't.
 
         `rules` gives the settings of a consumer group, defaults for one that is not known.
@@ -52,9 +64,13 @@ class LocalMessageService:
             retention_ms=settings.retention_ms,
             retention_check_interval_ms=settings.retention_check_interval_ms,
             consumption_flush_interval_ms=settings.consumption_flush_interval_ms,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            transaction_check_interval_ms=settings.transaction_check_interval_ms,
+            transaction_check_max=settings.transaction_check_max,
+            transactions_max=settings.transactions_max,
             accept_corruption=settings.accept_corruption,
         )
-        broker = await asyncio.to_thread(Broker.open, broker_settings, rules)
+        broker = await asyncio.to_thread(Broker.open, broker_settings, rules, clock)
         broker.start()
         return cls(broker)
 
@@ -75,6 +91,29 @@ class LocalMessageService:
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
         return await self._broker.append(queue.topic, queue.queue_id, messages)
+
+    async def schedule(self, queue: "QueueRef", messages: "Sequence[TimedMessage]") -> "list[Appended]":
+        return await self._broker.schedule(queue.topic, queue.queue_id, messages)
+
+    async def recall(self, handle: "RecallHandle") -> None:
+        await self._broker.recall(handle)
+
+    async def begin_transaction(self, queue: "QueueRef", half: "HalfMessage") -> "Appended":
+        return await self._broker.begin_transaction(queue.topic, queue.queue_id, half)
+
+    async def end_transaction(
+        self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool = False
+    ) -> None:
+        await self._broker.end_transaction(topic, transaction, resolution, by_operator=by_operator)
+
+    async def transactions(self, state: "TransactionState", *, topic: str, start: int, limit: int) -> "TransactionPage":
+        return await self._broker.transactions.page(state, topic=topic, start=start, limit=limit)
+
+    async def transaction(self, transaction: "TransactionId") -> "tuple[Transaction, StoredMessage]":
+        return await self._broker.transactions.describe(transaction)
+
+    def watch_orphans(self, ask: "Callable[[OrphanedTransaction], Awaitable[bool]]") -> None:
+        self._broker.orphans.watch(ask)
 
     async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
         del broker

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ternmq_broker.consumption import Consumption
-from ternmq_broker.copies import retry_copy
+from ternmq_broker.copies import copied
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.store.message_store import Incoming, MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -160,7 +160,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
 
     def retry(self, group: str, queue_id: int, offset: int, attempts: int) -> None:
         record = self.consumption.reader.read_offsets(TOPIC, queue_id, [offset], ALL)[offset]
-        copy = self.store.append(retry_topic(group), 0, [retry_copy(record)], self.now)
+        copy = self.store.append(retry_topic(group), 0, [copied(record)], self.now)
         self.store.sync()
         self.consumption.states(group, TOPIC)[queue_id].finish(offset)
         self.consumption.retries(group, TOPIC).place(copy.first_offset, attempts)

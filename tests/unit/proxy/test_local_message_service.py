@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.clock import MovableClock
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.message_service_conformance import MessageServiceConformance, Restart
+from tests.support.waiting_conformance import WaitingConformance
 
 
 class Stack:
@@ -19,12 +21,13 @@ class Stack:
         self._settings = settings
         self._service: LocalMessageService | None = None
         self.groups: dict[str, Group] = {}
+        self.clock = MovableClock()
 
     def rules(self, group: str) -> Group:
         return self.groups.get(group) or Group(name=group)
 
     async def start(self) -> MessageService:
-        self._service = await LocalMessageService.open(self._settings, self.rules)
+        self._service = await LocalMessageService.open(self._settings, self.rules, self.clock)
         return self._service
 
     async def restart(self) -> MessageService:
@@ -38,7 +41,7 @@ class Stack:
 
 @pytest.fixture(params=list(FlushMode))
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ServerSettings:
-    return ServerSettings(data_dir=tmp_path, flush=request.param)
+    return ServerSettings(data_dir=tmp_path, flush=request.param, transaction_check_max=3)
 
 
 @pytest.fixture
@@ -61,4 +64,8 @@ def restarted(stack: Stack) -> Restart:
 
 
 class TestLocalMessageService(MessageServiceConformance):
+    pass
+
+
+class TestLocalMessageServiceWithMessagesThatWait(WaitingConformance):
     pass

@@ -10,6 +10,7 @@ from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode
@@ -36,6 +37,10 @@ def settings(folder: Path, *, accept_corruption: bool = False) -> BrokerSettings
         retention_ms=1000,
         retention_check_interval_ms=1000,
         consumption_flush_interval_ms=1000,
+        transaction_timeout_ms=6000,
+        transaction_check_interval_ms=30_000,
+        transaction_check_max=15,
+        transactions_max=1000,
         accept_corruption=accept_corruption,
     )
 
@@ -56,9 +61,9 @@ def spill(store: MessageStore) -> None:
 
 
 def test_a_second_store_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    Broker.open(settings(tmp_path), rules)
+    Broker.open(settings(tmp_path), rules, Clock())
     with pytest.raises(StartupError, match="in use by another stack"):
-        Broker.open(settings(tmp_path), rules)
+        Broker.open(settings(tmp_path), rules, Clock())
 
 
 def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: Path) -> None:
@@ -70,8 +75,8 @@ def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: 
     content[1000] ^= 0xFF
     segment.write_bytes(content)
     with pytest.raises(StartupError, match=r"damaged at log offset \d+ .*--accept-corruption"):
-        Broker.open(settings(tmp_path), rules)
-    Broker.open(settings(tmp_path, accept_corruption=True), rules)
+        Broker.open(settings(tmp_path), rules, Clock())
+    Broker.open(settings(tmp_path, accept_corruption=True), rules, Clock())
 
 
 def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""What is derived from the commit log: where messages are, which timers are pending, which half messages wait.
+
+Each part says up to which log offset its files cover the log; a recovery reads again what lies behind the least of
+them, and each part takes what it does not have yet.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ternmq_broker.store.half_index import HalfIndex, checks_of
+from ternmq_broker.store.log_index import LogIndex, SpillJob
+from ternmq_broker.store.record import Kind
+from ternmq_broker.store.timer_index import TimerIndex
+from ternmq_broker.store.timer_jobs import TimerSpill
+from ternmq_broker.store.timer_run import TimerEntry, id_hash
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ternmq_broker.store.commit_log import Placed
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.record import Record
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """What is to be written so that memory can let go of it: `write` in a thread, then `Derived.finish_spill`, or
+    `give_up_spill` after an error."""
+
+    log_to: int
+    index: SpillJob | None
+    timers: TimerSpill | None
+
+    def write(self) -> None:
+        # The index last: a block of it that was written must be finished too, a run of timers need not.
+        if self.timers is not None:
+            self.timers.write()
+        if self.index is not None:
+            self.index.write()
+
+
+class Derived:
+    """The indexes of one commit log."""
+
+    def __init__(self, index_folder: "Folder", timer_folder: "Folder") -> None:
+        self.index = LogIndex(index_folder)
+        self.timers = TimerIndex(timer_folder)
+        self.halves = HalfIndex()
+
+    def load(self, checkpoint: dict[str, Any], segments: "Sequence[int]", log_end: int) -> None:
+        """Open the files; what they don't cover is to be replayed from `covered` on."""
+        self.index.load(segments, log_end)
+        for problem in self.timers.load(checkpoint.get("timers"), log_start=segments[0], log_end=log_end):
+            _log.warning("a part of the timer index is made anew: %s", problem)
+        self.halves.load(checkpoint.get("halves", {}), log_end=log_end)
+
+    @property
+    def covered(self) -> int:
+        return min(self.index.covered, self.timers.covered, self.halves.covered)
+
+    def replay(self, placed: "Placed") -> None:
+        """A record that was found in the log, in the log's order."""
+        record = placed.record
+        if record.kind is Kind.MESSAGE and placed.log_offset >= self.index.covered:
+            self.index.recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
+            queue = self.index.queue(record.topic, record.queue_id)
+            self.index.add(queue, placed.log_offset, placed.size, record.tag_hash, keys_of(record.system))
+        self.note(record, placed.log_offset, placed.size)
+
+    def note(self, record: "Record", log_offset: int, size: int) -> None:
+        """A record is in the log now: take what it says of timers and half messages."""
+        if record.kind is Kind.TIMER and log_offset >= self.timers.covered:
+            message_id = keys_of(record.system)[0]
+            self.timers.add(TimerEntry(record.queue_offset, log_offset, size, id_hash(message_id)))
+        elif record.kind is Kind.HALF_MESSAGE and log_offset >= self.halves.covered:
+            self.halves.add(log_offset, size)
+        origin = record.origin
+        if origin is None:
+            return
+        checks = checks_of(record.rest) if record.kind is Kind.OPERATION else None
+        if origin.due_ms and log_offset >= self.timers.covered:
+            self.timers.settle(origin.due_ms, origin.log_offset, log_offset)
+        elif not origin.due_ms and log_offset >= self.halves.covered:
+            if checks is None:
+                self.halves.settle(origin.log_offset, log_offset)
+            else:
+                self.halves.checked(origin.log_offset, checks)
+
+    # --- moving to disk
+
+    @property
+    def entries_in_memory(self) -> int:
+        return self.index.entries_in_memory + self.timers.entries_in_memory + self.halves.uncovered
+
+    def prepare_spill(self, segments: "Sequence[int]", synced: int) -> Spill | None:
+        """None if the files cover the log up to `synced`."""
+        index = self.index.prepare_spill(segments, synced)
+        log_to = synced if index is None else index.log_to
+        return Spill(log_to, index, self.timers.prepare_spill(log_to)) if self.covered < log_to else None
+
+    def finish_spill(self, spill: Spill) -> None:
+        if spill.index is not None:
+            self.index.finish_spill(spill.index)
+        if spill.timers is not None:
+            self.timers.finish_spill(spill.timers)
+        self.halves.cover(spill.log_to)
+
+    def give_up_spill(self, spill: Spill) -> None:
+        """It could not be written; another one will be prepared."""
+        if spill.timers is not None:
+            self.timers.release(spill.timers)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What `load` needs to know beside the files."""
+        return {"timers": self.timers.checkpoint(), "halves": self.halves.checkpoint()}
+
+    def drop_before(self, log_start: int) -> "Callable[[], None]":
+        """The log begins at `log_start` now. What is returned deletes files; for a thread."""
+        self.timers.forget_below(log_start)
+        self.halves.forget_below(log_start)
+        return self.index.drop_before(log_start)
+
+    def close(self) -> None:
+        self.index.close()
+        self.timers.close()
+
+
+def keys_of(system: bytes) -> tuple[str, ...]:
+    """What a message can be found by: its id and its keys."""
+    properties = definition_pb2.SystemProperties.FromString(system)
+    return (properties.message_id, *properties.keys)

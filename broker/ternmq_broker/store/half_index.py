@@ -1,0 +1,105 @@
+"""Which half messages are still waiting for their producers' word. Derived from the commit log and rebuilt from it.
+
+A half message is settled by the first record that has it for its origin and is no `checked N`. A second such record
+comes only after it was discarded: an operator has resolved it after all.
+
+Operations  what an operation's rest says: `rollback`, or `checked N` when a producer was asked for the N-th time.
+Checkpoint  what waits, as of log offset `covered`, kept with the store's checkpoint: after a restart only what lies
+            behind is read again. It is of that very moment: what was settled by records behind it still waits there.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+ROLLBACK = b"rollback"
+_CHECKED = b"checked "
+
+
+def checked(count: int) -> bytes:
+    """The rest of an operation that says: a producer was asked for the `count`-th time."""
+    return _CHECKED + str(count).encode()
+
+
+def checks_of(rest: bytes) -> int | None:
+    """How often a producer was asked, by the rest of an operation; None if it says something else."""
+    return int(rest.removeprefix(_CHECKED)) if rest.startswith(_CHECKED) else None
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A half message that waits: the size of its record, and how often a producer was asked."""
+
+    size: int
+    checks: int = 0
+
+
+class HalfIndex:
+    """Half messages by the log offsets of their records.
+
+    Invariants: everything in `waiting` was added and not settled; `_settled` holds, in the log's order, what was
+    settled by records from `covered` on. `uncovered` counts records since the last checkpoint, about.
+    """
+
+    def __init__(self) -> None:
+        self.covered = 0
+        self.waiting: dict[int, Waiting] = {}
+        self.uncovered = 0
+        self._settled: deque[tuple[int, int, Waiting]] = deque()
+        # Discarded ones that an operator has resolved, and by which record: those are not to be listed any more.
+        self._resolved_late: dict[int, int] = {}
+
+    def load(self, checkpoint: dict[str, Any], *, log_end: int) -> None:
+        """Begin with what a checkpoint says; without one, or with one of another log, at the log's beginning."""
+        covered = checkpoint.get("covered", 0)
+        if covered <= log_end:
+            self.covered = covered
+            for log_offset, size, checks in checkpoint.get("waiting", ()):
+                self.waiting[log_offset] = Waiting(size, checks)
+            self._resolved_late = dict.fromkeys(checkpoint.get("late", ()), 0)
+
+    def add(self, log_offset: int, size: int) -> None:
+        self.waiting[log_offset] = Waiting(size)
+        self.uncovered += 1
+
+    def checked(self, log_offset: int, checks: int) -> None:
+        """A producer was asked for that often."""
+        half = self.waiting.get(log_offset)
+        if half is not None:
+            half.checks = checks
+        self.uncovered += 1
+
+    def settle(self, log_offset: int, settled_at: int) -> None:
+        """The record at `settled_at` settles that half message."""
+        self.uncovered += 1
+        half = self.waiting.pop(log_offset, None)
+        if half is None:
+            self._resolved_late[log_offset] = settled_at
+        else:
+            self._settled.append((settled_at, log_offset, half))
+
+    def is_resolved_late(self, log_offset: int) -> bool:
+        """Whether it was resolved after it was discarded."""
+        return log_offset in self._resolved_late
+
+    def cover(self, log_to: int) -> None:
+        """All that lies below `log_to` is durable: the next checkpoint is to be of that moment."""
+        self.covered = log_to
+        self.uncovered = 0
+        while self._settled and self._settled[0][0] < log_to:
+            self._settled.popleft()
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What waited at `covered`, for `load`."""
+        as_of = {log_offset: half for log_offset, half in self.waiting.items() if log_offset < self.covered}
+        as_of.update((log_offset, half) for _, log_offset, half in self._settled if log_offset < self.covered)
+        return {
+            "covered": self.covered,
+            "waiting": [(log_offset, half.size, half.checks) for log_offset, half in as_of.items()],
+            "late": [log_offset for log_offset, settled_at in self._resolved_late.items() if settled_at < self.covered],
+        }
+
+    def forget_below(self, log_start: int) -> None:
+        """The log begins there now; nothing below waits any more."""
+        assert all(log_offset >= log_start for log_offset in self.waiting)
+        self._resolved_late = {half: at for half, at in self._resolved_late.items() if half >= log_start}

@@ -1,0 +1,350 @@
+"""The timer index: which timed messages are pending, in order of their due time. Derived from the commit log.
+
+Ten million pending timers must cost disk, not memory. So the index is a log-structured merge tree: what is new is in a
+buffer; a spill writes it as a sorted run (`timer_run`); when there are many runs, some are merged into one; and what is
+due soon is loaded into memory (`near_timers`).
+
+Settled     a timer is settled when a later record of the log says so: of its delivery, its recall, or its copy further
+            on. Only what is durable may count in a run: a settled timer whose record lies at or above the log offset
+            of a spill is written as pending, since a power cut may take that record and then the timer must fire.
+Spill       covers the log up to an offset below which it is durable. It writes every timer of its stretch that no
+            record below the offset settles, and a settled mark for every earlier timer that a record of the stretch
+            settles; but neither of what a zone covers (`settled_zones`). Each run's footer has the zones that were
+            known, so a run with its zones says all that its stretch of the log has to say.
+Pending     is every entry of a run that no mark in a later run and no zone says is settled, and that is not below the
+            start of the log; and what came since the last spill.
+Clock       when timers come that are due before what is settled by a zone, the next zone ends earlier. The older ones
+            stay for what is below their log offsets; what is settled above gets marks. So nothing fires twice.
+Restart     `load` takes the runs that follow each other without a gap, up to the first that is damaged or missing.
+            `covered` is where they end, or where the checkpoint ends, if no run is missing that it counts on. The owner
+            walks the log from there and repeats `add` and `settle`. A checkpoint that is old or missing costs time.
+Threads     one thread owns the index; `run` and `write` of a job may be called in others. At a time there may be one
+            load, one merge, one spill, and any number of finds and scans. Each job is finished, or released after an
+            error. Ownership of a timer is taken by `take_due` or `hold`, and ends with `settle` or `give_back`.
+"""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ternmq_broker.store.near_timers import NearTimers
+from ternmq_broker.store.settled_zones import SettledZones
+from ternmq_broker.store.timer_buffer import Settled, TimerBuffer
+from ternmq_broker.store.timer_jobs import (
+    BEHIND_ALL,
+    FindJob,
+    LoadJob,
+    MergeJob,
+    Reading,
+    ScanJob,
+    Snapshot,
+    TimerSpill,
+)
+from ternmq_broker.store.timer_merge import SLICE_ROWS, breathe
+from ternmq_broker.store.timer_run import BLOCK_ENTRIES, BadRun, Key, TimerEntry, TimerRun
+from ternmq_broker.store.timer_runs import FAN_IN, TimerRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.settled_zones import Zone
+
+LOOK_AHEAD_MS = 60_000
+NEAR_MAX = 32_768
+CHUNK = 16_384
+Job = Reading | MergeJob | TimerSpill
+JobT = TypeVar("JobT", bound=Job)
+
+
+class TimerIndex:
+    """Every pending timer of one broker.
+
+    Invariants: runs speak of the log below `covered`, the buffer of what lies behind; every pending timer is in a run
+    or in the buffer; every one whose key is below `loaded_to` is near or held too.
+    """
+
+    def __init__(
+        self,
+        folder: "Folder",
+        *,
+        near_max: int = NEAR_MAX,
+        chunk: int = CHUNK,
+        block_entries: int = BLOCK_ENTRIES,
+        fan_in: int = FAN_IN,
+        pause: "Callable[[], None]" = breathe,
+    ) -> None:
+        """`near_max` limits the timers in memory, `chunk` is how many are loaded at once; `pause` lets others run."""
+        assert chunk < near_max
+        self._folder = folder
+        self._chunk = chunk
+        self._block_entries = block_entries
+        self._slice_rows = min(SLICE_ROWS, chunk)
+        self._pause = pause
+        self._runs = TimerRuns(folder, fan_in=fan_in)
+        self._zones = SettledZones()
+        self._near = NearTimers(near_max)
+        self._buffer = TimerBuffer()
+        self._passed_over: dict[int, TimerEntry] = {}
+        self._jobs: list[Job] = []
+        self._log_start = 0
+        self._latest_ms = -1
+        self.covered = 0
+
+    # --- opening
+
+    def load(self, checkpoint: "Mapping[str, object] | None", *, log_start: int, log_end: int) -> list[BadRun]:
+        """Open the runs; then the owner repeats what the log says from `covered` on.
+
+        `checkpoint` is what `checkpoint()` once returned, if anything is left of it. Returns what was wrong with the
+        files that were left out; after a power cut that may be a merge which was not finished.
+        """
+        self._log_start = log_start
+        bad = self._runs.load(log_start=log_start, log_end=log_end)
+        covered, runs_to, zones = _parsed(checkpoint or {})
+        for run in self._runs.chain:
+            zones += run.zones
+        self._zones = SettledZones(zone for zone in zones if zone[0] <= log_end)
+        self.covered = max(self._runs.log_to, log_start)
+        if covered <= log_end and runs_to <= self.covered:
+            self.covered = max(self.covered, covered)
+        self._forget_zones()
+        return bad
+
+    def checkpoint(self) -> dict[str, object]:
+        """What is durable, for JSON: to be stored after a spill is finished, and to be given to `load`."""
+        return {"covered": self.covered, "runs_to": self._runs.log_to, "zones": list(map(list, self._zones))}
+
+    # --- timers come and go, in the order of the log
+
+    def add(self, entry: TimerEntry) -> None:
+        """A timer's record is in the log."""
+        self._buffer.add(entry)
+        if entry < self._near.loaded_to:
+            self._near.add(entry)
+        else:
+            for job in self._jobs:
+                if isinstance(job, LoadJob):
+                    job.added_meanwhile.append(entry)
+
+    def settle(self, due_ms: int, log_offset: int, settled_at: int) -> None:
+        """The record at `settled_at` settles the timer."""
+        self._near.settle(log_offset)
+        self._passed_over.pop(log_offset, None)
+        self._buffer.settle(Settled(settled_at, due_ms, log_offset))
+        for job in self._jobs:
+            if isinstance(job, Reading):
+                job.gone.add(log_offset)
+
+    # --- time
+
+    def next_due_ms(self) -> int | None:
+        """When the first of the near timers is due; None if there is none."""
+        return self._near.first_due_ms()
+
+    def take_due(self, now_ms: int, limit: int) -> list[TimerEntry]:
+        """Up to `limit` timers that are due, the earliest first. They are held: each is to be settled or given back."""
+        self._latest_ms = max(self._latest_ms, now_ms)
+        return self._near.take_due(now_ms, limit)
+
+    def hold(self, entries: "Iterable[TimerEntry]") -> list[TimerEntry]:
+        """Keep timers that were just found from being taken; returns those that were not held already."""
+        return self._near.hold(entries)
+
+    def give_back(self, entries: "Iterable[TimerEntry]") -> None:
+        """Held timers that could not be settled are pending again."""
+        self._near.give_back(entries)
+
+    def wants_load(self, now_ms: int) -> bool:
+        """Whether `prepare_load` should be called: few timers are near, and more may be due before long."""
+        if any(isinstance(job, LoadJob) for job in self._jobs):
+            return False
+        return len(self._near) <= self._chunk // 4 and self._near.loaded_to[0] <= now_ms + LOOK_AHEAD_MS // 2
+
+    def prepare_load(self, now_ms: int) -> LoadJob:
+        """Find the timers that are due next, up to a minute ahead; `run` reads files."""
+        start = self._near.loaded_to
+        end = max(start, (now_ms + LOOK_AHEAD_MS, 0))
+        return self._began(LoadJob(self._snapshot(), self._buffer.settled_offsets(), start, end, self._chunk))
+
+    def finish_load(self, job: LoadJob) -> None:
+        self.release(job)
+        if self._near.loaded_to != job.start:
+            return  # the later half of the near timers was dropped: there is a gap now
+        found = [*job.found, *(entry for entry in job.added_meanwhile if entry < job.end)]
+        fresh = self._free(found, job.gone)
+        fresh.sort()
+        self._near.extend(fresh, job.end)
+
+    # --- looking for timers
+
+    def find(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
+        """What came since the last spill and is pending with that due time and id hash, but not held."""
+        held = self._near.held
+        return [entry for entry in self._buffer.find(due_ms, id_hash) if entry.log_offset not in held]
+
+    def prepare_find(self, due_ms: int, id_hash: int) -> FindJob:
+        """Find all pending timers with that due time and id hash; `run` reads files, unless the job has no `runs`."""
+        runs = [run for run in self._runs.chain if run.may_hold(due_ms) and due_ms >= self._settled_before_ms(run)]
+        job = FindJob(self._snapshot(runs), self._buffer.settled_offsets(), due_ms, id_hash)
+        job.found = self._buffer.find(due_ms, id_hash)
+        return self._began(job)
+
+    def finish_find(self, job: FindJob) -> list[TimerEntry]:
+        """Those that are pending still and not held; `hold` them before anything else can take or settle them."""
+        self.release(job)
+        return self._free(job.found, job.gone)
+
+    def prepare_scan(self, log_offset: int, *, start: Key | None = None, limit: int) -> ScanJob:
+        """Find pending timers whose record lies below `log_offset`, about `limit` of them; from a key on, or all."""
+        if start is None:
+            self._passed_over.clear()
+        return self._began(
+            ScanJob(self._snapshot(), self._buffer.settled_offsets(), start or (0, 0), log_offset, limit)
+        )
+
+    def finish_scan(self, job: ScanJob) -> tuple[list[TimerEntry], Key | None]:
+        """Those found that are pending still, for `hold`, and the key to go on from; None when there are no more.
+
+        What is held is left out, since it may be settled; it comes at the end if it was given back. Until it is
+        either, there is a key to go on from, and nothing is found: the owner should wait a little.
+        """
+        self.release(job)
+        held = self._near.held
+        self._passed_over.update(
+            (entry[1], entry) for entry in job.found if entry[1] in held and entry[1] not in job.gone
+        )
+        free = self._free(job.found, job.gone)
+        if job.following:
+            return free, job.following
+        given_back = [entry for entry in self._passed_over.values() if entry[1] not in held]
+        for entry in given_back:
+            del self._passed_over[entry[1]]
+        return [*free, *given_back], BEHIND_ALL if self._passed_over else None
+
+    def _free(self, entries: list[TimerEntry], gone: set[int]) -> list[TimerEntry]:
+        held, log_start = self._near.held, self._log_start
+        return [entry for entry in entries if entry[1] not in gone and entry[1] not in held and entry[1] >= log_start]
+
+    # --- disk
+
+    @property
+    def entries_in_memory(self) -> int:
+        """How much a spill would have to look at."""
+        return len(self._buffer)
+
+    def prepare_spill(self, log_to: int) -> TimerSpill | None:
+        """Write what the log says below `log_to`, where it must be durable; None if that is covered already.
+
+        The job's `write` must be called even if there is nothing to write: it removes files too.
+        """
+        assert not any(isinstance(job, TimerSpill) for job in self._jobs)
+        if log_to <= self.covered:
+            return None
+        settled, not_durable = self._buffer.settled_split(log_to)
+        zone = (log_to, self._all_settled_before_ms(not_durable))
+        return self._began(
+            TimerSpill(
+                self._folder,
+                self._runs.name_for(self._runs.log_to, log_to),
+                self._block_entries,
+                self.covered,
+                self._buffer.added_below(log_to),
+                settled,
+                zone,
+                list(SettledZones([*self._zones, zone])),
+                self._log_start,
+                self._runs.take_obsolete(self._in_use()),
+                self._pause,
+            )
+        )
+
+    def _all_settled_before_ms(self, not_durable: list[Settled]) -> int:
+        """The time before which no timer is due that is pending, or would be if the log ended where the spill does.
+
+        Never later than the time to which timers were delivered: so it does not fall when one is added with an
+        earlier due time than all others.
+        """
+        bounds = [self._latest_ms + 1, self._near.loaded_to[0]]
+        first = self._near.first_due_ms()
+        if first is not None:
+            bounds.append(first)
+        bounds += (entry.due_ms for entry in self._near.held.values())
+        bounds += (settled.due_ms for settled in not_durable)
+        return min(bounds)
+
+    def finish_spill(self, job: TimerSpill) -> None:
+        self.release(job)
+        self._buffer.drop(len(job.added), len(job.settled))
+        if job.written:
+            self._runs.append(job.written)
+        self._zones.add(job.zone)
+        self.covered = job.zone[0]
+        self._forget_zones()
+
+    def prepare_merge(self) -> MergeJob | None:
+        """Make one run of several, when there are enough of one tier, or when one has only settled timers."""
+        runs = self._runs.to_merge(self._zones)
+        if not runs or any(isinstance(job, MergeJob) for job in self._jobs):
+            return None
+        return self._began(
+            MergeJob(
+                self._folder,
+                self._runs.name_for(runs[0].log_from, runs[-1].log_to),
+                runs[0].tier + (len(runs) > 1),
+                self._block_entries,
+                self._snapshot(runs),
+                list(self._zones),
+            )
+        )
+
+    def finish_merge(self, job: MergeJob) -> None:
+        """The runs that were merged are removed by the next spill."""
+        self.release(job)
+        assert job.merged
+        self._runs.replace(job.runs, job.merged)
+        self._forget_zones()
+
+    def forget_below(self, log_start: int) -> None:
+        """The log begins there now; what was pending below has been settled or is given up."""
+        self._log_start = log_start
+        self._near.forget_below(log_start)
+        self._runs.forget_below(log_start)
+        self._forget_zones()
+
+    def _forget_zones(self) -> None:
+        """What was known when the oldest run was written is worked into it, and there is nothing older."""
+        self._zones.forget_below(self._runs.chain[0].log_to if self._runs.chain else self.covered + 1)
+
+    # --- jobs
+
+    def _snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> Snapshot:
+        """All of it, or only those runs."""
+        chosen = self._runs.chain if runs is None else runs
+        added = self._buffer.added() if runs is None else []
+        with_settled = [(run, self._settled_before_ms(run)) for run in chosen]
+        return Snapshot(with_settled, added, self._log_start, self._slice_rows, self._pause)
+
+    def _settled_before_ms(self, run: TimerRun) -> int:
+        return self._zones.settled_before_ms(run.log_to)
+
+    def _began(self, job: JobT) -> JobT:
+        self._jobs.append(job)
+        return job
+
+    def release(self, job: Job) -> None:
+        """The job failed, or its result is not wanted: let go of what it reads."""
+        self._jobs.remove(job)
+
+    def _in_use(self) -> "Iterable[TimerRun]":
+        return [run for job in self._jobs if not isinstance(job, TimerSpill) for run in job.runs]
+
+    def close(self) -> None:
+        """Let go of the files as they are; no job may be running."""
+        self._runs.close()
+
+
+def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, list[Zone]]":
+    """What `checkpoint()` returned; as if there were nothing if it is anything else."""
+    match checkpoint:
+        case {"covered": int(covered), "runs_to": int(runs_to), "zones": list(zones)}:
+            return covered, runs_to, [(log_to, due_ms) for log_to, due_ms in zones]
+    return 0, 0, []

@@ -1,0 +1,196 @@
+"""What the timer index does in threads: each job has a snapshot, touches nothing else, and is finished by the index.
+
+`run`, of a spill `write`, may be called in any thread, once. It does a little at a time and pauses in between.
+Errors: OSError; BadRun when a run is damaged: then only a restart helps, which builds it anew from the commit log.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.timer_merge import merged, sorted_pieces, without_settled
+from ternmq_broker.store.timer_run import TimerEntry, settled_mark
+from ternmq_broker.store.timer_run_writer import RunWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.settled_zones import Zone
+    from ternmq_broker.store.timer_buffer import Settled
+    from ternmq_broker.store.timer_run import Key, Row, RunName, TimerRun
+
+BEHIND_ALL: "Key" = (1 << 64, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the index knew: its runs, each with the due time before which all in it is settled, and the buffer."""
+
+    runs: "Sequence[tuple[TimerRun, int]]"
+    added: "Sequence[TimerEntry]"
+    log_start: int
+    slice_rows: int
+    pause: "Callable[[], None]"
+
+
+@dataclass(eq=False, slots=True)
+class Reading:
+    """A job that looks for timers. `gone` are those settled before it began or since: the index adds to it."""
+
+    snapshot: Snapshot
+    gone: set[int]
+    found: list[TimerEntry] = field(default_factory=list, init=False)
+
+    @property
+    def runs(self) -> "Sequence[TimerRun]":
+        return [run for run, _ in self.snapshot.runs]
+
+    def _slices(self, start: "Key", end: "Key") -> "Iterator[tuple[list[Row], Key]]":
+        """What is pending in the snapshot from `start` on, below `end`, in order, and the key behind each slice."""
+        snapshot = self.snapshot
+        sources = [self._of_run(run, max(start, (settled, 0)), end) for run, settled in snapshot.runs]
+        added = [entry for entry in snapshot.added if start <= entry < end and self._wants(entry)]
+        sources += sorted_pieces(added, snapshot.pause)
+        for rows in merged(sources, slice_rows=snapshot.slice_rows):
+            due_ms, log_offset, _, _ = rows[-1]
+            yield without_settled(rows, log_start=snapshot.log_start), (due_ms, log_offset + 1)
+            snapshot.pause()
+
+    def _of_run(self, run: "TimerRun", start: "Key", end: "Key") -> "Iterator[list[Row]]":
+        return run.pieces(start, end)
+
+    def _wants(self, row: "Row") -> bool:
+        return True
+
+
+@dataclass(eq=False, slots=True)
+class LoadJob(Reading):
+    """Finds what comes after the near timers: at least `wanted` of them, or all that are due before `end`."""
+
+    start: "Key"
+    end: "Key"
+    wanted: int
+    added_meanwhile: list[TimerEntry] = field(default_factory=list, init=False)
+
+    def run(self) -> None:
+        for rows, following in self._slices(self.start, self.end):
+            self.found += map(TimerEntry._make, rows)
+            if len(self.found) >= self.wanted:
+                self.end = following
+                return
+
+
+@dataclass(eq=False, slots=True)
+class ScanJob(Reading):
+    """Finds pending timers whose record lies below `log_offset`: from `start` on, at least `wanted`, or all."""
+
+    start: "Key"
+    log_offset: int
+    wanted: int
+    following: "Key | None" = field(default=None, init=False)
+
+    def run(self) -> None:
+        for rows, following in self._slices(self.start, BEHIND_ALL):
+            self.found += map(TimerEntry._make, rows)
+            if len(self.found) >= self.wanted:
+                self.following = following
+                return
+
+    def _of_run(self, run: "TimerRun", start: "Key", end: "Key") -> "Iterator[list[Row]]":
+        if run.log_to <= self.log_offset:
+            yield from run.pieces(start, end)
+        elif run.log_from < self.log_offset or run.marks:
+            for rows in run.pieces(start, end):
+                # All marks are of lower log offsets than this run, but perhaps not below the one that is asked for.
+                if wanted := [row for row in rows if self._wants(row)]:
+                    yield wanted
+                else:
+                    self.snapshot.pause()
+
+    def _wants(self, row: "Row") -> bool:
+        return row[1] < self.log_offset
+
+
+@dataclass(eq=False, slots=True)
+class FindJob(Reading):
+    """Finds the pending timers with that due time and id hash. What was in the buffer is found already."""
+
+    due_ms: int
+    id_hash: int
+
+    def run(self) -> None:
+        settled: set[int] = set()
+        for run, _ in self.snapshot.runs:
+            for rows in run.due_at(self.due_ms):
+                settled.update(log_offset for _, log_offset, size, _ in rows if not size)
+                self.found += (TimerEntry(*row) for row in rows if row[2] and row[3] == self.id_hash)
+                self.snapshot.pause()
+        log_start = self.snapshot.log_start
+        self.found = [entry for entry in self.found if entry[1] not in settled and entry[1] >= log_start]
+
+
+@dataclass(eq=False, slots=True)
+class MergeJob:
+    """Makes one run of some that follow each other; what is settled or before the log's start is left out."""
+
+    folder: "Folder"
+    name: "RunName"
+    tier: int
+    block_entries: int
+    snapshot: Snapshot
+    zones: "Sequence[Zone]"
+    merged: "TimerRun | None" = field(default=None, init=False)
+
+    @property
+    def runs(self) -> "Sequence[TimerRun]":
+        return [run for run, _ in self.snapshot.runs]
+
+    def run(self) -> None:
+        snapshot = self.snapshot
+        log_from = self.name.log_from
+        log_start = snapshot.log_start if log_from < snapshot.log_start else 0
+        sources = [run.pieces((settled, 0), BEHIND_ALL) for run, settled in snapshot.runs]
+        with RunWriter(self.folder, self.name, tier=self.tier, block_entries=self.block_entries) as writer:
+            for rows in merged(sources, slice_rows=snapshot.slice_rows):
+                # A mark of a timer in this run has done its work here; others are of timers in older runs.
+                writer.add(without_settled(rows, log_start=log_start, keep_marks_below=log_from))
+                snapshot.pause()
+            self.merged = writer.finish(self.zones)
+
+
+@dataclass(eq=False, slots=True)
+class TimerSpill:
+    """Writes a run of what is in memory and below a log offset, unless that comes to nothing."""
+
+    folder: "Folder"
+    name: "RunName"
+    block_entries: int
+    covered: int
+    added: "Sequence[TimerEntry]"
+    settled: "Sequence[Settled]"
+    zone: "Zone"
+    zones: "Sequence[Zone]"
+    log_start: int
+    remove_obsolete: "Callable[[], None]"
+    pause: "Callable[[], None]"
+    written: "TimerRun | None" = field(default=None, init=False)
+
+    def write(self) -> None:
+        self.remove_obsolete()
+        rows = self._rows()
+        if rows:
+            with RunWriter(self.folder, self.name, tier=0, block_entries=self.block_entries) as writer:
+                for sorted_rows in merged(sorted_pieces(rows, self.pause)):
+                    writer.add(sorted_rows)
+                    self.pause()
+                self.written = writer.finish(self.zones)
+
+    def _rows(self) -> "list[Row]":
+        settled = {one.log_offset for one in self.settled}
+        rows: list[Row] = [entry for entry in self.added if entry[1] not in settled and entry[1] >= self.log_start]
+        rows += (
+            settled_mark(one.due_ms, one.log_offset)
+            for one in self.settled
+            if self.log_start <= one.log_offset < self.covered and one.due_ms >= self.zone[1]
+        )
+        return rows

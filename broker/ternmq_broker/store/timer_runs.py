@@ -1,0 +1,130 @@
+"""The runs of the timer index as files in a folder: which are there, which replaces which, which are to be merged.
+
+Chain       the runs that count follow each other without a gap: each begins where the one before ends, in the log.
+Merge       replaces runs that follow each other by one of the whole stretch. The new file is durable before an old one
+            goes, so after a crash both may be there: a run within the stretch of another, or of the same stretch with a
+            lower serial number, is obsolete. A merge that was not finished leaves a file that is not whole.
+Removal     an obsolete file is closed and removed when no job reads it any more, by the thread that writes the next
+            run; if that never comes, by the next start.
+"""
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.settled_zones import SettledZones
+
+FAN_IN = 16
+
+
+class TimerRuns:
+    """The chain, the oldest run first; tiers do not rise from one to the next."""
+
+    def __init__(self, folder: "Folder", *, fan_in: int = FAN_IN) -> None:
+        assert fan_in > 1
+        self._folder = folder
+        self._fan_in = fan_in
+        self._chain: list[TimerRun] = []
+        self._obsolete: list[TimerRun] = []
+        self._last_serial = 0
+
+    @property
+    def chain(self) -> "Sequence[TimerRun]":
+        return self._chain
+
+    @property
+    def log_to(self) -> int:
+        """Where the chain ends; 0 when there is no run."""
+        return self._chain[-1].log_to if self._chain else 0
+
+    def load(self, *, log_start: int, log_end: int) -> list[BadRun]:
+        """Find the chain that covers most, remove all other files; returns what was wrong with those that were bad."""
+        names = [name for name in map(RunName.parse, self._folder.names()) if name]
+        self._last_serial = max((name.serial for name in names), default=0)
+        bad: list[BadRun] = []
+        left = sorted((name for name in names if name.log_to > log_start), key=lambda name: (name.log_to, name.serial))
+        while run := self._next_whole(left, log_start, log_end, bad):
+            self._chain.append(run)
+        kept = {run.name for run in self._chain}
+        for name in names:
+            if name not in kept:
+                self._folder.remove(str(name))
+        # A file that came back after a power cut might fit into a log that has been written anew by then.
+        self._folder.sync_names()
+        return bad
+
+    def _next_whole(self, left: list[RunName], log_start: int, log_end: int, bad: list[BadRun]) -> TimerRun | None:
+        """The run that goes on from the end of the chain and covers most."""
+        for name in reversed(left):
+            if name.log_from == self.log_to if self._chain else name.log_from <= log_start:
+                file = self._folder.open(str(name))
+                try:
+                    run = TimerRun(name, file)
+                    run.check_blocks()
+                except BadRun as error:
+                    bad.append(error)
+                else:
+                    if run.relies_on_log_to <= log_end:
+                        return run
+                    bad.append(BadRun(f"{name}: the log ends at {log_end}, before {run.relies_on_log_to}"))
+                left.remove(name)
+                file.close()
+        return None
+
+    def name_for(self, log_from: int, log_to: int) -> RunName:
+        """The name of a run that will be written."""
+        self._last_serial += 1
+        return RunName(log_from, log_to, self._last_serial)
+
+    def append(self, run: TimerRun) -> None:
+        assert not self._chain or run.log_from == self.log_to
+        self._chain.append(run)
+
+    def to_merge(self, zones: "SettledZones") -> list[TimerRun]:
+        """Runs that should become one: as many of the same tier as a merge takes, or one with nothing pending in it."""
+        for _, same_tier in groupby(reversed(self._chain), key=lambda run: run.tier):
+            group = list(same_tier)[-self._fan_in :]
+            if len(group) == self._fan_in:
+                return group[::-1]
+        for run in self._chain:
+            # Those of the lowest tier are small, and will soon be merged in any case.
+            if run.tier and run.entries and run.last_due_ms < zones.settled_before_ms(run.log_to):
+                return [run]
+        return []
+
+    def replace(self, old: "Sequence[TimerRun]", merged: TimerRun) -> None:
+        """`merged` is durable and takes the place of `old`, of which some may have gone meanwhile, the oldest first."""
+        left = [run for run in old if run in self._chain]
+        if left:
+            at = self._chain.index(left[0])
+            self._chain[at : at + len(left)] = [merged]
+            self._obsolete += left
+        else:
+            self._obsolete.append(merged)
+
+    def forget_below(self, log_start: int) -> None:
+        """The log begins there now: what speaks only of earlier bytes is obsolete."""
+        self._obsolete += [run for run in self._chain if run.log_to <= log_start]
+        self._chain = [run for run in self._chain if run.log_to > log_start]
+
+    def take_obsolete(self, in_use: "Iterable[TimerRun]") -> "Callable[[], None]":
+        """What is returned removes the files that nobody reads; for a thread."""
+        busy = {run.name for run in in_use}
+        removable = [run for run in self._obsolete if run.name not in busy]
+        self._obsolete = [run for run in self._obsolete if run.name in busy]
+
+        def remove() -> None:
+            for run in removable:
+                run.close()
+                self._folder.remove(str(run.name))
+
+        return remove
+
+    def close(self) -> None:
+        for run in (*self._chain, *self._obsolete):
+            run.close()

@@ -1,0 +1,297 @@
+"""Timed messages: stored with their times, put into their queues on time, or taken back before it.
+
+A timer is a record of the commit log. When it is due its message is appended to its queue with the timer as its
+origin: one record that is both the message and the word that the timer is done, so that a crash leaves either both or
+none, and no message appears twice in its queue or not at all. A recall appends a tombstone in the same way.
+
+Late    after a restart, or when the clock was set forward, what is due appears at once, in the order of its times.
+Rolling a timer in a segment that retention is about to remove is copied to the end of the log.
+Threads everything runs on the event loop; the index's files are read and merged in threads.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ternmq_broker.copies import copied
+from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.message_store import NO_MESSAGE, Draft
+from ternmq_broker.store.queue_index import Location
+from ternmq_broker.store.record import Kind, Origin
+from ternmq_broker.store.timer_run import TimerEntry, id_hash
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Appended
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from ternmq_broker.flusher import Flusher
+    from ternmq_broker.pollers import Pollers
+    from ternmq_broker.store.message_store import Incoming, MessageStore
+    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
+    from ternmq_broker.store.timer_run import Key
+    from ternmq_common.clock import Clock
+    from ternmq_common.model import TimedMessage
+    from ternmq_common.recall_handle import RecallHandle
+
+_log = logging.getLogger(__name__)
+# So many are read and appended before others get their turn on the loop: a few milliseconds.
+_BATCH = 128
+# The clock may be set while nobody looks, and files may be ripe for merging.
+_LOOK_AGAIN_S = 1.0
+_AFTER_FAILURE_S = 1.0
+_ROLL_BATCH = 1024
+_WHILE_DELIVERED_S = 0.05
+
+T = TypeVar("T")
+
+
+class Timers:
+    """The timers of one broker."""
+
+    def __init__(self, store: "MessageStore", flusher: "Flusher", pollers: "Pollers", clock: "Clock") -> None:
+        self._store = store
+        self._index = store.timers
+        self._flusher = flusher
+        self._pollers = pollers
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._wakes_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._jobs: set[asyncio.Future[Any]] = set()
+        clock.on_jump(self._changed.set)
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._forever(self._deliver_due), name="timers"),
+            asyncio.create_task(self._forever(self._merge), name="timer merge"),
+        ]
+
+    async def stop(self) -> None:
+        """End; what is due and not delivered is delivered after the restart."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._jobs, return_exceptions=True)
+
+    # --- storing
+
+    async def schedule(
+        self, topic: str, queue_id: int, timed: "Sequence[tuple[TimedMessage, Incoming]]"
+    ) -> list[Appended]:
+        """Store messages with their times, and return when that may be acknowledged; OSError: none was stored."""
+        drafts = [Draft(Kind.TIMER, topic, queue_id, incoming, due_ms=each.due_ms) for each, incoming in timed]
+        located = self._store.append_drafts(drafts, self._clock.now_ms())
+        if min(each.due_ms for each, _ in timed) < self._wakes_ms:
+            self._changed.set()
+        await self._flusher.acknowledged(self._store.end, _nothing)
+        return [
+            Appended(each.message.message_id, location.log_offset)
+            for (each, _), location in zip(timed, located, strict=True)
+        ]
+
+    # --- delivering
+
+    async def _deliver_due(self) -> None:
+        """Deliver what is due; then sleep until more is, or until something has changed."""
+        self._changed.clear()
+        if self._flusher.failure is not None:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            return
+        now_ms = self._clock.now_ms()
+        if self._index.wants_load(now_ms):
+            await self._to_the_end(self._load(now_ms))
+        due = self._index.take_due(self._clock.now_ms(), _BATCH)
+        if due:
+            await self._deliver(due)
+            await asyncio.sleep(0)
+            return
+        next_ms = self._index.next_due_ms()
+        now_ms = self._clock.now_ms()
+        latest_ms = now_ms + int(_LOOK_AGAIN_S * 1000)
+        self._wakes_ms = latest_ms if next_ms is None else min(next_ms, latest_ms)
+        if self._wakes_ms > now_ms:
+            await self._until((self._wakes_ms - now_ms) / 1000)
+
+    async def _until(self, seconds: float) -> None:
+        """Sleep so long, or until something has changed."""
+        handle = asyncio.get_running_loop().call_later(seconds, self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            handle.cancel()
+
+    async def _deliver(self, due: list[TimerEntry]) -> None:
+        """Put the messages into their queues; readable they are when the disk has them."""
+        try:
+            records = await self._read(due)
+            drafts = [self._draft(entry, record) for entry, record in zip(due, records, strict=True)]
+            self._store.append_drafts(drafts, self._clock.now_ms())
+        except BaseException:
+            self._index.give_back(due)
+            raise
+        arrived = Counter(draft.topic for draft in drafts if draft.kind is Kind.MESSAGE)
+        self._flusher.when_readable(self._store.end, lambda: self._wake(arrived))
+
+    def _wake(self, arrived: "Counter[str]") -> None:
+        for topic, count in arrived.items():
+            self._pollers.wake_topic(topic, count)
+
+    def _draft(self, entry: TimerEntry, record: "Record | None") -> Draft:
+        """The message that the timer becomes; a tombstone when its record was lost, or its topic deleted."""
+        origin = Origin(entry.log_offset, entry.due_ms)
+        if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
+            if record is None:
+                _log.error("the timer at log offset %d can't be read any more, its message is lost", entry.log_offset)
+            return Draft(Kind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
+        return Draft(Kind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
+
+    async def _read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
+        """The records of the entries, in their order, None where one is lost."""
+        in_log = sorted(entries, key=lambda entry: entry.log_offset)
+        locations = [Location(entry.log_offset, entry.size, 0) for entry in in_log]
+        try:
+            records = self._store.read(locations, may_block=False)
+        except WouldBlock:
+            records = await asyncio.to_thread(self._store.read, locations, may_block=True)
+        found = {entry.log_offset: record for entry, record in zip(in_log, records, strict=True)}
+        return [found[entry.log_offset] for entry in entries]
+
+    # --- taking back
+
+    async def recall(self, handle: "RecallHandle") -> None:
+        """Take back every timer of that topic, time and message id: a producer that repeats its send makes several.
+
+        BAD_REQUEST when its time has come. None found is fine: it may have been recalled before.
+        """
+        if handle.due_ms <= self._clock.now_ms():
+            raise _too_late(handle)
+        held = await self._to_the_end(self._find(handle.due_ms, id_hash(handle.message_id)))
+        try:
+            records = await self._read(held)
+            if handle.due_ms <= self._clock.now_ms():
+                raise _too_late(handle)
+            meant = [
+                entry
+                for entry, record in zip(held, records, strict=True)
+                if record is not None and _is_meant(record, handle)
+            ]
+            drafts = [
+                Draft(Kind.TOMBSTONE, handle.topic, 0, NO_MESSAGE, origin=Origin(entry.log_offset, entry.due_ms))
+                for entry in meant
+            ]
+            if drafts:
+                self._store.append_drafts(drafts, self._clock.now_ms())
+        finally:
+            self._index.give_back(held)
+            self._changed.set()
+        await self._flusher.acknowledged(self._store.end, _nothing)
+
+    async def _find(self, due_ms: int, hashed: int) -> list[TimerEntry]:
+        """The timers with that time and hash of an id, held so that nobody else takes them."""
+        job = self._index.prepare_find(due_ms, hashed)
+        await self._run(job)
+        return self._index.hold(self._index.finish_find(job))
+
+    # --- rolling
+
+    async def roll_below(self, log_offset: int) -> int:
+        """Copy the pending timers whose records lie below `log_offset` to the end of the log, and return when that is
+        durable; how many there were."""
+        rolled = 0
+        position: Key | None = None
+        while True:
+            held, position = await self._to_the_end(self._scan(log_offset, position))
+            try:
+                rolled += await self._roll(held)
+            finally:
+                self._index.give_back(held)
+            if position is None:
+                break
+            if not held:
+                await asyncio.sleep(_WHILE_DELIVERED_S)
+        await self._flusher.durable(self._store.end)
+        return rolled
+
+    async def _scan(self, log_offset: int, position: "Key | None") -> "tuple[list[TimerEntry], Key | None]":
+        """Some of the timers below `log_offset`, held, and where to go on."""
+        job = self._index.prepare_scan(log_offset, start=position, limit=_ROLL_BATCH)
+        await self._run(job)
+        found, following = self._index.finish_scan(job)
+        return self._index.hold(found), following
+
+    async def _roll(self, held: "Sequence[TimerEntry]") -> int:
+        records = await self._read(held)
+        drafts = [
+            Draft(
+                Kind.TIMER,
+                record.topic,
+                record.queue_id,
+                copied(record),
+                due_ms=entry.due_ms,
+                origin=Origin(entry.log_offset, entry.due_ms),
+            )
+            for entry, record in zip(held, records, strict=True)
+            if record is not None
+        ]
+        if drafts:
+            self._store.append_drafts(drafts, self._clock.now_ms())
+        return len(drafts)
+
+    # --- the index's files
+
+    async def _load(self, now_ms: int) -> None:
+        job = self._index.prepare_load(now_ms)
+        await self._run(job)
+        self._index.finish_load(job)
+
+    async def _merge(self) -> None:
+        await asyncio.sleep(_LOOK_AGAIN_S)
+        await self._to_the_end(self._merge_some())
+
+    async def _merge_some(self) -> None:
+        job = self._index.prepare_merge()
+        if job is not None:
+            await self._run(job)
+            self._index.finish_merge(job)
+
+    async def _run(self, job: "LoadJob | FindJob | ScanJob | MergeJob") -> None:
+        try:
+            await asyncio.to_thread(job.run)
+        except BaseException:
+            self._index.release(job)
+            raise
+
+    async def _to_the_end(self, work: "Coroutine[None, None, T]") -> T:
+        """Do that even if the caller leaves: a thread that reads the index's files can't be stopped."""
+        job = asyncio.ensure_future(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return await asyncio.shield(job)
+
+    async def _forever(self, step: "Callable[[], Awaitable[None]]") -> None:
+        while True:
+            try:
+                await step()
+            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+                # A full disk passes, and so must not end the loop; nor may a bug, unseen.
+                _log.exception("timed messages are late; it is tried again in %g s", _AFTER_FAILURE_S)
+                await asyncio.sleep(_AFTER_FAILURE_S)
+
+
+def _is_meant(record: "Record", handle: "RecallHandle") -> bool:
+    return record.topic == handle.topic and keys_of(record.system)[0] == handle.message_id
+
+
+def _too_late(handle: "RecallHandle") -> MessagingError:
+    return MessagingError(
+        definition_pb2.BAD_REQUEST,
+        f"message {handle.message_id} can't be recalled any more: its delivery time has come",
+    )
+
+
+def _nothing() -> None:
+    pass

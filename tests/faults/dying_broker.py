@@ -1,0 +1,144 @@
+"""A broker that dies by SIGKILL just before its n-th operation on a disk: `python -m tests.faults.dying_broker DIR N`.
+
+It goes through a scenario of timers and transactions and prints each step that was acknowledged, on a line of its own,
+before it does anything else. It ends with exit code 0 when it came to the end alive.
+"""
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from ternmq_broker.store import files
+from ternmq_common.clock import MovableClock
+from ternmq_common.model import Group, HalfMessage, NewMessage, QueueRef, Resolution, TimedMessage
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.server_settings import ServerSettings
+from ternmq_common.tag_filter import ALL
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.local import LocalMessageService
+
+TOPIC = "waiting"
+QUEUE = QueueRef(TOPIC, "broker-0", 0)
+HOUR_MS = 3_600_000
+P = ParamSpec("P")
+T = TypeVar("T")
+_OPERATIONS = {
+    files.DiskFile: ("append", "sync", "truncate", "seal"),
+    files.DiskFolder: ("create", "remove", "replace", "sync_names"),
+}
+
+
+class _Fuse:
+    """Counts operations and ends the process before the n-th."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def burn(self) -> None:
+        self._left -= 1
+        if not self._left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def guard(self, operation: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(operation)
+        def guarded(*arguments: P.args, **options: P.kwargs) -> T:
+            self.burn()
+            return operation(*arguments, **options)
+
+        return guarded
+
+
+def message(name: str) -> NewMessage:
+    properties = definition_pb2.SystemProperties(message_id=name)
+    rest = definition_pb2.Message(body=name.encode())
+    return NewMessage(properties.SerializeToString(), rest.SerializeToString(), name, (), "")
+
+
+async def opened(folder: Path, clock: MovableClock) -> LocalMessageService:
+    settings = ServerSettings(data_dir=folder, segment_bytes=1 << 20, body_bytes_max=1 << 16, test_clock=True)
+    return await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
+
+
+class Scenario:
+    """The steps, in their order; the broker is closed and opened again in their middle, so that indexes are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._clock = MovableClock()
+        self._start_ms = self._clock.now_ms()
+        self._service: LocalMessageService
+
+    async def run(self) -> None:
+        self._service = await opened(self._folder, self._clock)
+        say("opened")
+        transactions = {name: await self.begin(name) for name in ("committed", "rolled-back", "left", "late")}
+        handles = {
+            name: await self.schedule(name, hours)
+            for name, hours in (("first", 1), ("second", 2), ("taken", 2), ("third", 3), ("taken-late", 3))
+        }
+        await self.end(transactions["committed"], Resolution.COMMIT)
+        await self.end(transactions["committed"], Resolution.COMMIT)
+        await self.recall(handles["taken"])
+        await self.reopen()
+        await self.end(transactions["rolled-back"], Resolution.ROLLBACK)
+        await self.hours_pass(1, 2)
+        await self.recall(handles["taken-late"])
+        await self.reopen()
+        await self.hours_pass(1, 3)
+        await self.end(transactions["late"], Resolution.COMMIT)
+        await self.hours_pass(1, 5)
+        await self._service.close()
+
+    async def reopen(self) -> None:
+        await self._service.close()
+        self._service = await opened(self._folder, self._clock)
+
+    async def begin(self, name: str) -> TransactionId:
+        begun = await self._service.begin_transaction(QUEUE, HalfMessage(message(name), "sender"))
+        say(f"begun {name} {begun.transaction_id}")
+        return TransactionId.parse(begun.transaction_id)
+
+    async def end(self, transaction: TransactionId, resolution: Resolution) -> None:
+        say(f"ending {transaction.message_id} {resolution.value}")
+        await self._service.end_transaction(TOPIC, transaction, resolution)
+        say(f"ended {transaction.message_id} {resolution.value}")
+
+    async def schedule(self, name: str, hours: int) -> RecallHandle:
+        due_ms = self._start_ms + hours * HOUR_MS
+        await self._service.schedule(QUEUE, [TimedMessage(message(name), due_ms)])
+        say(f"scheduled {name}")
+        return RecallHandle(TOPIC, "broker-0", due_ms, name)
+
+    async def recall(self, handle: RecallHandle) -> None:
+        say(f"recalling {handle.message_id}")
+        await self._service.recall(handle)
+        say(f"recalled {handle.message_id}")
+
+    async def hours_pass(self, hours: int, expected: int) -> None:
+        """Let time pass until the queue has so many messages."""
+        self._clock.advance(hours * HOUR_MS)
+        await self._service.pull(QUEUE, expected - 1, ALL, batch=1, poll_s=60)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    folder, number = Path(sys.argv[1]), int(sys.argv[2])
+    fuse = _Fuse(number)
+    for kind, names in _OPERATIONS.items():
+        for name in names:
+            setattr(kind, name, fuse.guard(getattr(kind, name)))
+    asyncio.run(Scenario(folder).run())
+
+
+if __name__ == "__main__":
+    main()
