@@ -20,7 +20,7 @@ from ternmq_proxy.activities.receive_message import receive_message
 from ternmq_proxy.activities.send_message import send_message
 from ternmq_proxy.activities.settle_message import ack_message
 from ternmq_proxy.call import Call
-from ternmq_proxy.main import make_services, open_storage
+from ternmq_proxy.main import make_clock, make_services, open_storage
 from ternmq_proxy.services import Services
 
 TOPIC = pb.Resource(name="budget")
@@ -41,8 +41,9 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = ServerSettings(data_dir=Path(folder), flush=FlushMode.ASYNC, grpc="127.0.0.1:0", http="127.0.0.1:0")
         async with AsyncExitStack() as stack:
-            messages, catalog = await open_storage(settings, stack)
-            services = make_services(settings, catalog, messages, settings.grpc)
+            clock = make_clock(settings)
+            messages, catalog = await open_storage(settings, clock, stack)
+            services = make_services(settings, clock, catalog, messages, settings.grpc)
             figures: dict[str, list[float]] = {}
             for _ in range(ROUNDS):
                 await one_round(services, figures)

@@ -14,6 +14,7 @@ from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.registry import Registry
 
 
@@ -50,15 +51,24 @@ class Catalog:
     def has_group(self, name: str) -> bool:
         return name in self._groups
 
-    def find_topic(self, name: str) -> Topic:
-        """TOPIC_NOT_FOUND if it isn't there; makes nothing. A group has its retry and dead letter topics."""
+    def type_of(self, name: str) -> "MessageType":
+        """What the topic takes, unspecified if it isn't there."""
+        topic = self._topics.get(name)
+        return definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic is None else topic.type
+
+    def find_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+        """TOPIC_NOT_FOUND if it isn't there, with a word on how to make it for messages of that kind; makes nothing.
+        A group has its retry and dead letter topics."""
         topic = self._topics.get(name)
         if topic is None and (group := group_of_derived(name)) in self._groups:
             return Topic(name=name, type=definition_pb2.NORMAL, queues=1, created_ms=self._groups[group].created_ms)
         if topic is None:
+            of_kind = (
+                "" if kind == definition_pb2.NORMAL else f" --type {definition_pb2.MessageType.Name(kind).lower()}"
+            )
             raise MessagingError(
                 definition_pb2.TOPIC_NOT_FOUND,
-                f"topic {name!r} does not exist; make it with `ternmq topic create {name}`",
+                f"topic {name!r} does not exist; make it with `ternmq topic create {name}{of_kind}`",
             )
         return topic
 
@@ -72,10 +82,14 @@ class Catalog:
             )
         return group
 
-    async def topic(self, name: str) -> Topic:
-        """The topic, made now as a NORMAL one if that is allowed. `name` is a checked name."""
+    async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+        """The topic, made now as a NORMAL one if that is allowed. `name` is a checked name.
+
+        It is not made for messages of another `kind`, which a NORMAL topic would refuse from then on.
+        """
         # Names with % are derived by the broker (%RETRY%, %DLQ%); to make one by asking for it would help nobody.
-        if name not in self._topics and self._auto_create and not name.startswith("%"):
+        may_be_made = self._auto_create and kind == definition_pb2.NORMAL and not name.startswith("%")
+        if may_be_made and name not in self._topics:
             topic = Topic(name=name, type=definition_pb2.NORMAL, queues=self._default_queues, created_ms=now_ms())
             try:
                 await self.create_topic(topic)
@@ -83,7 +97,7 @@ class Catalog:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
                 await self.load()  # somebody made it otherwise at the same moment
-        return self.find_topic(name)
+        return self.find_topic(name, kind)
 
     async def group(self, name: str) -> Group:
         """The group, made now with the defaults if that is allowed. `name` is a checked name."""

@@ -8,7 +8,8 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import now_ms
+from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.delay_levels import parse_delay_levels
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import MessageLimits
 from ternmq_proxy.activities.client_life import depart
@@ -19,6 +20,7 @@ from ternmq_proxy.logs import configure_logging
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.filters import Filters
+from ternmq_proxy.processors.orphan_checks import OrphanChecks
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
 from ternmq_proxy.processors.subscriptions import Subscriptions
@@ -53,41 +55,61 @@ async def _serve(settings: "ServerSettings") -> int:
 
 async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str, str]:
     """Start everything; `stack` stops it again. Returns the addresses of gRPC and HTTP, `host:port` each."""
-    messages, catalog = await open_storage(settings, stack)
-    http = HttpFront(lambda: messages.failure)
+    clock = make_clock(settings)
+    messages, catalog = await open_storage(settings, clock, stack)
+    http = HttpFront(lambda: messages.failure, test_clock=settings.test_clock)
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)
     front = GrpcFront(settings.grpc)
+    services = make_services(settings, clock, catalog, messages, front.address)
+    stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
-    services = make_services(settings, catalog, messages, front.address)
     care = asyncio.create_task(_care_for_clients(services), name="client care")
     stack.callback(care.cancel)
     await front.start(services)
+    messages.watch_orphans(services.orphans.ask)
     return front.address, http_address
 
 
-async def open_storage(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[LocalMessageService, Catalog]:
+def make_clock(settings: "ServerSettings") -> Clock:
+    """The one clock of the stack."""
+    if not settings.test_clock:
+        return Clock()
+    _log.warning(
+        "TEST CLOCK: every client can move this server's time ahead (test_clock); "
+        "never start with it where messages matter"
+    )
+    return MovableClock()
+
+
+async def open_storage(
+    settings: "ServerSettings", clock: Clock, stack: AsyncExitStack
+) -> tuple[LocalMessageService, Catalog]:
     """Open the broker and the registry below the data directory; `stack` closes them again."""
     _make_data_dir(settings)
     registry = await asyncio.to_thread(Registry.sqlite, settings.data_dir / "registry.db")
     stack.callback(registry.close)
     catalog = Catalog(registry, auto_create=settings.auto_create, default_queues=settings.default_queues)
     await catalog.load()
-    messages = await LocalMessageService.open(settings, catalog.rules)
+    messages = await LocalMessageService.open(settings, catalog.rules, clock)
     stack.push_async_callback(messages.close)
     return messages, catalog
 
 
 def make_services(
-    settings: "ServerSettings", catalog: Catalog, messages: LocalMessageService, endpoint: str
+    settings: "ServerSettings", clock: Clock, catalog: Catalog, messages: LocalMessageService, endpoint: str
 ) -> Services:
     """What the activities ask; `endpoint` is the address of the front."""
+    # Moving the clock must not expire clients that are alive.
+    clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     return Services(
+        clock=clock,
         catalog=catalog,
         messages=messages,
-        clients=ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000),
-        renewal=Renewal(messages, now_ms, catalog.rules),
+        clients=clients,
+        renewal=Renewal(messages, clock.now_ms, catalog.rules),
+        orphans=OrphanChecks(messages, clients, time.monotonic, store_host=endpoint),
         filters=Filters(),
         subscriptions=Subscriptions(),
         placement=Placement(),
@@ -97,10 +119,11 @@ def make_services(
             properties_bytes_max=settings.properties_bytes_max,
             delay_max_ms=settings.delay_max_ms,
         ),
+        delay_levels_ms=parse_delay_levels(settings.delay_levels),
         endpoint=endpoint,
         store_host=endpoint,
         long_poll_max_ms=settings.long_poll_max_ms,
-        started_ms=now_ms(),
+        started_ms=clock.now_ms(),
     )
 
 

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ternmq_common.clock import Clock
     from ternmq_common.limits import MessageLimits
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
     from ternmq_proxy.processors.filters import Filters
+    from ternmq_proxy.processors.orphan_checks import OrphanChecks
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal
     from ternmq_proxy.processors.subscriptions import Subscriptions
@@ -16,16 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """`endpoint` is `host:port` of the front, for clients that do not say how they came in."""
+    """`endpoint` is `host:port` of the front, for clients that do not say how they came in. `clock` is the stack's, for
+    everything that is told to clients or compared with stored times; who is alive is asked of a monotonic one.
+    `delay_levels_ms` are the waits of the levels of the 4.x property DELAY, from level 1 on."""
 
+    clock: "Clock"
     catalog: "Catalog"
     messages: "MessageService"
     clients: "ClientRegistry"
     renewal: "Renewal"
+    orphans: "OrphanChecks"
     filters: "Filters"
     subscriptions: "Subscriptions"
     placement: "Placement"
     limits: "MessageLimits"
+    delay_levels_ms: tuple[int, ...]
     endpoint: str
     store_host: str
     long_poll_max_ms: int

@@ -137,6 +137,7 @@ def _values(group: Group) -> dict[str, object]:
         "consume_from": group.consume_from,
         "assignment": group.assignment,
         "queue_lock_hold_ms": group.queue_lock_hold_ms,
+        "priority_factor": group.priority_factor,
     }
 
 

@@ -26,4 +26,5 @@ GROUPS = Table(
     Column("consume_from", String(32), nullable=False, server_default="auto", comment="see model.Group"),
     Column("assignment", String(4096), nullable=False, server_default="averagely", comment="see model.Group"),
     Column("queue_lock_hold_ms", BigInteger, nullable=False, server_default="0", comment="0: no lock"),
+    Column("priority_factor", Integer, nullable=False, server_default="99", comment="see model.Group"),
 )

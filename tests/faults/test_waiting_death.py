@@ -55,12 +55,14 @@ def run_until_death(folder: Path, number: int) -> tuple[int, Told]:
 
 
 async def bodies(service: LocalMessageService) -> Counter[str]:
+    """How often each message is in the queue; waits for what is there but not durable yet."""
     found: Counter[str] = Counter()
     bounds = await service.bounds(QUEUE)
-    pulled = await service.pull(QUEUE, bounds.minimum, ALL, batch=100, poll_s=0)
-    assert pulled.next_offset == bounds.maximum
-    for each in pulled.messages:
-        found[definition_pb2.Message.FromString(each.rest).body.decode()] += 1
+    start = bounds.minimum
+    while start < bounds.maximum:
+        pulled = await service.pull(QUEUE, start, ALL, batch=100, poll_s=20)
+        start = pulled.next_offset
+        found.update(definition_pb2.Message.FromString(each.rest).body.decode() for each in pulled.messages)
     return found
 
 

@@ -50,11 +50,15 @@ JAVA_ACCESS = (
 class ApacheRocketMQ:
     """A running Apache RocketMQ: `with ApacheRocketMQ() as peer: ... peer.endpoint`.
 
+    Settings of the broker that are to differ from those below may be given by name, as in
+    `ApacheRocketMQ(transactionTimeOut=1000)`.
+
     Invariant: between `__enter__` and `__exit__` both processes run, the gRPC port accepted a connection, and nothing
     else on this machine depends on the ports.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, **broker_settings: str | int) -> None:
+        self._changed_settings = broker_settings
         self._cleanup = ExitStack()
         self._namesrv_port, self._grpc_port, self._remoting_port = free_port(), free_port(), free_port()
         self._broker_port, self._ha_port = free_broker_port(), free_port()
@@ -146,6 +150,7 @@ class ApacheRocketMQ:
             "diskMaxUsedSpaceRatio": 99,
             "flushDiskType": "ASYNC_FLUSH",
             "recallMessageEnable": "true",
+            **self._changed_settings,
         }
 
     def _proxy_settings(self) -> dict[str, str | int | bool]:

@@ -98,6 +98,7 @@ class RawClient:
         self.metadata: Metadata = (("x-mq-client-id", self.client_id),) if metadata is None else metadata
         # A connection of its own: gRPC would share one among all channels to the same address.
         options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))
+        self.endpoint = endpoint
         self.channel = grpc.aio.insecure_channel(endpoint, options=options)
 
     async def __aenter__(self) -> Self:
@@ -156,6 +157,28 @@ class RawClient:
         assert answer.status.code == pb.OK, answer.status.message
         return name
 
+    async def advance(self, seconds: float) -> int:
+        """Let time pass on a server with a test clock; its time afterwards, in milliseconds since the epoch."""
+        answer = await self.admin("AdvanceClock", admin_pb2.AdvanceClockRequest(by=duration(seconds)))
+        assert answer.status.code == pb.OK, answer.status.message
+        milliseconds: int = answer.now.ToMilliseconds()
+        return milliseconds
+
+    async def server_ms(self) -> int:
+        """The server's time, in milliseconds since the epoch."""
+        answer = await self.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
+        milliseconds: int = answer.now.ToMilliseconds()
+        return milliseconds
+
+    async def publish_to(self, *topics: pb.Resource) -> Proto:
+        """A Telemetry stream of a producer of these topics, after its settings were answered."""
+        stream = self.telemetry()
+        settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": topics})
+        await stream.write(rpc.TelemetryCommand(settings=settings))
+        answer = await stream.read()
+        assert answer.status.code == pb.OK
+        return stream
+
     async def send(self, topic: str, *bodies: bytes, **system: Proto) -> rpc.SendMessageResponse:
         """Send messages with these bodies and system properties, which must succeed."""
         messages = [message(topic, body, **system) for body in bodies]
@@ -206,6 +229,13 @@ def message(
     """A message with a fresh id; `system` are fields of its system properties."""
     system = {"message_id": f"id-{next(_ids)}", "body_encoding": pb.IDENTITY, **system}
     return pb.Message(topic={"name": topic}, user_properties=properties, system_properties=system, body=body)
+
+
+def moment(milliseconds: int) -> Timestamp:
+    """Milliseconds since the epoch as a timestamp."""
+    stamp = Timestamp()
+    stamp.FromMilliseconds(milliseconds)
+    return stamp
 
 
 def duration(seconds: float) -> Duration:

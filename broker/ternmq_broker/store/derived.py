@@ -14,6 +14,7 @@ from ternmq_broker.store.record import Kind
 from ternmq_broker.store.timer_index import TimerIndex
 from ternmq_broker.store.timer_jobs import TimerSpill
 from ternmq_broker.store.timer_run import TimerEntry, id_hash
+from ternmq_common.names import DISCARD_TOPIC
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Derived:
         self.index.load(segments, log_end)
         for problem in self.timers.load(checkpoint.get("timers"), log_start=segments[0], log_end=log_end):
             _log.warning("a part of the timer index is made anew: %s", problem)
-        self.halves.load(checkpoint.get("halves", {}), log_end=log_end)
+        self.halves.load(checkpoint.get("halves", {}), log_start=segments[0], log_end=log_end)
 
     @property
     def covered(self) -> int:
@@ -86,7 +87,7 @@ class Derived:
             self.timers.settle(origin.due_ms, origin.log_offset, log_offset)
         elif not origin.due_ms and log_offset >= self.halves.covered:
             if checks is None:
-                self.halves.settle(origin.log_offset, log_offset)
+                self.halves.settle(origin.log_offset, log_offset, discards=record.topic == DISCARD_TOPIC)
             else:
                 self.halves.checked(origin.log_offset, checks)
 

@@ -1,7 +1,8 @@
 """Which half messages are still waiting for their producers' word. Derived from the commit log and rebuilt from it.
 
 A half message is settled by the first record that has it for its origin and is no `checked N`. A second such record
-comes only after it was discarded: an operator has resolved it after all.
+comes only after it was discarded: an operator has resolved it late. That is remembered for as long as the second
+record is in the log, which is longer than the copy in the discard topic.
 
 Operations  what an operation's rest says: `rollback`, or `checked N` when a producer was asked for the N-th time.
 Checkpoint  what waits, as of log offset `covered`, kept with the store's checkpoint: after a restart only what lies
@@ -46,17 +47,22 @@ class HalfIndex:
         self.waiting: dict[int, Waiting] = {}
         self.uncovered = 0
         self._settled: deque[tuple[int, int, Waiting]] = deque()
-        # Discarded ones that an operator has resolved, and by which record: those are not to be listed any more.
         self._resolved_late: dict[int, int] = {}
+        """By which record an operator resolved a discarded one."""
 
-    def load(self, checkpoint: dict[str, Any], *, log_end: int) -> None:
-        """Begin with what a checkpoint says; without one, or with one of another log, at the log's beginning."""
+    def load(self, checkpoint: dict[str, Any], *, log_start: int, log_end: int) -> None:
+        """Begin with what a checkpoint says; without one, or with one of another log, at the log's beginning.
+
+        What it says of the log below `log_start` is out of date: nothing is removed that waits.
+        """
         covered = checkpoint.get("covered", 0)
         if covered <= log_end:
             self.covered = covered
             for log_offset, size, checks in checkpoint.get("waiting", ()):
-                self.waiting[log_offset] = Waiting(size, checks)
-            self._resolved_late = dict.fromkeys(checkpoint.get("late", ()), 0)
+                if log_offset >= log_start:
+                    self.waiting[log_offset] = Waiting(size, checks)
+            late = checkpoint.get("late", ())
+            self._resolved_late = {log_offset: settled_at for log_offset, settled_at in late if settled_at >= log_start}
 
     def add(self, log_offset: int, size: int) -> None:
         self.waiting[log_offset] = Waiting(size)
@@ -69,14 +75,14 @@ class HalfIndex:
             half.checks = checks
         self.uncovered += 1
 
-    def settle(self, log_offset: int, settled_at: int) -> None:
-        """The record at `settled_at` settles that half message."""
+    def settle(self, log_offset: int, settled_at: int, *, discards: bool) -> None:
+        """The record at `settled_at` settles that half message; by discarding it, or otherwise."""
         self.uncovered += 1
         half = self.waiting.pop(log_offset, None)
-        if half is None:
-            self._resolved_late[log_offset] = settled_at
-        else:
+        if half is not None:
             self._settled.append((settled_at, log_offset, half))
+        elif not discards:
+            self._resolved_late[log_offset] = settled_at
 
     def is_resolved_late(self, log_offset: int) -> bool:
         """Whether it was resolved after it was discarded."""
@@ -96,10 +102,10 @@ class HalfIndex:
         return {
             "covered": self.covered,
             "waiting": [(log_offset, half.size, half.checks) for log_offset, half in as_of.items()],
-            "late": [log_offset for log_offset, settled_at in self._resolved_late.items() if settled_at < self.covered],
+            "late": [late for late in self._resolved_late.items() if late[1] < self.covered],
         }
 
     def forget_below(self, log_start: int) -> None:
         """The log begins there now; nothing below waits any more."""
         assert all(log_offset >= log_start for log_offset in self.waiting)
-        self._resolved_late = {half: at for half, at in self._resolved_late.items() if half >= log_start}
+        self._resolved_late = {half: at for half, at in self._resolved_late.items() if at >= log_start}

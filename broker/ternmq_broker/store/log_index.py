@@ -62,8 +62,8 @@ class LogIndex:
         self._next_block = 0
         self._queues: dict[tuple[str, int], QueueIndex] = {}
         self._dirty: dict[QueueIndex, None] = {}
-        self._key_hashes = array("I")
-        self._key_positions = array("Q")
+        # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
+        self._keys = (array("I"), array("Q"))
         self.entries_in_memory = 0
         self.covered = 0
 
@@ -154,9 +154,10 @@ class LogIndex:
         """The next message of `queue`."""
         queue.add(log_offset, size, tag_hash)
         self._dirty[queue] = None
+        hashes, positions = self._keys
         for key in keys:
-            self._key_hashes.append(key_hash(queue.topic, key))
-            self._key_positions.append(log_offset)
+            hashes.append(key_hash(queue.topic, key))
+            positions.append(log_offset)
         self.entries_in_memory += 1
 
     def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool = True) -> list[Location]:
@@ -181,9 +182,10 @@ class LogIndex:
     def candidates(self, topic: str, key: str) -> "Iterator[int]":
         """Log offsets of records that may have that key, newest first; reads files, so for a thread."""
         wanted = key_hash(topic, key)
-        for at in range(len(self._key_hashes) - 1, -1, -1):
-            if self._key_hashes[at] == wanted:
-                yield self._key_positions[at]
+        new_hashes, new_positions = self._keys
+        for at in range(len(new_positions) - 1, -1, -1):
+            if new_hashes[at] == wanted:
+                yield new_positions[at]
         for block in reversed(list(self._blocks.values())):
             head = block.head
             hashes = array("I", block.file.read(head.keys_at, head.keys * 4))
@@ -211,9 +213,10 @@ class LogIndex:
                 )
                 content.rows.extend(queue.rows(count, base))
                 counts.append((queue, count))
-        keys = sum(position < log_to for position in self._key_positions)
-        content.key_hashes.extend(self._key_hashes[:keys])
-        content.key_positions.extend(position - base for position in self._key_positions[:keys])
+        hashes, positions = self._keys
+        keys = sum(position < log_to for position in positions)
+        content.key_hashes.extend(hashes[:keys])
+        content.key_positions.extend(position - base for position in positions[:keys])
         file = self._files.get(base)
         if file is None:
             file = self._files[base] = self._folder.create(f"{base:020d}")
@@ -229,7 +232,8 @@ class LogIndex:
             self.entries_in_memory -= count
             if queue.tail_first == queue.end:
                 del self._dirty[queue]
-        del self._key_hashes[: job.keys], self._key_positions[: job.keys]
+        hashes, positions = self._keys
+        self._keys = (hashes[job.keys :], positions[job.keys :])
 
     # --- forgetting
 

@@ -40,10 +40,10 @@ class NearTimers:
         if len(self._heap) > self._limit:
             self._make_room()
 
-    def extend(self, entries: "list[TimerEntry]", loaded_to: "Key") -> None:
-        """All pending timers from the old `loaded_to` on, below the new one, in order."""
-        self._pending.update((entry.log_offset, entry) for entry in entries)
-        self._heap += entries  # all are above those in it, and in order, so it stays a heap
+    def extend(self, entries: "dict[int, TimerEntry]", loaded_to: "Key") -> None:
+        """All pending timers from the old `loaded_to` on, below the new one, by log offset and in order."""
+        self._pending.update(entries)
+        self._heap += entries.values()  # all are above those in it, and in order, so it stays a heap
         self.loaded_to = loaded_to
         if len(self._heap) > self._limit:
             self._make_room()

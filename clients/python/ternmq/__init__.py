@@ -6,6 +6,7 @@
 `ternmq.blocking` has the same clients without `async`; `ternmq.otel` makes traces.
 """
 
+from ternmq.checking import Checker
 from ternmq.errors import (
     AckError,
     BadRequest,
@@ -26,6 +27,8 @@ from ternmq.errors import (
     RequestHeaderFieldsTooLarge,
     SendManyError,
     TooManyRequests,
+    TransactionOutcomeUnknown,
+    TransactionRefused,
     TransportError,
     Unauthorized,
     Unsupported,
@@ -42,10 +45,12 @@ from ternmq.pull.queue import MessageQueue
 from ternmq.pull_consumer import PullConsumer
 from ternmq.push_consumer import PushConsumer
 from ternmq.simple_consumer import SimpleConsumer
+from ternmq.transaction import Transaction, TransactionResolution
 
 __all__ = [
     "AckError",
     "BadRequest",
+    "Checker",
     "ClientError",
     "ClientOptions",
     "ConnectionFailed",
@@ -80,6 +85,10 @@ __all__ = [
     "TagFilter",
     "Timing",
     "TooManyRequests",
+    "Transaction",
+    "TransactionOutcomeUnknown",
+    "TransactionRefused",
+    "TransactionResolution",
     "TransportError",
     "Unauthorized",
     "Unsupported",

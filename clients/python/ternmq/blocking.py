@@ -7,7 +7,8 @@
 
 Names and arguments are those of `ternmq`. Calls may come from any thread. The thread starts with the first client and
 is shared by all of the process; it doesn't keep a process from ending. A plain listener of a `PushConsumer` runs in
-threads of its own, so it may block and may use these clients; so does `on_assignment` of a `PullConsumer`.
+threads of its own, so it may block and may use these clients; so do the checker of a `Producer` and `on_assignment` of
+a `PullConsumer`.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
 from ternmq.background import call, wait
+from ternmq.checking import Checker
 from ternmq.client import Client
 from ternmq.filters import Subscriptions
 from ternmq.listening import Listener
@@ -75,11 +77,17 @@ class Producer(_Blocking[ternmq.Producer]):
         *,
         max_attempts: int = 3,
         compress_from_bytes: int | None = None,
+        checker: Checker | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
             ternmq.Producer(
-                endpoint, topics, max_attempts=max_attempts, compress_from_bytes=compress_from_bytes, **options
+                endpoint,
+                topics,
+                max_attempts=max_attempts,
+                compress_from_bytes=compress_from_bytes,
+                checker=checker,
+                **options,
             )
         )
 
@@ -91,9 +99,44 @@ class Producer(_Blocking[ternmq.Producer]):
         """Send messages with as few requests as possible; `SendManyError` tells which of them failed."""
         return wait(self._client.send_many(messages))
 
+    def begin_transaction(self, *, recovery: timedelta | None = None) -> "Transaction":
+        """A transaction of one message: delivered when the `with` block is left, dropped when the block fails."""
+        return Transaction(self._client.begin_transaction(recovery=recovery))
+
     def recall(self, receipt: SendReceipt) -> None:
         """Take back a delayed message before its time."""
         wait(self._client.recall(receipt))
+
+    def recall_handle(self, topic: str, handle: str) -> str:
+        """Take back a delayed message by the `recall_handle` of its receipt; returns its id."""
+        return wait(self._client.recall_handle(topic, handle))
+
+
+class Transaction:
+    """One message whose delivery waits for the producer's own work; `ternmq.Transaction` says what happens when."""
+
+    def __init__(self, transaction: ternmq.Transaction) -> None:
+        self._transaction = transaction
+
+    def send(self, message: Message) -> SendReceipt:
+        """Store the message of this transaction; nobody receives it before the commit."""
+        return wait(self._transaction.send(message))
+
+    def commit(self) -> None:
+        """Let the message be delivered."""
+        wait(self._transaction.commit())
+
+    def rollback(self) -> None:
+        """Drop the message, if there is one."""
+        wait(self._transaction.rollback())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wait(self._transaction.__aexit__(kind, error, trace))
 
 
 class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):

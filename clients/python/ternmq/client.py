@@ -126,8 +126,8 @@ class Client:
         """A server took the settings, so it is well; the kinds take from its answer what concerns them."""
         self._isolated.discard(connection.endpoints)
 
-    async def _answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
-        """Answer a command of a server; None where there is nothing to say."""
+    async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+        """Answer a command of the server at `connection`; None where there is nothing to say."""
         kind = command.WhichOneof("command")
         if kind == "print_thread_stack_trace_command":
             trace = rpc.ThreadStackTrace(

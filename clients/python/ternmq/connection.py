@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -64,6 +64,7 @@ HEARTBEAT = Method("Heartbeat", rpc.HeartbeatRequest, rpc.HeartbeatResponse)
 SEND_MESSAGE = Method("SendMessage", rpc.SendMessageRequest, rpc.SendMessageResponse)
 QUERY_ASSIGNMENT = Method("QueryAssignment", rpc.QueryAssignmentRequest, rpc.QueryAssignmentResponse)
 RECEIVE_MESSAGE = Method("ReceiveMessage", rpc.ReceiveMessageRequest, rpc.ReceiveMessageResponse)
+END_TRANSACTION = Method("EndTransaction", rpc.EndTransactionRequest, rpc.EndTransactionResponse)
 ACK_MESSAGE = Method("AckMessage", rpc.AckMessageRequest, rpc.AckMessageResponse)
 RECALL_MESSAGE = Method("RecallMessage", rpc.RecallMessageRequest, rpc.RecallMessageResponse)
 CHANGE_INVISIBLE_DURATION = Method(
@@ -81,6 +82,14 @@ QUERY_OFFSET = Method("QueryOffset", rpc.QueryOffsetRequest, rpc.QueryOffsetResp
 NOTIFY_CLIENT_TERMINATION = Method(
     "NotifyClientTermination", rpc.NotifyClientTerminationRequest, rpc.NotifyClientTerminationResponse
 )
+
+
+class Call(Protocol):
+    """How a client asks one endpoint once; any `ClientError` may come of it."""
+
+    async def __call__(
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT
+    ) -> ResponseT: ...
 
 
 class Connection:

@@ -117,6 +117,38 @@ class DeadlineExceeded(TransportError):
         super().__init__(endpoint, details, code=pb.REQUEST_TIMEOUT)
 
 
+class TransactionRefused(BadRequest):
+    """The server doesn't end a transaction in this way, for good.
+
+    It was ended in the other way (by an answer of a checker, or by an operator), it was given up after too many checks,
+    or it isn't known. After a refused commit the message is not delivered; after a refused rollback it may have been.
+    """
+
+
+class TransactionOutcomeUnknown(ClientError):
+    """No answer says that a transaction was ended as it was asked for; the last failure is the cause.
+
+    The outcome is open: the server may have it and its answer was lost, or it hasn't, and will ask a checker.
+    `retryable` says whether to ask for the same again may help.
+    """
+
+    def __init__(self, transaction_id: str, resolution: str, error: ClientError) -> None:
+        self.transaction_id = transaction_id
+        self._retryable = error.retryable
+        super().__init__(
+            error.code,
+            f"whether the {resolution} of transaction {transaction_id} arrived is open; if it didn't, the server will "
+            f"ask a checker. The last failure: {error}",
+        )
+
+    @property
+    def retryable(self) -> bool:
+        return self._retryable
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class OffsetFileError(ClientError):
     """The file in which a broadcasting consumer keeps its progress can't be read or written."""
 

@@ -10,14 +10,19 @@ Hooks are called on the event loop and must not block. An exception in a hook is
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 from ternmq.errors import ClientError
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
+
+if TYPE_CHECKING:
+    from ternmq.endpoints import Endpoints
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +40,10 @@ class ConsumeResult(Enum):
 class Sending:
     """One SendMessage request, all its attempts included.
 
-    `trace_context` is what a hook wants every message to carry: the text of a W3C `traceparent`.
+    `trace_context` is what a hook wants every message to carry: the text of a W3C `traceparent`. A request of a
+    transaction is `transactional` and has one message, whose end isn't a request of this kind; `recovery` is after how
+    long the server may ask about it. Delays count from `started_ns` (since 1970), so that all attempts name the same
+    time. `endpoints` is the server that was tried last.
     """
 
     client_id: str
@@ -43,6 +51,10 @@ class Sending:
     messages: Sequence[Message]
     message_ids: Sequence[str]
     trace_context: str | None = field(default=None)
+    transactional: bool = False
+    recovery: timedelta | None = None
+    started_ns: int = field(default_factory=time.time_ns)
+    endpoints: "Endpoints | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,9 @@
-"""Calling a user's listener, wherever it has to run.
+"""Calling a push consumer's listener, watched by the hooks."""
 
-Coroutine functions run on the event loop; plain functions run in threads, since nobody can know whether they block.
-"""
-
-import asyncio
-import contextvars
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
+from ternmq.calling import UserFunction
 from ternmq.hooks import ConsumeResult, Consuming, HookChain
 from ternmq.message_view import MessageView
 
@@ -19,17 +13,13 @@ Listener = Callable[[MessageView], Awaitable[ConsumeResult | None] | ConsumeResu
 
 
 class ListenerCalls:
-    """Runs one listener, watched by the hooks."""
+    """Runs one listener: coroutine functions on the event loop, plain functions in threads."""
 
     def __init__(self, listener: Listener, *, concurrency: int, hooks: HookChain, client_id: str, group: str) -> None:
-        self._listener = listener
+        self._listener = UserFunction(listener, threads=concurrency, name="ternmq-listener")
         self._hooks = hooks
         self._client_id = client_id
         self._group = group
-        on_loop = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
-            getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
-        )
-        self._threads = None if on_loop else ThreadPoolExecutor(concurrency, thread_name_prefix="ternmq-listener")
 
     async def consume(self, view: MessageView) -> ConsumeResult:
         """FAILURE if the listener says so, raises, or returns something that is no `ConsumeResult`."""
@@ -37,7 +27,7 @@ class ListenerCalls:
         tokens = self._hooks.consume_started(consuming)
         result, error = ConsumeResult.FAILURE, None
         try:
-            result = _checked_result(await self._call(view))
+            result = _checked_result(await self._listener(view))
         except Exception as raised:
             logger.exception("the listener failed on %r", view)
             error = raised
@@ -47,17 +37,7 @@ class ListenerCalls:
 
     def close(self) -> None:
         """Threads end after the call that they are in; nobody waits for a listener that hangs."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _call(self, view: MessageView) -> object:
-        if self._threads is None:
-            result = self._listener(view)
-        else:
-            context = contextvars.copy_context()
-            loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(self._threads, context.run, self._listener, view)
-        return await result if inspect.isawaitable(result) else result
+        self._listener.close()
 
 
 def _checked_result(result: object) -> ConsumeResult:

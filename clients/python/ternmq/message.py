@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
+from ternmq.wire_time import NANOS_PER_MS, nanos_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MessageLimits
 from ternmq_common.names import checked_topic
@@ -15,6 +16,8 @@ from ternmq_protos.v2 import definition_pb2 as pb
 LIMITS = MessageLimits()
 _known_topics: set[str] = set()
 _KNOWN_TOPICS_MAX = 10_000
+# The property of RocketMQ 4.x that holds a delay level.
+DELAY_LEVEL_PROPERTY = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -24,9 +27,18 @@ class Message:
 
         Message("orders", b"...", tag="paid", keys=("order-17",), properties={"region": "eu"})
 
-    `message_group` makes it ordered: messages of one group are delivered one after the other. `delivery_timestamp`
-    (an aware datetime, or milliseconds since 1970) delays it. `priority` is for topics of that type. At most one of
-    the three can be set, and the topic must be of that type.
+    At most one of the following can be set, and the topic must be of its type; none of them can be together with a
+    transaction.
+
+    message_group       FIFO: messages of one group are delivered one after the other
+    delivery_timestamp  DELAY: when it is delivered: an aware datetime, or milliseconds since 1970
+    delay               DELAY: how long after its sending it is delivered, by this machine's clock
+    delay_level         DELAY: the same by a level from 1 on of the server's table, as in RocketMQ 4.x; a level above
+                        the highest counts as the highest. Apache RocketMQ takes no levels from clients of this kind
+    priority            PRIORITY: from 0 on; among messages that wait, higher ones are delivered first
+
+    A time that has passed and a negative `delay` mean now. How far ahead a time may be is up to the server (3 days
+    unless it was set up otherwise): it refuses more with ILLEGAL_DELIVERY_TIME.
     """
 
     topic: str
@@ -37,6 +49,8 @@ class Message:
     message_group: str | None = None
     delivery_timestamp: datetime | int | None = None
     priority: int | None = None
+    delay: timedelta | None = None
+    delay_level: int | None = None
     message_type: pb.MessageType = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,19 +70,20 @@ class Message:
 
     @property
     def delivery_timestamp_ms(self) -> int | None:
-        """Milliseconds since 1970, rounded down."""
+        """Milliseconds since 1970, rounded down; None for a `delay`, which counts from the sending."""
         if isinstance(self.delivery_timestamp, datetime):
-            return int(self.delivery_timestamp.timestamp() * 1000)
+            return nanos_of(self.delivery_timestamp) // NANOS_PER_MS
         return self.delivery_timestamp
 
     def _checked_type(self) -> pb.MessageType:
-        if self.message_group is None and self.delivery_timestamp is None and self.priority is None:
+        kinds = (self.message_group, self.delivery_timestamp, self.delay, self.delay_level, self.priority)
+        unset = kinds.count(None)
+        if unset == len(kinds):
             return pb.NORMAL
-        kinds = [self.message_group, self.delivery_timestamp, self.priority]
-        if sum(kind is not None for kind in kinds) > 1:
+        if unset < len(kinds) - 1:
             raise BadRequest(
                 pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                "message_group, delivery_timestamp and priority exclude each other",
+                "message_group, delivery_timestamp, delay, delay_level and priority exclude each other",
             )
         if self.message_group is not None:
             _check_message_group(self.message_group)
@@ -77,16 +92,24 @@ class Message:
             if self.priority < 0:
                 raise BadRequest(pb.BAD_REQUEST, f"priority {self.priority} must not be negative")
             return pb.PRIORITY
+        self._check_delay()
+        return pb.DELAY
+
+    def _check_delay(self) -> None:
         if isinstance(self.delivery_timestamp, datetime) and self.delivery_timestamp.tzinfo is None:
             raise BadRequest(pb.ILLEGAL_DELIVERY_TIME, "delivery_timestamp needs a time zone: datetime.now(UTC) + ...")
-        return pb.DELAY
+        if self.delay is not None and not isinstance(self.delay, timedelta):
+            raise BadRequest(pb.ILLEGAL_DELIVERY_TIME, f"delay is a timedelta: timedelta(seconds={self.delay!r})")
+        if self.delay_level is not None and not (isinstance(self.delay_level, int) and self.delay_level >= 1):
+            raise BadRequest(pb.ILLEGAL_DELIVERY_TIME, f"delay_level {self.delay_level!r} must be a number from 1 on")
 
 
 class SendReceipt(NamedTuple):
     """Proof that a message was stored.
 
-    `offset` is its place in its queue (for delayed messages the place in a queue of the server's own);
-    `recall_handle` of a delayed message is what `Producer.recall` needs, else it is empty.
+    `offset` is its place in its queue (for delayed messages and those of transactions the place in a queue of the
+    server's own). `transaction_id` means something for messages of transactions only. `recall_handle` of a delayed
+    message is what `Producer.recall` needs, else it is empty.
     """
 
     message_id: str

@@ -111,7 +111,8 @@ class OpenTelemetryHooks(Hooks):
 def _sending_attributes(sending: Sending) -> dict[str, AttributeValue]:
     attributes = _attributes("send", sending.topic, sending.client_id)
     message = sending.messages[0]
-    attributes["messaging.rocketmq.message.type"] = _MESSAGE_TYPES.get(message.message_type, "normal")
+    kind = pb.TRANSACTION if sending.transactional else message.message_type
+    attributes["messaging.rocketmq.message.type"] = _MESSAGE_TYPES.get(kind, "normal")
     if len(sending.messages) > 1:
         attributes["messaging.batch.message_count"] = len(sending.messages)
     else:

@@ -5,12 +5,13 @@ A request is built from one template: what all its messages share (topic, host, 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from ternmq.errors import ClientError, InternalError, error_of
 from ternmq.hooks import Sending
 from ternmq.identity import hostname
-from ternmq.message import Message, SendReceipt
-from ternmq.wire_time import timestamp
+from ternmq.message import DELAY_LEVEL_PROPERTY, Message, SendReceipt
+from ternmq.wire_time import NANOS_PER_MS, duration, timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -58,6 +59,9 @@ def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | 
             trace_context=sending.trace_context,
         ),
     )
+    if sending.recovery is not None:
+        recovery = duration(sending.recovery.total_seconds())
+        template.system_properties.orphaned_transaction_recovery_duration.CopyFrom(recovery)
     request = rpc.SendMessageRequest()
     add = request.messages.add
     for message, message_id in zip(sending.messages, sending.message_ids, strict=True):
@@ -65,7 +69,7 @@ def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | 
         wire.MergeFrom(template)
         system = wire.system_properties
         system.message_id = message_id
-        system.message_type = message.message_type
+        system.message_type = pb.TRANSACTION if sending.transactional else message.message_type
         if message.tag is not None:
             system.tag = message.tag
         if message.keys:
@@ -73,7 +77,7 @@ def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | 
         if message.properties:
             wire.user_properties.update(message.properties)
         if message.message_type != pb.NORMAL:
-            _set_kind(system, message)
+            _set_kind(wire, message, sending.started_ns)
         if compress_from_bytes is not None and len(message.body) >= compress_from_bytes:
             system.body_encoding = pb.GZIP
             wire.body = _gzipped(message.body)
@@ -133,14 +137,25 @@ def _outcome(topic: str, message_id: str, entry: rpc.SendResultEntry) -> Outcome
     return SendReceipt(message_id, topic, entry.offset, entry.transaction_id, entry.recall_handle)
 
 
-def _set_kind(system: pb.SystemProperties, message: Message) -> None:
+def _set_kind(wire: pb.Message, message: Message, started_ns: int) -> None:
+    system = wire.system_properties
     if message.message_group is not None:
         system.message_group = message.message_group
     if message.priority is not None:
         system.priority = message.priority
+    if message.delay_level is not None:
+        wire.user_properties[DELAY_LEVEL_PROPERTY] = str(message.delay_level)
     delivery_ms = message.delivery_timestamp_ms
+    if message.delay is not None:
+        delivery_ms = due_ms(started_ns, message.delay)
     if delivery_ms is not None:
-        system.delivery_timestamp.CopyFrom(timestamp(delivery_ms * 1_000_000))
+        system.delivery_timestamp.CopyFrom(timestamp(delivery_ms * NANOS_PER_MS))
+
+
+def due_ms(started_ns: int, delay: timedelta) -> int:
+    """When a delay that began at `started_ns` is over, in milliseconds since 1970; rounded up, so never too early."""
+    due_ns = started_ns + delay // timedelta(microseconds=1) * 1000
+    return max(0, -(-due_ns // NANOS_PER_MS))
 
 
 def _size_bytes(message: Message) -> int:

@@ -4,28 +4,40 @@ Attempts    a failed send is repeated on another queue, of another broker first,
             keeps its id, so a message that was stored before its answer got lost may be there twice under one id
 Never       repeated is what the server refuses for good (all of 4xxxx but TOO_MANY_REQUESTS)
 Order       messages of one message group go to one queue; `send_many` sends the requests of a topic one after the other
+Close       waits for what is in flight, for as long as its attempts may take: sends, ends of transactions, and checks
+            of orphaned ones that run already
 """
 
 import asyncio
-import itertools
-import random
-import time
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
 from typing import Unpack
 
 from ternmq import connection as calls
-from ternmq.backoff import SEND_BACKOFF, Backoff, backoff_of, jittered
+from ternmq.attempts import Attempts
+from ternmq.backoff import SEND_BACKOFF, backoff_of
+from ternmq.checking import Checker, TransactionChecks
 from ternmq.client import Client
 from ternmq.connection import Connection
+from ternmq.ending import END_ATTEMPTS, end_transaction
 from ternmq.errors import BadRequest, ClientError, PayloadTooLarge, SendManyError, check
 from ternmq.hooks import Sending
 from ternmq.message import LIMITS, Message, SendReceipt
 from ternmq.message_id import MESSAGE_IDS
 from ternmq.options import ClientOptions
-from ternmq.outgoing import Batch, Outcome, batches_of, build_request, outcomes_of, repeatable, set_queue
-from ternmq.route import Queue, Route, queue_of_group, queues_to_try
+from ternmq.outgoing import Batch, Outcome, batches_of
+from ternmq.route import Route
+from ternmq.transaction import HalfMessage, Transaction, TransactionOwner, TransactionResolution
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+
+logger = logging.getLogger(__name__)
+
+# For the server and the way to it, beside the time that an attempt may take.
+ATTEMPT_EXTRA_S = 1.0
 
 
 class Producer(Client):
@@ -38,6 +50,12 @@ class Producer(Client):
     `topics` is optional: topics that are named are looked up at the start, which then fails if they don't exist; others
     at their first message. A send is tried `max_attempts` times, for `request_timeout` seconds each. The other
     arguments are those of `ternmq.options.ClientOptions`.
+
+    `checker` is a function, plain or coroutine, that says how a transaction ends which the server asks about: it gets
+    the message as a `MessageView` and returns a `TransactionResolution` (see `ternmq.checking`). The server asks the
+    producers of a topic, also about transactions that another process began, so name the topics at the start: until
+    the first send to a topic that isn't named, the server doesn't know that this producer can be asked. At most 16
+    checks run at a time, plain functions in threads.
 
     `compress_from_bytes` compresses longer bodies with gzip. It is off by default, since consumers in C++ and Rust that
     use the official libraries can't read such bodies.
@@ -52,6 +70,7 @@ class Producer(Client):
         *,
         max_attempts: int = 3,
         compress_from_bytes: int | None = None,
+        checker: Checker | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(endpoint, **options)
@@ -61,15 +80,25 @@ class Producer(Client):
         self._max_attempts = max_attempts
         self._compress_from_bytes = compress_from_bytes
         self._body_bytes_max = LIMITS.body_bytes_max
-        self._backoff: Backoff = SEND_BACKOFF
-        self._turn = itertools.count(random.randrange(1024))  # noqa: S311 - spreads producers over the queues
+        self._attempts = Attempts(
+            self._call,
+            isolated=self._isolated,
+            max_attempts=max_attempts,
+            compress_from_bytes=compress_from_bytes,
+        )
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._checks: TransactionChecks | None = None
+        if checker is not None:
+            end = partial(self._end, pb.SOURCE_SERVER_CHECK)
+            self._checks = TransactionChecks(checker, end, client_id=self.client_id)
+        self._topics_without_checker: set[str] = set()
+        self._transaction_tasks: set[asyncio.Task[object]] = set()
 
     async def send(self, message: Message) -> SendReceipt:
         """Send one message; returns when it is stored."""
-        [outcome] = await self._send(Batch(message.topic, [message], [0]))
+        [outcome] = await self._send(self._sending(message.topic, [message]))
         if isinstance(outcome, ClientError):
             raise outcome
         return outcome
@@ -89,14 +118,45 @@ class Producer(Client):
             raise SendManyError([outcome for outcome in outcomes if outcome is not None])
         return receipts
 
+    def begin_transaction(self, *, recovery: timedelta | None = None) -> Transaction:
+        """A transaction of one message: delivered when the block is left, dropped when the block fails.
+
+            async with producer.begin_transaction() as transaction:
+                await transaction.send(Message("orders", b"..."))
+                await database.execute(...)
+
+        The topic must be of type TRANSACTION. `recovery` is how long the server waits before it asks a checker for the
+        first time, up to an hour; by default that is the server's setting (6 s). It should be longer than the work
+        takes: a checker that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when
+        something fails.
+        """
+        owner = TransactionOwner(
+            send=self._send_half,
+            end=partial(self._end, pb.SOURCE_CLIENT),
+            keep=self._keep,
+            leave_timeout_s=self._request_timeout_s,
+        )
+        return Transaction(owner, recovery)
+
     async def recall(self, receipt: SendReceipt) -> None:
-        """Take back a delayed message before its time."""
-        self._check_running()
+        """Take back a delayed message before its time; see `recall_handle`."""
         if not receipt.recall_handle:
-            raise BadRequest(pb.BAD_REQUEST, f"{receipt.message_id} isn't a delayed message, it can't be recalled")
-        request = rpc.RecallMessageRequest(topic=pb.Resource(name=receipt.topic), recall_handle=receipt.recall_handle)
+            raise BadRequest(
+                pb.BAD_REQUEST, f"{receipt.message_id} isn't a delayed message that waits, it can't be recalled"
+            )
+        await self.recall_handle(receipt.topic, receipt.recall_handle)
+
+    async def recall_handle(self, topic: str, handle: str) -> str:
+        """Take back a delayed message by the `recall_handle` of its receipt; returns its id.
+
+        The handle is text that can be stored; any producer can use it. `BadRequest` if it is too late, or if the handle
+        isn't one of this topic (Apache RocketMQ: `InternalError`).
+        """
+        self._check_running()
+        request = rpc.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=handle)
         response = await self._call(self._access_point, calls.RECALL_MESSAGE, request)
         check(response.status)
+        return response.message_id
 
     def _settings(self) -> pb.Settings:
         settings = super()._settings()
@@ -112,19 +172,33 @@ class Producer(Client):
         super()._take_settings(connection, settings)
         if settings.publishing.max_body_size > 0:
             self._body_bytes_max = settings.publishing.max_body_size
-        self._backoff = backoff_of(settings.backoff_policy, SEND_BACKOFF)
+        self._attempts.backoff = backoff_of(settings.backoff_policy, SEND_BACKOFF)
 
     async def _started(self) -> None:
         await super()._started()
         await self._first_routes(self._topics)
 
+    async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+        """Also has orphaned transactions checked; the answer to that is a call of its own."""
+        if command.WhichOneof("command") != "recover_orphaned_transaction_command":
+            return await super()._answer(connection, command)
+        orphan = command.recover_orphaned_transaction_command
+        topic = orphan.message.topic.name
+        if self._checks is not None:
+            self._checks.begin(connection.endpoints, orphan)
+        elif topic not in self._topics_without_checker:
+            self._topics_without_checker.add(topic)  # once is enough: it may be asked about thousands
+            logger.warning("%s has no checker and is asked about transactions of %s", self.client_id, topic)
+        return None
+
     async def _finish(self) -> None:
-        """Sends in flight may use up their attempts, not more."""
-        try:
-            async with asyncio.timeout(self._max_attempts * (self._request_timeout_s + 1.0)):
+        """What is in flight may use up its attempts, not more; then it fails with NotRunning as connections close."""
+        timeout_s = max(self._max_attempts, END_ATTEMPTS) * (self._request_timeout_s + ATTEMPT_EXTRA_S)
+        if self._checks is not None:
+            await self._checks.finish(timeout_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
-        except TimeoutError:
-            pass  # they fail with NotRunning when the connections close
 
     async def _route(self, topic: str) -> Route:
         """The route, after the server was told that this producer has one more topic."""
@@ -141,60 +215,43 @@ class Producer(Client):
 
     async def _send_in_order(self, batches: list[Batch], outcomes: list[Outcome | None]) -> None:
         for batch in batches:
-            for place, outcome in zip(batch.places, await self._send(batch), strict=True):
+            answered = await self._send(self._sending(batch.topic, batch.messages))
+            for place, outcome in zip(batch.places, answered, strict=True):
                 outcomes[place] = outcome
 
-    async def _send(self, batch: Batch) -> list[Outcome]:
+    def _sending(self, topic: str, messages: Sequence[Message]) -> Sending:
+        return Sending(self.client_id, topic, messages, MESSAGE_IDS.next_ids(len(messages)))
+
+    async def _send(self, sending: Sending) -> list[Outcome]:
         """The outcomes of one request; observed by the hooks, waited for by `close`."""
         self._check_running()
-        sending = Sending(self.client_id, batch.topic, batch.messages, MESSAGE_IDS.next_ids(len(batch.messages)))
         tokens = self._hooks.send_started(sending)
-        self._in_flight += 1
-        self._idle.clear()
         outcomes: list[Outcome] = []
         try:
-            outcomes = await self._attempt(sending)
+            with self._flight():
+                outcomes = await self._attempt(sending)
         except ClientError as error:
-            outcomes = [error] * len(batch.messages)
+            outcomes = [error] * len(sending.messages)
+        finally:
+            self._hooks.send_finished(tokens, sending, outcomes)
+        return outcomes
+
+    @contextmanager
+    def _flight(self) -> Iterator[None]:
+        """What `close` waits for."""
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            yield
         finally:
             self._in_flight -= 1
             if not self._in_flight:
                 self._idle.set()
-            self._hooks.send_finished(tokens, sending, outcomes)
-        return outcomes
 
     async def _attempt(self, sending: Sending) -> list[Outcome]:
         route = await self._route(sending.topic)
         self._check_sizes(sending.messages)
-        outcomes: list[Outcome] = []
-        places = list(range(len(sending.messages)))
-        for attempt, queue in enumerate(self._queues(route, sending.messages[0]), start=1):
-            part = sending if attempt == 1 else _part(sending, places)
-            answered = await self._send_once(part, queue)
-            if attempt == 1:
-                outcomes = answered
-            for place, outcome in zip(places, answered, strict=True):
-                outcomes[place] = outcome
-            places = [places[index] for index in repeatable(answered, part.messages)]
-            if not places or attempt == self._max_attempts:
-                break
-            await self._pause(attempt)
-        return outcomes
-
-    async def _send_once(self, sending: Sending, queue: Queue) -> list[Outcome]:
-        request = build_request(sending, born_ns=time.time_ns(), compress_from_bytes=self._compress_from_bytes)
-        set_queue(request, queue.queue_id)
-        try:
-            response = await self._call(queue.endpoints, calls.SEND_MESSAGE, request)
-        except ClientError as error:
-            return [error] * len(sending.messages)
-        return outcomes_of(sending.topic, sending.message_ids, response)
-
-    def _queues(self, route: Route, first: Message) -> list[Queue]:
-        queues = route.checked_writable()
-        if first.message_group is not None:
-            return [queue_of_group(queues, first.message_group)] * self._max_attempts
-        return queues_to_try(queues, turn=next(self._turn), isolated=self._isolated, count=self._max_attempts)
+        return await self._attempts.send(sending, route)
 
     def _check_sizes(self, messages: Sequence[Message]) -> None:
         longest = max(len(message.body) for message in messages)
@@ -203,16 +260,24 @@ class Producer(Client):
                 pb.MESSAGE_BODY_TOO_LARGE, f"a body has {longest} bytes; the server takes {self._body_bytes_max}"
             )
 
-    async def _pause(self, attempt: int) -> None:
-        # Not for secrets: it only spreads the repetitions of many producers.
-        await asyncio.sleep(jittered(self._backoff.delay_s(attempt + 1), random.random()))  # noqa: S311
+    # Transactions.
 
+    async def _send_half(self, message: Message, recovery: timedelta | None) -> tuple[SendReceipt, HalfMessage]:
+        sending = self._sending(message.topic, [message])
+        sending.transactional, sending.recovery = True, recovery
+        [outcome] = await self._send(sending)
+        if isinstance(outcome, ClientError):
+            raise outcome
+        assert sending.endpoints is not None
+        topic = pb.Resource(name=outcome.topic)
+        half = HalfMessage(topic, outcome.message_id, outcome.transaction_id, sending.endpoints, sending.trace_context)
+        return outcome, half
 
-def _part(sending: Sending, places: list[int]) -> Sending:
-    return Sending(
-        sending.client_id,
-        sending.topic,
-        [sending.messages[place] for place in places],
-        [sending.message_ids[place] for place in places],
-        sending.trace_context,
-    )
+    async def _end(self, source: pb.TransactionSource, half: HalfMessage, resolution: TransactionResolution) -> None:
+        with self._flight():
+            await end_transaction(self._call, half, resolution, source)
+
+    def _keep(self, task: asyncio.Task[object]) -> None:
+        """The event loop itself doesn't keep tasks."""
+        self._transaction_tasks.add(task)
+        task.add_done_callback(self._transaction_tasks.discard)

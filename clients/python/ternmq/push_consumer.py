@@ -105,10 +105,10 @@ class PushConsumer(Consumer):
         self._max_attempts = settings.backoff_policy.max_attempts or DEFAULT_MAX_ATTEMPTS
         self._backoff = backoff_of(settings.backoff_policy, CONSUME_BACKOFF)
 
-    async def _answer(self, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+    async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         """Also verifies a message for an operator: the listener is called, nothing is settled."""
         if command.WhichOneof("command") != "verify_message_command" or self._listener_calls is None:
-            return await super()._answer(command)
+            return await super()._answer(connection, command)
         result = rpc.VerifyMessageResult(nonce=command.verify_message_command.nonce)
         if self._fifo:
             status = pb.Status(code=pb.VERIFY_FIFO_MESSAGE_UNSUPPORTED, message="the group is ordered")

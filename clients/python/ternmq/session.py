@@ -27,7 +27,7 @@ class SessionOwner:
 
     settings: Callable[[], pb.Settings]
     take_settings: Callable[[Connection, pb.Settings], None]
-    answer: Callable[[rpc.TelemetryCommand], Awaitable[rpc.TelemetryCommand | None]]
+    answer: Callable[[Connection, rpc.TelemetryCommand], Awaitable[rpc.TelemetryCommand | None]]
 
 
 class Session:
@@ -91,7 +91,7 @@ class Session:
         try:
             async with asyncio.timeout(self._handshake_timeout_s):
                 await stream.write(rpc.TelemetryCommand(settings=self._owner.settings()))
-                while not self._settings_taken(await stream.read()):
+                while not self._taken(stream, await stream.read()):
                     pass
         except TimeoutError:
             raise DeadlineExceeded(
@@ -102,13 +102,17 @@ class Session:
 
     async def _listen(self, stream: TelemetryStream) -> None:
         while (command := await stream.read()) is not None:
-            if command.WhichOneof("command") in {None, "settings"}:
-                self._settings_taken(command)
-            else:
-                # Verifying a message takes as long as the user's listener; meanwhile other commands may come.
-                task = asyncio.create_task(self._answer(stream, command))
-                self._answers.add(task)
-                task.add_done_callback(self._answers.discard)
+            self._taken(stream, command)
+
+    def _taken(self, stream: TelemetryStream, command: rpc.TelemetryCommand | None) -> bool:
+        """Deal with what was read; whether it was settings. A server may ask for something before it answers those."""
+        if command is None or command.WhichOneof("command") in {None, "settings"}:
+            return self._settings_taken(command)
+        # Verifying a message takes as long as the user's listener; meanwhile other commands may come.
+        task = asyncio.create_task(self._answer(stream, command))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+        return False
 
     def _settings_taken(self, command: rpc.TelemetryCommand | None) -> bool:
         if command is None:
@@ -122,7 +126,7 @@ class Session:
 
     async def _answer(self, stream: TelemetryStream, command: rpc.TelemetryCommand) -> None:
         try:
-            answer = await self._owner.answer(command)
+            answer = await self._owner.answer(self.connection, command)
             if answer is not None:
                 await stream.write(answer)
         except ClientError as error:

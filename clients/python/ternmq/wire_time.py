@@ -10,6 +10,7 @@ else:
     from ternmq_protos.pool import Duration, Timestamp
 
 NANOS_PER_SECOND = 1_000_000_000
+NANOS_PER_MS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, INVISIBLE_MAX_MS, SECOND_MS
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, INVISIBLE_MAX_MS, SECOND_MS
 from ternmq_common.model import DEFAULT_CONSUME_FROM, Group
 from ternmq_common.names import checked_group
 from ternmq_common.retry_backoff import parse_backoff
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 _ATTEMPTS_MAX = 1000
+_PRIORITY_FACTOR_MAX = 100
 _BEGINNINGS = (DEFAULT_CONSUME_FROM, "earliest", "latest")
 _TIME_DIGITS_MAX = 15
 
@@ -71,7 +72,18 @@ def _checked(asked: admin_pb2.Group) -> Group:
         consume_from=_beginning(asked.consume_from or DEFAULT_CONSUME_FROM),
         assignment=str(AssignmentStrategy.parse(asked.assignment)),
         queue_lock_hold_ms=hold_ms,
+        priority_factor=_priority_factor(asked),
     )
+
+
+def _priority_factor(asked: admin_pb2.Group) -> int:
+    factor = asked.priority_factor if asked.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR
+    if not 0 <= factor <= _PRIORITY_FACTOR_MAX:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"the priority factor {factor} was asked for; 0 to {_PRIORITY_FACTOR_MAX} are allowed",
+        )
+    return factor
 
 
 def _beginning(text: str) -> str:
@@ -110,7 +122,7 @@ async def describe_group(
             client_type=client.client_type,
             subscriptions=services.subscriptions.of(group.name, client.client_id),
         )
-    now = now_ms()
+    now = services.clock.now_ms()
     answer.progress.extend(_progress(progress, now) for progress in await services.messages.progress(group.name))
     return answer
 
@@ -133,6 +145,7 @@ def _group(group: Group) -> admin_pb2.Group:
         retry_backoff=str(group.retry_backoff),
         consume_from=group.consume_from,
         assignment=group.assignment,
+        priority_factor=group.priority_factor,
     )
     answer.created.FromMilliseconds(group.created_ms)
     if group.queue_lock_hold_ms:

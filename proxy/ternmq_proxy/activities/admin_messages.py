@@ -10,8 +10,10 @@ from ternmq_common.names import checked_topic, dead_letter_topic, group_of_deriv
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
+from ternmq_proxy.activities.message_checks import effective_type, time_ms
 from ternmq_proxy.activities.status import OK, status
-from ternmq_proxy.processors.placement import queue_of_group
+from ternmq_proxy.processors.delivered_form import delivered_form
+from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
 
 if TYPE_CHECKING:
     from ternmq_common.model import Group, StoredMessage, Topic
@@ -66,8 +68,7 @@ async def _target(
     if kind == "latest":
         return bounds.maximum
     if kind == "time":
-        time_ms = request.time.seconds * 1000 + request.time.nanos // 1_000_000
-        return await services.messages.offset_at(queue, time_ms)
+        return await services.messages.offset_at(queue, time_ms(request.time))
     asked = request.offset if kind == "offset" else (bounds.minimum if before is None else before) + request.shift
     return min(max(asked, bounds.minimum), bounds.maximum)
 
@@ -85,19 +86,8 @@ async def query_messages(
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no key")
     limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
     found = await services.messages.find_by_key(topic.name, request.key, limit)
-    return admin_pb2.QueryMessagesResponse(status=OK, messages=[_shown(message, services) for message in found])
-
-
-def _shown(stored: "StoredMessage", services: "Services") -> Message:
-    message = Message.FromString(stored.rest)
-    message.topic.name = stored.queue.topic
-    properties = message.system_properties
-    properties.CopyFrom(SystemProperties.FromString(stored.system))
-    properties.queue_id = stored.queue.queue_id
-    properties.queue_offset = stored.queue_offset
-    properties.store_timestamp.FromMilliseconds(stored.stored_ms)
-    properties.store_host = services.store_host
-    return message
+    shown = [delivered_form(message, topic=message.queue.topic, store_host=services.store_host) for message in found]
+    return admin_pb2.QueryMessagesResponse(status=OK, messages=shown)
 
 
 # --- dead letters
@@ -151,10 +141,10 @@ async def _resent(
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
-    """A dead letter as it was before: the topic that it was sent to, its message group, and the message."""
+    """A dead letter as it was before: the topic that it was sent to, what it says of itself, and the message."""
 
     topic: str
-    message_group: str
+    properties: SystemProperties
     message: NewMessage
 
 
@@ -167,7 +157,7 @@ def _revived(stored: "StoredMessage") -> _Letter:
         message.user_properties.pop(name, None)
     return _Letter(
         topic,
-        properties.message_group,
+        properties,
         NewMessage(
             properties.SerializeToString(),
             message.SerializeToString(),
@@ -179,20 +169,22 @@ def _revived(stored: "StoredMessage") -> _Letter:
 
 
 async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
-    route = await services.messages.route(topic)
-    if topic.type == definition_pb2.FIFO:
-        if not letter.message_group:
-            raise MessagingError(
-                definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                f"topic {topic.name!r} takes FIFO messages, and this one has no message group",
-            )
-        queue = queue_of_group(route, letter.message_group)
-    elif topic.type == definition_pb2.NORMAL:
-        queue = services.placement.next_queue(route)
-    else:
+    """Put the message into the topic at once: the time of a timed one has come, one of a transaction is committed.
+
+    NORMAL topics take all, others the messages of their type.
+    """
+    kind = effective_type(letter.properties)
+    if topic.type not in (kind, definition_pb2.NORMAL):
         raise MessagingError(
             definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages; resend to a NORMAL "
-            "or FIFO one",
+            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
+            f"{definition_pb2.MessageType.Name(kind)} by its fields",
         )
+    route = await services.messages.route(topic)
+    if topic.type == definition_pb2.FIFO:
+        queue = queue_of_group(route, letter.properties.message_group)
+    elif topic.type == definition_pb2.PRIORITY:
+        queue = queue_of_priority(topic, services.placement.next_broker(route), letter.properties.priority)
+    else:
+        queue = services.placement.next_queue(route)
     await services.messages.append(queue, [letter.message])

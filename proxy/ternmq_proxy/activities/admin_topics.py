@@ -5,7 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import now_ms
+from ternmq_common.clock import MovableClock, now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import QueueRef, Topic
@@ -52,7 +52,7 @@ async def describe_topic(
 ) -> admin_pb2.DescribeTopicResponse:
     """The topic and what each of its queues holds."""
     del call
-    topic = services.catalog.find_topic(request.name)
+    topic = services.catalog.find_topic(checked_topic(request.name))
     route = await services.messages.route(topic)
     answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
     for broker in route.brokers:
@@ -67,18 +67,25 @@ async def delete_topic(
 ) -> admin_pb2.DeleteTopicResponse:
     """Delete the topic with its messages."""
     del call
-    await services.catalog.delete_topic(request.name)
-    await services.messages.forget_topic(request.name)
+    name = checked_topic(request.name)
+    await services.catalog.delete_topic(name)
+    await services.messages.forget_topic(name)
     return admin_pb2.DeleteTopicResponse(status=OK)
 
 
 async def get_server_info(
     request: admin_pb2.GetServerInfoRequest, call: "Call", services: "Services"
 ) -> admin_pb2.GetServerInfoResponse:
-    """Version, start and resident memory of this process."""
+    """Version, start and resident memory of this process, and its time."""
     del request, call
-    answer = admin_pb2.GetServerInfoResponse(status=OK, version=version("ternmq"), resident_bytes=_resident_bytes())
+    answer = admin_pb2.GetServerInfoResponse(
+        status=OK,
+        version=version("ternmq"),
+        resident_bytes=_resident_bytes(),
+        test_clock=isinstance(services.clock, MovableClock),
+    )
     answer.started.FromMilliseconds(services.started_ms)
+    answer.now.FromMilliseconds(services.clock.now_ms())
     return answer
 
 

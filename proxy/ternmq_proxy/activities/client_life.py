@@ -15,7 +15,7 @@ from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
-    from ternmq_proxy.processors.clients import Client
+    from ternmq_proxy.processors.clients import Client, CommandStream
     from ternmq_proxy.services import Services
 
 _PRODUCERS = {definition_pb2.PRODUCER}
@@ -49,11 +49,19 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
 
 
 async def depart(client: "Client", services: "Services") -> None:
-    """A client is gone, with or without a word: others get what it held, and the queues that it had for itself."""
+    """A client is gone, with or without a word: others get what it held, the queues that it had for itself, and the
+    questions that it did not answer."""
+    services.orphans.left(client.client_id)
     await services.renewal.release(client.client_id)
     services.subscriptions.forget(client.client_id)
     if client.group:
         await services.messages.leave(client.group, client.client_id)
+
+
+def detach(client_id: str, stream: "CommandStream", services: "Services") -> None:
+    """A Telemetry stream of the client ended. With the last one no command reaches it; what it holds stays its own."""
+    if services.clients.detach(client_id, stream):
+        services.orphans.left(client_id)
 
 
 async def notify_client_termination(

@@ -9,6 +9,7 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
+    from ternmq_protos.pool import Timestamp
     from ternmq_protos.v2.definition_pb2 import Code, Message, MessageType, SystemProperties
 
 RESERVED_PROPERTY_KEYS = frozenset(
@@ -24,19 +25,27 @@ RESERVED_PROPERTY_KEYS = frozenset(
     """.split()  # noqa: SIM905
 )
 assert len(RESERVED_PROPERTY_KEYS) == 54
+DELAY_LEVEL_KEY = "DELAY"
+_DELAY_LEVEL_RULE = (
+    "a level is a decimal number, in a message to a DELAY topic that has neither a delivery time nor a message group, "
+    "priority or lite topic, and is no transaction"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
 
 
-def check_message(message: "Message", limits: "MessageLimits", now_ms: int) -> None:
-    """Raise the MessagingError of the first rule that the message breaks; the topic and its type are checked apart."""
+def check_message(message: "Message", limits: "MessageLimits", now_ms: int) -> "MessageType":
+    """The message's effective type, or the MessagingError of the first rule that it breaks; the topic and its type are
+    checked apart."""
     properties = message.system_properties
     _check_body(message.body, limits)
     _check_properties(message, limits)
     if not properties.message_id.strip():
         _refuse(definition_pb2.ILLEGAL_MESSAGE_ID, "the message id is empty")
-    if effective_type(properties) != definition_pb2.NORMAL:
+    kind = effective_type(properties)
+    if kind != definition_pb2.NORMAL:
         _check_special(properties, limits, now_ms)
+    return kind
 
 
 def effective_type(properties: "SystemProperties") -> "MessageType":
@@ -52,6 +61,11 @@ def effective_type(properties: "SystemProperties") -> "MessageType":
     if properties.HasField("lite_topic"):
         return definition_pb2.LITE
     return definition_pb2.NORMAL
+
+
+def time_ms(stamp: "Timestamp") -> int:
+    """Milliseconds since the epoch, of any two numbers: ToMilliseconds refuses what no calendar has."""
+    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
 
 
 def _check_body(body: bytes, limits: "MessageLimits") -> None:
@@ -76,7 +90,7 @@ def _check_properties(message: "Message", limits: "MessageLimits") -> None:
         pairs = dict(user)
         reserved = RESERVED_PROPERTY_KEYS & pairs.keys()
         if reserved:
-            _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property key {min(reserved)!r} is reserved")
+            _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
         text = "".join(pairs) + "".join(pairs.values())
         if _CONTROL.search(text):
             culprit = next(key for key, value in pairs.items() if _CONTROL.search(key + value))
@@ -102,6 +116,13 @@ def _check_properties(message: "Message", limits: "MessageLimits") -> None:
         )
 
 
+def _reserved(key: str, pairs: dict[str, str]) -> str:
+    text = f"property key {key!r} is reserved"
+    if key == DELAY_LEVEL_KEY:  # levels were taken out of the properties before
+        text += f": {pairs[key][:20]!r} is no delay level here; {_DELAY_LEVEL_RULE}"
+    return text
+
+
 def _checked_text(text: str, what: str, code: "Code") -> str:
     if not text.strip():
         _refuse(code, f"a {what} is blank")
@@ -120,9 +141,7 @@ def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_
             f"{limits.transaction_recovery_max_ms} are allowed",
         )
     if properties.HasField("delivery_timestamp"):
-        due = properties.delivery_timestamp
-        # By hand, since ToMilliseconds refuses times after the year 9999 with an error of its own.
-        ahead_ms = due.seconds * 1000 + due.nanos // 1_000_000 - now_ms
+        ahead_ms = time_ms(properties.delivery_timestamp) - now_ms
         if ahead_ms > limits.delay_max_ms:
             _refuse(
                 definition_pb2.ILLEGAL_DELIVERY_TIME,

@@ -19,6 +19,7 @@ from ternmq_protos.v2.service_pb2 import (
     UpdateOffsetRequest,
     UpdateOffsetResponse,
 )
+from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, status, status_of
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ async def query_offset(request: QueryOffsetRequest, call: "Call", services: "Ser
     if request.query_offset_policy == definition_pb2.END:
         return QueryOffsetResponse(status=OK, offset=bounds.maximum)
     if request.query_offset_policy == definition_pb2.TIMESTAMP and request.HasField("timestamp"):
-        # By hand, since ToMilliseconds refuses times that no calendar has; here they are before or after everything.
-        time_ms = request.timestamp.seconds * 1000 + request.timestamp.nanos // 1_000_000
-        return QueryOffsetResponse(status=OK, offset=await services.messages.offset_at(queue, time_ms))
+        # A time that no calendar has is before or after everything.
+        offset = await services.messages.offset_at(queue, time_ms(request.timestamp))
+        return QueryOffsetResponse(status=OK, offset=offset)
     raise MessagingError(definition_pb2.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common import wire
-from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
@@ -24,6 +23,7 @@ from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageRe
 from ternmq_proxy.activities.status import OK, status, status_of
 
 if TYPE_CHECKING:
+    from ternmq_common.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -65,7 +65,7 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
         if answer.code == definition_pb2.CLIENT_ID_REQUIRED:
             return Received([ReceiveMessageResponse(status=answer).SerializeToString()], [], call, services)
         await asyncio.sleep(max(0.0, _hold_s(call) - (time.monotonic() - began)))
-        return Received(_frames(answer, []), [], call, services)
+        return Received(_frames(answer, [], services), [], call, services)
 
 
 async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
@@ -76,10 +76,11 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     batch = _batch(request.batch_size)
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.topic(topic_name)
-    await services.catalog.group(group_name)
+    group = await services.catalog.group(group_name)
     services.clients.seen(client_id, group_name)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
+    by_priority = topic.type == definition_pb2.PRIORITY and not group.fifo
     order = PopOrder(
         group=group_name,
         topic=topic_name,
@@ -87,26 +88,32 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         filter=passing,
         batch=batch,
         invisible_ms=invisible_ms,
-        first_queue=request.message_queue.id if 0 <= request.message_queue.id < topic.queues else None,
+        first_queue=None if by_priority else _first_queue(request, topic),
         attempt_id=request.attempt_id,
         message_group_batch=_message_group_batch(call, services),
+        by_priority=by_priority,
     )
     if not batch:
         await asyncio.sleep(poll_s)
-        return Received(_frames(_NOTHING, []), [], call, services)
+        return Received(_frames(_NOTHING, [], services), [], call, services)
     deliveries = await services.messages.pop(order, broker=request.message_queue.broker.name, poll_s=poll_s)
     if not deliveries:
-        return Received(_frames(_NOTHING, []), [], call, services)
-    frames = _frames(OK, _message_frames(deliveries, request, services))
+        return Received(_frames(_NOTHING, [], services), [], call, services)
+    frames = _frames(OK, _message_frames(deliveries, request, services), services)
     received = Received(frames, deliveries, call, services, group_name, topic_name)
     if not request.auto_renew:
         return received
     if services.clients.find(client_id) is None:
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
         await received.undelivered()
-        return Received(_frames(_NOTHING, []), [], call, services)
+        return Received(_frames(_NOTHING, [], services), [], call, services)
     services.renewal.hold(client_id, group_name, topic_name, deliveries)
     return received
+
+
+def _first_queue(request: ReceiveMessageRequest, topic: "Topic") -> int | None:
+    """The queue that the client names; not so on PRIORITY topics, where the priority says which one comes first."""
+    return request.message_queue.id if 0 <= request.message_queue.id < topic.queues else None
 
 
 def _message_group_batch(call: "Call", services: "Services") -> int:
@@ -162,9 +169,9 @@ def _hold_s(call: "Call") -> float:
     return max(0.0, min(_ERROR_HOLD_S, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
-def _frames(first: Status, messages: list[bytes]) -> list[bytes]:
+def _frames(first: Status, messages: list[bytes], services: "Services") -> list[bytes]:
     last = ReceiveMessageResponse()
-    last.delivery_timestamp.FromMilliseconds(now_ms())
+    last.delivery_timestamp.FromMilliseconds(services.clock.now_ms())
     return [ReceiveMessageResponse(status=first).SerializeToString(), *messages, last.SerializeToString()]
 
 

@@ -46,12 +46,12 @@ def stored_form(message: "Message", *, peer: str, now_ms: int, limits: "MessageL
     digest.checksum = md5(message.body, usedforsecurity=False).hexdigest().upper()
     if not properties.born_host:
         properties.born_host = peer
-    if not properties.HasField("born_timestamp") or not _is_time(properties.born_timestamp):
+    if not properties.HasField("born_timestamp") or not is_time(properties.born_timestamp):
         properties.born_timestamp.FromMilliseconds(now_ms)
     return _split(message, properties, limits)
 
 
-def _is_time(stamp: "Timestamp") -> bool:
+def is_time(stamp: "Timestamp") -> bool:
     """Whether it is a time between 1970 and 9999; consumers fail on others, and with them on their whole batch."""
     return 0 <= stamp.seconds <= _LAST_SECOND and 0 <= stamp.nanos < 1_000_000_000
 

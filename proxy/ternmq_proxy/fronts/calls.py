@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
-from ternmq_proxy.activities import admin_groups, admin_messages, admin_topics
+from ternmq_proxy.activities import admin_clock, admin_groups, admin_messages, admin_topics, admin_transactions
 from ternmq_proxy.activities.client_life import heartbeat, notify_client_termination
+from ternmq_proxy.activities.end_transaction import end_transaction
 from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
 from ternmq_proxy.activities.query_route import query_assignment, query_route
+from ternmq_proxy.activities.recall_message import recall_message
 from ternmq_proxy.activities.receive_message import receive_message
 from ternmq_proxy.activities.send_message import send_message
 from ternmq_proxy.activities.settle_message import (
@@ -55,6 +57,8 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "AckMessage": ack_message,
     "ChangeInvisibleDuration": change_invisible_duration,
     "ForwardMessageToDeadLetterQueue": forward_message_to_dead_letter_queue,
+    "EndTransaction": end_transaction,
+    "RecallMessage": recall_message,
     "NotifyClientTermination": notify_client_termination,
     "UpdateOffset": update_offset,
     "GetOffset": get_offset,
@@ -74,6 +78,10 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "ResetOffsets": admin_messages.reset_offsets,
     "QueryMessages": admin_messages.query_messages,
     "ResendDeadLetters": admin_messages.resend_dead_letters,
+    "ListTransactions": admin_transactions.list_transactions,
+    "GetTransaction": admin_transactions.get_transaction,
+    "ResolveTransaction": admin_transactions.resolve_transaction,
+    "AdvanceClock": admin_clock.advance_clock,
     "GetServerInfo": admin_topics.get_server_info,
 }
 

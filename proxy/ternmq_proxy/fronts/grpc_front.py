@@ -21,10 +21,12 @@ from ternmq_common.limits import HEADER_LIST_BYTES_MAX, INBOUND_BYTES_MAX
 from ternmq_protos.pool import POOL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
+from ternmq_proxy.activities.client_life import detach
 from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
+from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -152,7 +154,7 @@ class GrpcFront:
         call = _call(context)
         # Rust takes its start for done when the headers arrive.
         await context.send_initial_metadata(())
-        attached = False
+        stream = TelemetryStream(context)
         try:
             async for data in commands:
                 command = await _parsed(TelemetryCommand, data, context)
@@ -162,13 +164,12 @@ class GrpcFront:
                     await _end_conversation(error, context)
                     return
                 if answer is not None:
-                    if not attached:
-                        attached = True
-                        self._services.clients.attach(call.client_id)
-                    await context.write(answer)
+                    # Commands come after the first answer: clients begin with it.
+                    await stream.answer(answer)
+                    self._services.clients.attach(call.client_id, stream)
         finally:
-            if attached:
-                self._services.clients.detach(call.client_id)
+            stream.close()
+            detach(call.client_id, stream, self._services)
 
 
 def _probe(host: str, port: int) -> None:

@@ -1,6 +1,7 @@
 """The HTTP front: health for people and orchestrators.
 
-`GET /health/live` (200 while the process runs), `/health/ready` (200 while it serves, 503 otherwise), `/version`.
+`GET /health/live` (200 while the process runs), `/health/ready` (200 while it serves, 503 otherwise), `/version`. All
+of them tell of a test clock: `"test_clock": true`.
 """
 
 import asyncio
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 64 * 1024
 _IDLE_S = 60.0
+_Content = dict[str, str | bool]
 
 
 class HttpFront:
-    """`problem` says why the process can't serve, None while it can."""
+    """`problem` says why the process can't serve, None while it can; `test_clock`, whether its clock can be moved."""
 
-    def __init__(self, problem: "Callable[[], MessagingError | None]") -> None:
+    def __init__(self, problem: "Callable[[], MessagingError | None]", *, test_clock: bool = False) -> None:
         self._problem = problem
+        self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -85,21 +88,22 @@ class HttpFront:
             elif isinstance(event, h11.ConnectionClosed):
                 return
 
-    def _answer(self, method: str, path: str) -> tuple[int, dict[str, str]]:
+    def _answer(self, method: str, path: str) -> tuple[int, _Content]:
         if method not in ("GET", "HEAD"):
             return 405, {"error": f"{method} is not served; use GET"}
         if path == "/health/live":
-            return 200, {"status": "live"}
+            return 200, {"status": "live", **self._remark}
         if path == "/health/ready":
             problem = self._problem()
-            return (200, {"status": "ready"}) if problem is None else (503, {"status": str(problem)})
+            code, text = (200, "ready") if problem is None else (503, str(problem))
+            return code, {"status": text, **self._remark}
         if path == "/version":
-            return 200, {"version": version("ternmq")}
+            return 200, {"version": version("ternmq"), **self._remark}
         return 404, {"error": f"{path} is not here; try /health/live, /health/ready or /version"}
 
 
 async def _respond(
-    connection: h11.Connection, writer: asyncio.StreamWriter, code: int, content: dict[str, str], *, head: bool = False
+    connection: h11.Connection, writer: asyncio.StreamWriter, code: int, content: _Content, *, head: bool = False
 ) -> None:
     body = json.dumps(content).encode() + b"\n"
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]

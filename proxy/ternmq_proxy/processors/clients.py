@@ -1,29 +1,37 @@
 """The clients that this proxy knows, from settings, heartbeats and calls. Lost in a restart, and learned again."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_protos.v2.definition_pb2 import ClientType, Settings
+    from ternmq_protos.v2.definition_pb2 import ClientType, Resource, Settings
+    from ternmq_protos.v2.service_pb2 import TelemetryCommand
 
 # A client whose Telemetry stream broke reconnects within seconds (Rust and Python up to 30 s) or is gone.
 DETACHED_EXPIRY_S = 45.0
 
 
+class CommandStream(Protocol):
+    """A Telemetry stream as the server sees it, whatever front took it."""
+
+    async def push(self, command: "TelemetryCommand") -> bool:
+        """Send a command; whether it was sent. Never raises for a stream that broke, and never waits for long."""
+
+
 @dataclass(slots=True)
 class Client:
     """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
-    heartbeat still tells its type."""
+    heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last."""
 
     client_id: str
     group: str = ""
     settings: "Settings | None" = None
     client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED
-    streams: int = 0
+    streams: list[CommandStream] = field(default_factory=list)
     was_attached: bool = False
     last_seen: float = 0.0
     topics: frozenset[str] = field(default_factory=frozenset)
@@ -38,6 +46,15 @@ class Client:
         """Whether it reads by offset, so that queues are shared out to it."""
         return self.client_type == definition_pb2.PULL_CONSUMER
 
+    def named_topic(self, name: str) -> "Resource | None":
+        """The topic that it publishes to as its settings have it, namespace included; None for any other."""
+        topics = self.settings.publishing.topics if self.settings else ()
+        return next((topic for topic in topics if topic.name == name), None)
+
+    async def push(self, command: "TelemetryCommand") -> bool:
+        """Send a command on its newest Telemetry stream; whether it was sent."""
+        return bool(self.streams) and await self.streams[-1].push(command)
+
     def pulls(self, topic: str) -> bool:
         """Whether it reads that topic by offset; one that names no topics may read any."""
         entries = self.settings.subscription.subscriptions if self.settings else ()
@@ -51,6 +68,7 @@ class ClientRegistry:
         self._now = now
         self._expiry_s = expiry_s
         self._clients: dict[str, Client] = {}
+        self._publishers: dict[str, dict[str, Client]] = {}  # topic, client id
 
     def seen(
         self,
@@ -71,28 +89,49 @@ class ClientRegistry:
         """The client sent its settings."""
         client = self.seen(client_id, settings.subscription.group.name, settings.client_type)
         client.settings = settings
-        client.topics = frozenset(topic.name for topic in settings.publishing.topics)
+        before, client.topics = client.topics, frozenset(topic.name for topic in settings.publishing.topics)
+        is_producer = settings.client_type == definition_pb2.PRODUCER
+        self._withdraw(client, before - client.topics if is_producer else before)
+        for topic in client.topics if is_producer else ():
+            self._publishers.setdefault(topic, {})[client_id] = client
         return client
 
     def find(self, client_id: str) -> Client | None:
         return self._clients.get(client_id)
 
-    def attach(self, client_id: str) -> None:
-        """A Telemetry stream of the client began."""
+    def attach(self, client_id: str, stream: CommandStream) -> None:
+        """The client has that Telemetry stream, its newest unless it was known."""
         client = self.seen(client_id)
-        client.streams += 1
         client.was_attached = True
+        if stream not in client.streams:
+            client.streams.append(stream)
 
-    def detach(self, client_id: str) -> None:
-        """A Telemetry stream of the client ended; the client itself may be back in a moment."""
+    def detach(self, client_id: str, stream: CommandStream) -> bool:
+        """That stream ended; whether it was the client's last. The client itself may be back in a moment."""
         client = self._clients.get(client_id)
-        if client is not None:
-            client.streams = max(0, client.streams - 1)
-            client.last_seen = self._now()
+        if client is None or stream not in client.streams:
+            return False
+        client.streams.remove(stream)
+        client.last_seen = self._now()
+        return not client.streams
 
     def forget(self, client_id: str) -> bool:
         """The client said good-bye; whether it was known."""
-        return self._clients.pop(client_id, None) is not None
+        client = self._clients.pop(client_id, None)
+        if client is not None:
+            self._withdraw(client, client.topics)
+        return client is not None
+
+    def publishers(self, topic: str) -> list[Client]:
+        """The producers that publish to the topic and can be sent a command."""
+        return [client for client in self._publishers.get(topic, {}).values() if client.streams]
+
+    def _withdraw(self, client: Client, topics: frozenset[str]) -> None:
+        """The client publishes to these topics no more."""
+        for topic in topics:
+            publishers = self._publishers.get(topic, {})
+            if publishers.pop(client.client_id, None) is not None and not publishers:
+                del self._publishers[topic]
 
     def members(self, group: str) -> list[Client]:
         """The group's consumers, by their ids."""
@@ -109,7 +148,7 @@ class ClientRegistry:
         now = self._now()
         gone = [client for client in self._clients.values() if now - client.last_seen > self._patience(client)]
         for client in gone:
-            del self._clients[client.client_id]
+            self.forget(client.client_id)
         return gone
 
     def _patience(self, client: Client) -> float:

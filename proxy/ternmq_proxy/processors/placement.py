@@ -1,4 +1,5 @@
-"""Which queue a message goes to (`producer.md` 6.6): in turn over all queues that can be written, or by its group.
+"""Which queue a message goes to (`producer.md` 6.6): in turn over all queues that can be written, by its message group,
+or by its priority.
 
 A message group is always in the same queue, whichever client or proxy sends it; when queues are added, most groups
 stay where they are.
@@ -15,7 +16,7 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_common.model import Route
+    from ternmq_common.model import Route, Topic
 
 
 class Placement:
@@ -26,10 +27,13 @@ class Placement:
 
     def next_queue(self, route: "Route") -> QueueRef:
         """The queue for one request's messages; FORBIDDEN if there is none that can be written."""
-        topic = route.topic
-        turn = next(self._turns.setdefault(topic.name, itertools.count())) % _total(route)
+        turn = next(self._turns.setdefault(route.topic.name, itertools.count())) % _total(route)
         queue_id, broker = divmod(turn, len(route.brokers))
-        return QueueRef(topic.name, route.brokers[broker], queue_id)
+        return QueueRef(route.topic.name, route.brokers[broker], queue_id)
+
+    def next_broker(self, route: "Route") -> str:
+        """The broker for one request's messages, each broker in its turn; FORBIDDEN if none can be written."""
+        return self.next_queue(route).broker
 
 
 def queue_of_group(route: "Route", message_group: str) -> QueueRef:
@@ -37,6 +41,11 @@ def queue_of_group(route: "Route", message_group: str) -> QueueRef:
     digest = blake2b(message_group.encode(), digest_size=8).digest()
     broker, queue_id = divmod(_jump(int.from_bytes(digest), _total(route)), route.topic.queues)
     return QueueRef(route.topic.name, sorted(route.brokers)[broker], queue_id)
+
+
+def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
+    """The queue of a priority; all that are higher than there are queues share the last."""
+    return QueueRef(topic.name, broker, min(priority, topic.queues - 1))
 
 
 def _total(route: "Route") -> int:

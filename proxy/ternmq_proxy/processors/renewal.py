@@ -90,6 +90,18 @@ class Renewal:
             for place in [place for place, entry in held.items() if entry.deadline_ms <= now]:
                 held.pop(place, None)
 
+    async def shift(self, by_ms: int) -> None:
+        """The clock is about to be moved ahead by so much: let everything that is held end so much later, as nobody had
+        the time that will have passed. The three hours still count from when a message was handed out."""
+        now = self._now_ms()
+        for client_id, held in list(self._held.items()):
+            by_deadline: defaultdict[tuple[str, str, int], list[tuple[_Place, _Held]]] = defaultdict(list)
+            for place, entry in held.items():
+                by_deadline[place[0], place[1], entry.deadline_ms].append((place, entry))
+            for (group, topic, deadline_ms), entries in by_deadline.items():
+                if deadline_ms > now:
+                    await self._hide(client_id, group, topic, entries, deadline_ms - now + by_ms, now)
+
     async def _take_back(self, group: str, topic: str, entry: _Held) -> None:
         wait_ms = self._rules(group).retry_backoff.delay_ms(entry.attempt)
         try:
@@ -105,13 +117,28 @@ class Renewal:
         for place, entry in entries:
             by_step[_STEPS_MS[min(entry.renewals, len(_STEPS_MS) - 1)]].append((place, entry))
         for step_ms, batch in by_step.items():
-            done = await self._messages.prolong(group, topic, [entry.handle for _, entry in batch], step_ms)
-            for (place, entry), prolonged in zip(batch, done, strict=True):
-                if prolonged:
-                    entry.deadline_ms = now + step_ms
-                    entry.renewals += 1
-                else:
-                    self._held.get(client_id, {}).pop(place, None)
+            for entry in await self._hide(client_id, group, topic, batch, step_ms, now):
+                entry.renewals += 1
+
+    async def _hide(
+        self,
+        client_id: str,
+        group: str,
+        topic: str,
+        entries: "list[tuple[_Place, _Held]]",
+        invisible_ms: int,
+        now: int,
+    ) -> list[_Held]:
+        """Those that are hidden for so long from now on; the others are not held any more."""
+        done = await self._messages.prolong(group, topic, [entry.handle for _, entry in entries], invisible_ms)
+        hidden = []
+        for (place, entry), prolonged in zip(entries, done, strict=True):
+            if prolonged:
+                entry.deadline_ms = now + invisible_ms
+                hidden.append(entry)
+            else:
+                self._held.get(client_id, {}).pop(place, None)
+        return hidden
 
 
 def _place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:

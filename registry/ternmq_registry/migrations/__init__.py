@@ -8,7 +8,7 @@ from sqlalchemy import inspect, text
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-NEWEST = "0002"
+NEWEST = "0003"
 
 
 def upgrade(connection: "Connection") -> None:

@@ -2,14 +2,15 @@
 
 Without a script everything succeeds: one topic has `queues` queues, sends are stored, polls wait for `deliver`.
 Pulls and offsets are those of `server.model`.
-`server.script("SendMessage", ...)` changes the next answers, each with a reply, a function of the request, or a gRPC
-status to fail with; an answer to PullMessage is a list of parts, which a gRPC status may end.
+`server.script("SendMessage", ...)` changes the next answers, each with a reply, a function of the request (plain or
+coroutine), or a gRPC status to fail with; an answer to PullMessage is a list of parts, which a gRPC status may end.
 `server.requests[name]` has what was asked, `await server.asked(name, times)` waits for it.
 """
 
 import asyncio
+import inspect
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -33,12 +34,15 @@ UNARY = (
     "NotifyClientTermination",
     "ChangeInvisibleDuration",
     "RecallMessage",
+    "EndTransaction",
     "GetOffset",
     "UpdateOffset",
     "QueryOffset",
 )
 
-Reply: TypeAlias = Proto | grpc.StatusCode | Callable[[Any], Proto] | Sequence[Proto | grpc.StatusCode]
+Reply: TypeAlias = (
+    Proto | grpc.StatusCode | Callable[[Any], Proto | Awaitable[Proto]] | Sequence[Proto | grpc.StatusCode]
+)
 
 
 class ScriptedServer:
@@ -140,7 +144,8 @@ class ScriptedServer:
             if isinstance(reply, Proto):
                 return reply
             assert callable(reply)
-            return reply(request)
+            answered = reply(request)
+            return await answered if inspect.isawaitable(answered) else answered
 
         return answer
 
@@ -254,16 +259,24 @@ class ScriptedServer:
     ) -> rpc.NotifyClientTerminationResponse:
         return rpc.NotifyClientTerminationResponse(status=OK)
 
-    def _default_RecallMessage(self, _: rpc.RecallMessageRequest) -> rpc.RecallMessageResponse:  # noqa: N802
-        return rpc.RecallMessageResponse(status=OK)
+    def _default_RecallMessage(self, request: rpc.RecallMessageRequest) -> rpc.RecallMessageResponse:  # noqa: N802
+        return rpc.RecallMessageResponse(status=OK, message_id=f"id of {request.recall_handle}")
+
+    def _default_EndTransaction(self, _: rpc.EndTransactionRequest) -> rpc.EndTransactionResponse:  # noqa: N802
+        return rpc.EndTransactionResponse(status=OK)
 
     def _default_SendMessage(self, request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:  # noqa: N802
         return rpc.SendMessageResponse(status=OK, entries=[self._stored(message) for message in request.messages])
 
     def _stored(self, message: pb.Message) -> rpc.SendResultEntry:
         self._offset += 1
+        message_id, kind = message.system_properties.message_id, message.system_properties.message_type
         return rpc.SendResultEntry(
-            status=OK, message_id=message.system_properties.message_id, offset=self._offset, recall_handle=""
+            status=OK,
+            message_id=message_id,
+            transaction_id=f"transaction of {message_id}" if kind == pb.TRANSACTION else "",
+            offset=self._offset,
+            recall_handle=f"handle of {message_id}" if kind == pb.DELAY else "",
         )
 
     def _default_AckMessage(self, request: rpc.AckMessageRequest) -> rpc.AckMessageResponse:  # noqa: N802
@@ -299,6 +312,17 @@ def stored_message(number: int, *, group: str | None = None, attempt: int = 1, b
             body_encoding=pb.IDENTITY,
         ),
     )
+
+
+def orphan(number: int, **fields: Any) -> rpc.TelemetryCommand:  # noqa: ANN401 - fields of the command
+    """A server's question about the transaction of `stored_message(number)`."""
+    asked = {"transaction_id": f"transaction-{number}", "message": stored_message(number), **fields}
+    return rpc.TelemetryCommand(recover_orphaned_transaction_command=rpc.RecoverOrphanedTransactionCommand(**asked))
+
+
+def ended(code: pb.Code) -> rpc.EndTransactionResponse:
+    """A refusal to end a transaction."""
+    return rpc.EndTransactionResponse(status=pb.Status(code=code, message="scripted"))
 
 
 def sent(code: pb.Code) -> rpc.SendMessageResponse:

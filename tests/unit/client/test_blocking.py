@@ -3,16 +3,18 @@
 import asyncio
 import inspect
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import ternmq
 import ternmq.blocking
-from ternmq import Message, MessageQueue, MessageView
+from ternmq import Message, MessageQueue, MessageView, TransactionResolution
 from ternmq.background import THREAD_NAME
+from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.pull_support import CALM, LONG_S, commits, numbered, queue
-from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
+from tests.unit.client.scripted_server import TOPIC, ScriptedServer, orphan, stored_message
 
 
 async def test_all_clients_work_from_a_thread(server: ScriptedServer) -> None:
@@ -42,6 +44,54 @@ async def test_all_clients_work_from_a_thread(server: ScriptedServer) -> None:
     server.deliver(stored_message(2))
     await using
     assert len(server.requests["NotifyClientTermination"]) == 3
+
+
+async def test_transactions_and_recalls_work_from_a_thread(server: ScriptedServer) -> None:
+    def interrupted(producer: ternmq.blocking.Producer) -> None:
+        with producer.begin_transaction() as transaction:
+            transaction.send(Message(TOPIC, b"dropped"))
+            raise KeyboardInterrupt
+
+    def use() -> None:
+        with ternmq.blocking.Producer(server.endpoint, topics=[TOPIC]) as producer:
+            with producer.begin_transaction(recovery=timedelta(seconds=30)) as transaction:
+                transaction.send(Message(TOPIC, b"committed"))
+            with pytest.raises(KeyboardInterrupt):
+                interrupted(producer)
+            with producer.begin_transaction() as transaction:
+                transaction.send(Message(TOPIC, b"dropped"))
+                transaction.rollback()
+                with pytest.raises(ternmq.BadRequest):
+                    transaction.commit()
+            receipt = producer.send(Message(TOPIC, b"x", delay=timedelta(hours=1)))
+            producer.recall(receipt)
+            assert producer.recall_handle(TOPIC, "handle") == "id of handle"
+
+    await asyncio.to_thread(use)
+    resolutions = [request.resolution for request in server.requests["EndTransaction"]]
+    assert resolutions == [pb.COMMIT, pb.ROLLBACK, pb.ROLLBACK]
+    assert len(server.requests["RecallMessage"]) == 2
+
+
+async def test_a_checker_may_block_and_use_the_clients(server: ScriptedServer) -> None:
+    done = threading.Event()
+
+    def check(view: MessageView) -> TransactionResolution:
+        producer.send(Message(TOPIC, view.body))
+        return TransactionResolution.COMMIT
+
+    def use() -> None:
+        with producer:
+            done.wait(timeout=LONG_S)
+
+    producer = ternmq.blocking.Producer(server.endpoint, topics=[TOPIC], checker=check)
+    using = asyncio.create_task(asyncio.to_thread(use))
+    server.commands.put_nowait(orphan(1))
+    [request] = await server.asked("EndTransaction")
+    done.set()
+    await using
+    assert (request.resolution, request.source) == (pb.COMMIT, pb.SOURCE_SERVER_CHECK)
+    assert server.requests["SendMessage"][0].messages[0].body == b"body 1"
 
 
 async def test_a_call_on_the_loop_of_the_clients_would_never_end(server: ScriptedServer) -> None:
@@ -123,4 +173,11 @@ def test_arguments_and_methods_are_those_of_the_asyncio_clients(name: str) -> No
     assert inspect.signature(blocking.__init__) == inspect.signature(original.__init__)
     for method, function in inspect.getmembers(original, inspect.isfunction):
         if not method.startswith("_"):
-            assert inspect.signature(getattr(blocking, method)) == inspect.signature(function)
+            assert shape(getattr(blocking, method)) == shape(function)
+
+
+def shape(function: Callable[..., object]) -> tuple[object, str]:
+    """The parameters, and the result by its name: what makes a blocking object has the name of its original."""
+    signature = inspect.signature(function)
+    result = signature.return_annotation
+    return signature.parameters, getattr(result, "__name__", str(result))

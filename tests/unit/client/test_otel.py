@@ -55,6 +55,17 @@ async def test_a_send_is_a_span_that_its_messages_carry(server: ScriptedServer, 
     assert span.attributes["messaging.rocketmq.message.tag"] == "t"
 
 
+async def test_a_half_message_is_sent_like_any_other(server: ScriptedServer, traces: Traces) -> None:
+    producer = Producer(server.endpoint, topics=[TOPIC], hooks=traces.hooks)
+    async with producer, producer.begin_transaction() as transaction:
+        await transaction.send(Message(TOPIC, b"body"))
+    [span] = traces.named(f"send {TOPIC}")
+    assert span.attributes is not None
+    assert span.attributes["messaging.rocketmq.message.type"] == "transaction"
+    sent_trace = server.requests["SendMessage"][0].messages[0].system_properties.trace_context
+    assert server.requests["EndTransaction"][0].trace_context == sent_trace
+
+
 async def test_a_failed_send_says_why(server: ScriptedServer, traces: Traces) -> None:
     server.script("SendMessage", sent(pb.FORBIDDEN))
     async with Producer(server.endpoint, topics=[TOPIC], hooks=traces.hooks) as producer:

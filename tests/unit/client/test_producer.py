@@ -2,7 +2,8 @@
 
 import asyncio
 import gzip
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 import grpc
 import pytest
@@ -142,6 +143,31 @@ async def test_delays_and_priorities_reach_the_server(server: ScriptedServer) ->
     assert (first.message_type, third.message_type, third.priority) == (pb.DELAY, pb.PRIORITY, 7)
 
 
+async def test_a_delay_counts_from_the_sending_whatever_the_attempts(server: ScriptedServer) -> None:
+    message = Message(TOPIC, b"x", delay=timedelta(hours=1))
+    server.script("SendMessage", sent(pb.TOO_MANY_REQUESTS))
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        began_ns = time.time_ns()
+        receipt = await producer.send(message)
+        first, second = (request.messages[0].system_properties for request in server.requests["SendMessage"])
+        await producer.send(message)
+    third = server.requests["SendMessage"][2].messages[0].system_properties
+    assert (first.message_type, first.message_id) == (pb.DELAY, receipt.message_id)
+    assert first.delivery_timestamp == second.delivery_timestamp
+    assert third.delivery_timestamp.ToNanoseconds() > first.delivery_timestamp.ToNanoseconds()
+    assert began_ns <= first.delivery_timestamp.ToNanoseconds() - 3600 * 10**9 <= third.born_timestamp.ToNanoseconds()
+    assert receipt.recall_handle == f"handle of {receipt.message_id}"
+
+
+async def test_a_delay_level_is_the_property_of_4x(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        await producer.send(Message(TOPIC, b"x", properties={"a": "b"}, delay_level=3))
+    [message] = server.requests["SendMessage"][0].messages
+    assert dict(message.user_properties) == {"a": "b", "DELAY": "3"}
+    assert message.system_properties.message_type == pb.DELAY
+    assert not message.system_properties.HasField("delivery_timestamp")
+
+
 async def test_long_bodies_are_compressed_when_asked_for(server: ScriptedServer) -> None:
     async with Producer(server.endpoint, topics=[TOPIC], compress_from_bytes=100) as producer:
         await producer.send_many([Message(TOPIC, b"x" * 99), Message(TOPIC, b"x" * 100)])
@@ -223,6 +249,15 @@ async def test_a_recall_needs_the_handle_of_a_delayed_message(server: ScriptedSe
         await producer.recall(receipt._replace(recall_handle="handle"))
     [request] = server.requests["RecallMessage"]
     assert (request.topic.name, request.recall_handle) == (TOPIC, "handle")
+
+
+async def test_a_recall_by_a_stored_handle_says_which_message_it_was(server: ScriptedServer) -> None:
+    async with Producer(server.endpoint) as producer:
+        assert await producer.recall_handle(TOPIC, "handle") == "id of handle"
+        late = pb.Status(code=pb.BAD_REQUEST, message="it was delivered already")
+        server.script("RecallMessage", rpc.RecallMessageResponse(status=late))
+        with pytest.raises(ternmq.BadRequest, match="it was delivered already"):
+            await producer.recall_handle(TOPIC, "handle")
 
 
 async def test_requests_are_signed(server: ScriptedServer) -> None:

@@ -5,7 +5,7 @@ import gzip
 import subprocess
 import sys
 import zlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from ternmq.endpoints import Endpoints
 from ternmq.errors import error_of
 from ternmq.filters import checked_subscriptions
 from ternmq.message_id import MessageIds, parse_message_id
-from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of
+from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of, due_ms
 from ternmq.route import Queue, queue_of_group, queues_to_try
 from ternmq.siphash import siphash24
 from ternmq_common.signing import Authorization, authorization_header
@@ -218,6 +218,13 @@ def test_a_code_that_nobody_knows_is_unsupported() -> None:
         ({"priority": -1}, pb.BAD_REQUEST),
         ({"priority": 1, "message_group": "g"}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         ({"delivery_timestamp": datetime(2030, 1, 1)}, pb.ILLEGAL_DELIVERY_TIME),  # noqa: DTZ001
+        ({"delay": 5}, pb.ILLEGAL_DELIVERY_TIME),
+        ({"delay_level": 0}, pb.ILLEGAL_DELIVERY_TIME),
+        ({"delay_level": "3"}, pb.ILLEGAL_DELIVERY_TIME),
+        ({"delay": timedelta(1), "delivery_timestamp": 1}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"delay": timedelta(1), "delay_level": 1}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"delay_level": 1, "message_group": "g"}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"delay": timedelta(0), "priority": 0}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     ],
 )
 def test_a_message_that_no_server_takes_is_not_made(fields: dict[str, object], code: pb.Code) -> None:
@@ -229,6 +236,23 @@ def test_a_message_that_no_server_takes_is_not_made(fields: dict[str, object], c
 def test_a_message_takes_what_servers_take() -> None:
     message = Message("%DLQ%group", bytearray(b"x"), tag="\u4e2d", keys=["a b"], delivery_timestamp=datetime.now(UTC))  # type: ignore[arg-type]
     assert (message.body, message.keys, message.message_type) == (b"x", ("a b",), pb.DELAY)
+
+
+@given(
+    moment=st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(3000, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+)
+def test_a_delivery_time_keeps_its_milliseconds(moment: datetime) -> None:
+    message = Message("t", b"x", delivery_timestamp=moment)
+    assert message.delivery_timestamp_ms == (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+@given(started_ns=st.integers(0, 2**62), delay=st.timedeltas())
+def test_a_delay_is_never_too_short_and_a_negative_one_is_over(started_ns: int, delay: timedelta) -> None:
+    delay_ns = delay // timedelta(microseconds=1) * 1000
+    due_ns = due_ms(started_ns, delay) * 1_000_000
+    assert due_ns >= started_ns + delay_ns
+    assert due_ns < max(started_ns + delay_ns, 0) + 1_000_000
+    assert delay_ns > -1_000_000 or due_ns <= started_ns
 
 
 @pytest.mark.parametrize("expression", ["", " ", "||", " || "])

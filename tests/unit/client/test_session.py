@@ -96,6 +96,14 @@ async def test_an_operator_gets_the_stacks(server: ScriptedServer) -> None:
     assert "MainThread" in answer.thread_stack_trace.thread_stack_trace
 
 
+async def test_a_command_that_comes_before_the_settings_is_served(server: ScriptedServer) -> None:
+    command = rpc.PrintThreadStackTraceCommand(nonce="n")
+    server.commands.put_nowait(rpc.TelemetryCommand(print_thread_stack_trace_command=command))
+    async with Producer(server.endpoint, topics=[TOPIC]):
+        _, answer = await server.asked("Telemetry", 2)
+    assert answer.thread_stack_trace.nonce == "n"
+
+
 async def test_commands_that_mean_nothing_to_a_producer_are_harmless(server: ScriptedServer) -> None:
     verify = rpc.VerifyMessageCommand(nonce="n")
     orphan = rpc.RecoverOrphanedTransactionCommand(transaction_id="t")

@@ -1,9 +1,10 @@
 """An admin service in this process: topics and groups in two dicts, behind a real gRPC port.
 
-The messages are those of `memory`, whose calls are served on the same port.
+The messages are those of `memory`, whose calls are served on the same port; the transactions are in `transactions`.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,9 +12,11 @@ import grpc
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
+from tests.unit.command.memory_transactions import MemoryTransactions
 from tests.unit.command.messaging_server import BROKER, MemoryTopics
 
 OK = pb.Status(code=pb.OK, message="OK")
+MOVE_MAX = timedelta(days=3650)
 
 
 class AdminServer:
@@ -21,7 +24,8 @@ class AdminServer:
 
     `progress`, `members` and `inconsistencies` are what it tells of every group; `moves` is its answer to a reset;
     `unsendable` are offsets of dead letters that it refuses to resend, `refusal` is what it says to all of
-    them, `resends` are the requests that it got.
+    them, `resends` are the requests that it got. `ahead` is how far its clock is ahead of this machine's, None if it is
+    too old to tell; it can be moved if `test_clock` says so.
     """
 
     def __init__(self) -> None:
@@ -29,6 +33,9 @@ class AdminServer:
         self.groups: dict[str, admin_pb2.Group] = {}
         self.client_ids: list[str] = []
         self.memory = MemoryTopics()
+        self.transactions = MemoryTransactions()
+        self.ahead: timedelta | None = timedelta(0)
+        self.test_clock = True
         self.progress = [
             admin_pb2.Progress(topic="t", broker=BROKER, queue_id=1, committed=5, cursor=8, in_flight=2, max_offset=10)
         ]
@@ -43,7 +50,7 @@ class AdminServer:
         self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
             name: grpc.unary_unary_rpc_method_handler(
-                self._recorded(getattr(self, name)),
+                self._recorded(getattr(self.transactions, name, None) or getattr(self, name)),
                 request_deserializer=getattr(admin_pb2, f"{name}Request").FromString,
                 response_serializer=lambda message: message.SerializeToString(),
             )
@@ -155,7 +162,20 @@ class AdminServer:
         self.groups.pop(request.name)
         return admin_pb2.DeleteGroupResponse(status=OK)
 
+    def AdvanceClock(self, request: admin_pb2.AdvanceClockRequest) -> admin_pb2.AdvanceClockResponse:  # noqa: N802
+        if not self.test_clock or self.ahead is None:
+            return admin_pb2.AdvanceClockResponse(status=pb.Status(code=pb.FORBIDDEN, message="no test clock"))
+        if request.by.ToTimedelta() > MOVE_MAX:
+            return admin_pb2.AdvanceClockResponse(status=pb.Status(code=pb.BAD_REQUEST, message="that is too far"))
+        self.ahead += request.by.ToTimedelta()
+        answer = admin_pb2.AdvanceClockResponse(status=OK)
+        answer.now.FromDatetime(datetime.now(UTC) + self.ahead)
+        return answer
+
     def GetServerInfo(self, _: admin_pb2.GetServerInfoRequest) -> admin_pb2.GetServerInfoResponse:  # noqa: N802
         answer = admin_pb2.GetServerInfoResponse(status=OK, version="9.9", resident_bytes=123)
         answer.started.FromSeconds(1_700_000_000)
+        if self.ahead is not None:
+            answer.now.FromDatetime(datetime.now(UTC) + self.ahead)
+            answer.test_clock = self.test_clock
         return answer

@@ -1,4 +1,4 @@
-"""Topics in memory, behind the calls of the messaging service that read by offset, keep offsets and send."""
+"""Topics in memory, behind the calls of the messaging service that read by offset, keep offsets, send and recall."""
 
 import time
 from collections import Counter
@@ -14,7 +14,7 @@ from ternmq_protos.v2 import service_pb2
 OK = pb.Status(code=pb.OK, message="OK")
 BROKER = "broker-0"
 PULL_MAX = 32
-UNARY = ("QueryRoute", "QueryOffset", "GetOffset", "UpdateOffset", "SendMessage")
+UNARY = ("QueryRoute", "QueryOffset", "GetOffset", "UpdateOffset", "SendMessage", "RecallMessage")
 
 
 @dataclass
@@ -45,7 +45,8 @@ class MemoryTopics:
     """`queues` by topic, `committed` by (group, topic, queue id).
 
     A `before` hook may refuse a call, or change the world. `calls` counts the calls of each method, `requests` are the
-    messages of every SendMessage that was stored, `commits` every offset that was set.
+    messages of every SendMessage that was stored, `commits` every offset that was set, `recalled` (topic, handle) of
+    every RecallMessage.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class MemoryTopics:
         self.committed: dict[tuple[str, str, int], int] = {}
         self.commits: list[tuple[str, int, int]] = []
         self.requests: list[list[pb.Message]] = []
+        self.recalled: list[tuple[str, str]] = []
         self.calls: Counter[str] = Counter()
         self.before: Callable[[str, Any], pb.Status | None] = lambda method, request: None
         self._turn = 0
@@ -139,6 +141,10 @@ class MemoryTopics:
             self.put(topic, queue_id, message, stored_ms=int(time.time() * 1000))
             entries.append(service_pb2.SendResultEntry(status=OK, message_id=message.system_properties.message_id))
         return service_pb2.SendMessageResponse(status=OK, entries=entries)
+
+    def RecallMessage(self, request: service_pb2.RecallMessageRequest) -> service_pb2.RecallMessageResponse:  # noqa: N802
+        self.recalled.append((request.topic.name, request.recall_handle))
+        return service_pb2.RecallMessageResponse(status=OK, message_id=f"id-of-{request.recall_handle}")
 
     def PullMessage(self, request: service_pb2.PullMessageRequest) -> Iterator[service_pb2.PullMessageResponse]:  # noqa: N802
         self.calls["PullMessage"] += 1

@@ -82,7 +82,7 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     assert (server.groups["g"].fifo, server.groups["g"].max_attempts) == (True, 5)
     assert call_server("group", "create", "g").exit_code == 0
     listed = call_server("group", "list").stdout.splitlines()[1].split()
-    assert listed == ["g", "yes", "5", "default", "auto", "averagely", "-", "-"]
+    assert listed == ["g", "yes", "5", "default", "auto", "averagely", "-", "99", "-"]
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
     assert described["clients"] == ["client-1"]
     assert described["progress"][0]["lag"] == 4
@@ -101,10 +101,24 @@ def test_the_servers_version_is_told_when_asked_for(call_server: Call) -> None:
     assert "2023-11-14T22:13:20Z" in call_server("version", "--server").stdout
 
 
+UNANSWERED = (
+    ("topic", "list"),
+    ("group", "create", "g"),
+    ("version", "--server"),
+    ("clock", "show"),
+    ("clock", "advance", "2h"),
+    ("transaction", "list"),
+    ("transaction", "show", "id"),
+    ("transaction", "commit", "id", "id-2"),
+    ("recall", "orders", "handle"),
+    ("send", "orders", "later", "--delay", "2h"),
+)
+
+
 def test_without_a_server_the_exit_code_is_3_and_the_line_says_what_to_do(call: Call) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    for arguments in (("topic", "list"), ("group", "create", "g"), ("version", "--server")):
+    for arguments in UNANSWERED:
         result = call(*arguments, "--endpoint", f"127.0.0.1:{port}")
         assert result.exit_code == 3
         assert result.stderr == (

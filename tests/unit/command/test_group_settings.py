@@ -17,17 +17,19 @@ ALL = {
     "consume_from": "2026-08-01T12:00:00Z",
     "assignment": "consistent-hash",
     "queue_lock_hold": "30s",
+    "priority_factor": 60,
 }
-FLAGS = [part for name, value in ALL.items() for part in (f"--{name.replace('_', '-')}", value)]
+FLAGS = [part for name, value in ALL.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def settings_of(group: admin_pb2.Group) -> tuple[str, str, str, int]:
-    return group.retry_backoff, group.consume_from, group.assignment, group.queue_lock_hold.seconds
+def settings_of(group: admin_pb2.Group) -> tuple[str, str, str, int, int | None]:
+    factor = group.priority_factor if group.HasField("priority_factor") else None
+    return group.retry_backoff, group.consume_from, group.assignment, group.queue_lock_hold.seconds, factor
 
 
 def test_a_group_is_created_with_all_its_settings(call_server: Call, server: AdminServer) -> None:
     assert call_server("group", "create", "g", *FLAGS).exit_code == 0
-    assert settings_of(server.groups["g"]) == ("exponential:1s,10m,2", NOON_MS, "consistent-hash", 30)
+    assert settings_of(server.groups["g"]) == ("exponential:1s,10m,2", NOON_MS, "consistent-hash", 30, 60)
 
 
 def test_what_is_not_given_is_left_to_the_server(call_server: Call, server: AdminServer) -> None:
@@ -42,6 +44,13 @@ def test_settings_are_listed_and_described(call_server: Call) -> None:
     people = call_server("group", "describe", "g").stdout
     assert "retry backoff    exponential:1s,10m,2" in people
     assert "queue lock hold  30s" in people
+    assert "priority factor  60" in people
+
+
+def test_a_server_that_knows_no_priority_factor_has_the_default(call_server: Call, server: AdminServer) -> None:
+    call_server("group", "create", "g")
+    assert not server.groups["g"].HasField("priority_factor")
+    assert json.loads(call_server("group", "list", "--json").stdout)[0]["priority_factor"] == 99
 
 
 def test_the_18_steps_of_the_default_backoff_are_for_programs(call_server: Call, server: AdminServer) -> None:
@@ -67,6 +76,8 @@ def test_a_backoff_of_a_newer_server_is_shown_as_it_is(call_server: Call, server
         ("--consume-from", "soon", "auto, earliest, latest or a time like"),
         ("--consume-from", "1969-01-01", "a time after 1970"),
         ("--queue-lock-hold", "long", "a duration like"),
+        ("--priority-factor", "101", "101 is not in the range"),
+        ("--priority-factor", "-1", "-1 is not in the range"),
     ],
 )
 def test_settings_that_can_not_be_are_wrong_usage(call: Call, option: str, value: str, problem: str) -> None:
@@ -84,6 +95,7 @@ def test_settings_that_can_not_be_are_wrong_usage(call: Call, option: str, value
         (["--consume-from", "latest"], {"consume_from": "latest"}),
         (["--assignment", "averagely-by-circle"], {"assignment": "averagely-by-circle"}),
         (["--queue-lock-hold", "0s"], {"queue_lock_hold": None}),
+        (["--priority-factor", "0"], {"priority_factor": 0}),
     ],
 )
 def test_an_update_changes_only_what_is_given(call_server: Call, flags: list[str], changed: dict[str, object]) -> None:
@@ -164,9 +176,10 @@ def test_a_file_declares_all_settings(call_server: Call, server: AdminServer, tm
           consume_from: {moment}
           assignment: consistent-hash
           queue_lock_hold: 30s
+          priority_factor: 60
     """
     assert applied(call_server, tmp_path, text, "yaml") == 0
-    assert settings_of(server.groups["g"]) == ("exponential:1s,10m,2", NOON_MS, "consistent-hash", 30)
+    assert settings_of(server.groups["g"]) == ("exponential:1s,10m,2", NOON_MS, "consistent-hash", 30, 60)
 
 
 def test_a_toml_time_and_a_number_of_seconds_are_understood(
@@ -174,7 +187,7 @@ def test_a_toml_time_and_a_number_of_seconds_are_understood(
 ) -> None:
     text = 'groups = [{name = "g", consume_from = 2026-08-01T12:00:00Z, queue_lock_hold = 30}]'
     assert applied(call_server, tmp_path, text, "toml") == 0
-    assert settings_of(server.groups["g"]) == ("", NOON_MS, "", 30)
+    assert settings_of(server.groups["g"]) == ("", NOON_MS, "", 30, None)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +200,10 @@ def test_a_toml_time_and_a_number_of_seconds_are_understood(
         ("queue_lock_hold: soon", "queue_lock_hold 'soon': a duration like"),
         ("queue_lock_hold: true", "queue_lock_hold must be text, not True"),
         ("assignment: [a]", "assignment must be text"),
+        ("priority_factor: 101", "priority_factor must be a whole number from 0 to 100, not 101"),
+        ("priority_factor: -1", "priority_factor must be a whole number from 0 to 100, not -1"),
+        ("priority_factor: true", "priority_factor must be a whole number from 0 to 100, not True"),
+        ("priority_factor: high", "priority_factor must be a whole number from 0 to 100, not 'high'"),
     ],
 )
 def test_a_wrong_setting_in_a_file_is_one_line(call: Call, text: str, problem: str) -> None:

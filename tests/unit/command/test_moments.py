@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ternmq.command.moments import moment_of, shown_consume_from
+from ternmq.command.moments import exact_moment_of, moment_of, shown_consume_from
 from ternmq.command.output import STREAM_PAGE, age_text, print_stream
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
@@ -47,6 +47,17 @@ def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a time"):
         moment_of(text, now=NOW)
+
+
+@pytest.mark.parametrize("text", ["2026-08-01T10:30:00.250+02:00", " 20260801T083000.250Z "])
+def test_an_exact_time_is_iso_8601(text: str) -> None:
+    assert exact_moment_of(text) == datetime(2026, 8, 1, 8, 30, 0, 250_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", "2h", "-2h", "soon", "12", "0001-01-01", "1969-12-31T00:00Z"])
+def test_an_exact_time_is_not_how_long_ago(text: str) -> None:
+    with pytest.raises(ValueError, match="a time"):
+        exact_moment_of(text)
 
 
 def test_what_can_not_be_shown_as_a_time_is_shown_as_it_is() -> None:

@@ -49,6 +49,8 @@ def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
         (("send", "t", "b", "--property", "x"), "name=value is needed"),
         (("send", "t", "b", "--delay", "soon"), "a duration like"),
         (("send", "t", "b", "--file", "f"), "not both"),
+        (("send", "t", "b", "--delay", "2h", "--at", "2026-08-01"), "give one of --delay, --at and --delay-level"),
+        (("recall", "t"), "missing argument 'handle'"),
         (("receive", "t"), "missing option '--group'"),
         (("receive", "t", "--group", "g", "--filter", "a", "--sql", "b"), "not both"),
         (("tail", "t", "--filter", "a", "--sql", "b"), "not both"),
@@ -57,6 +59,10 @@ def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
         (("up", "--segment-size", "1KiB"), "(from --segment-size): 1mib to 2gib is allowed"),
         (("up", "--config", "/nowhere/x.toml"), "can't read the settings file"),
         (("apply", "-f", "/nowhere/x.yaml"), "can't read /nowhere/x.yaml"),
+        (("transaction", "list", "--state", "committed"), "'committed' is not one of"),
+        (("transaction", "commit"), "missing argument 'id...'"),
+        (("clock", "advance"), "missing argument 'by'"),
+        (("clock", "advance", "soon"), "a duration like"),
         (("completion", "tcsh"), "'tcsh' is not one of"),
     ],
 )
@@ -99,6 +105,9 @@ def test_completion_offers_subcommands_and_choices() -> None:
     assert offered("ternmq") == list(COMMANDS)
     assert {"create", "list", "describe", "delete"} == set(offered("ternmq topic"))
     assert "fifo" in offered("ternmq topic create x --type")
+    assert {"list", "show", "commit", "rollback"} == set(offered("ternmq transaction"))
+    assert {"pending", "discarded", "all"} == set(offered("ternmq transaction list --state"))
+    assert {"show", "advance"} == set(offered("ternmq clock"))
 
 
 def test_version_is_printed(call: Call) -> None:
@@ -138,6 +147,15 @@ def test_config_for_people_is_a_table_with_units(call: Call) -> None:
     assert ["auto_create", "false", "--auto-create", "TERNMQ_AUTO_CREATE"] in [line.split() for line in lines]
 
 
+def test_config_tells_whether_time_can_be_moved(call: Call) -> None:
+    told = json.loads(call("config", "--json").stdout)
+    assert told["test_clock"] == {"value": False, "from": "default"}
+    told = json.loads(call("config", "--test-clock", "--json").stdout)
+    assert told["test_clock"] == {"value": True, "from": "--test-clock"}
+    told = json.loads(call("config", "--json", env={"TERNMQ_TEST_CLOCK": "on"}).stdout)
+    assert told["test_clock"] == {"value": True, "from": "TERNMQ_TEST_CLOCK"}
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest(call: Call) -> None:
     result = call("config", env={"TERNMQ_FLUSHH": "sync"})
     assert result.exit_code == 2
@@ -163,6 +181,23 @@ def test_up_runs_the_server_with_the_settings_and_ends_with_its_code(
     a_server(monkeypatch, run)
     assert call("up", "--data-dir", "elsewhere", "--retention", "3d", "--no-auto-create").exit_code == 7
     assert given == [ServerSettings(data_dir=Path("elsewhere"), retention_ms=3 * 86_400_000, auto_create=False)]
+
+
+@pytest.mark.parametrize(
+    ("options", "warnings"),
+    [
+        (("--test-clock", "--log-level", "error"), 1),
+        (("--test-clock",), 0),  # the server's log has it
+        (("--log-level", "error"), 0),
+    ],
+)
+def test_that_time_can_be_moved_is_said_once_whatever_is_logged(
+    call: Call, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], warnings: int
+) -> None:
+    a_server(monkeypatch, lambda settings: int(settings.test_clock))
+    result = call("up", *options)
+    assert (result.exit_code, result.stdout) == (int("--test-clock" in options), "")
+    assert result.stderr.count("WARNING: TEST CLOCK: ") == len(result.stderr.splitlines()) == warnings
 
 
 def test_a_server_that_cannot_start_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

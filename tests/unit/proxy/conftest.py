@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.server_settings import ServerSettings
+from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.activities import receive_message
 from tests.support.embedded import Embedded, RawClient
 
@@ -32,6 +33,29 @@ async def strict_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
     settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create=False)
     async with Embedded(settings) as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def movable_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
+    """Its clock goes where tests move it, never by more than hours: each begins at the time that it finds."""
+    folder = tmp_path_factory.mktemp("movable-server")
+    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, test_clock=True)
+    async with Embedded(settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def timed(movable_server: Embedded) -> AsyncIterator[RawClient]:
+    """A client of the server whose clock can be moved."""
+    async with RawClient(movable_server.grpc) as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def second(movable_server: Embedded) -> AsyncIterator[RawClient]:
+    """Another client of that server, on a connection of its own."""
+    async with RawClient(movable_server.grpc) as connected:
+        yield connected
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -58,6 +82,18 @@ async def strict(strict_server: Embedded) -> AsyncIterator[RawClient]:
 async def topic(client: RawClient) -> str:
     """A topic with one queue, so that messages come in order."""
     return await client.create_topic(f"topic-{uuid.uuid4().hex[:12]}")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reminders(timed: RawClient) -> str:
+    """A DELAY topic with one queue, where time can be moved."""
+    return await timed.create_topic(f"reminders-{uuid.uuid4().hex[:12]}", kind=pb.DELAY)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def payments(timed: RawClient) -> str:
+    """A TRANSACTION topic with one queue, where time can be moved."""
+    return await timed.create_topic(f"payments-{uuid.uuid4().hex[:12]}", kind=pb.TRANSACTION)
 
 
 @pytest.fixture

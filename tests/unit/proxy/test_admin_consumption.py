@@ -523,6 +523,8 @@ async def test_a_dead_letter_of_an_ordered_group_goes_to_its_topic_behind_what_i
         (pb.FIFO, {}, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
         (pb.DELAY, {}, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
         (pb.TRANSACTION, {}, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
+        (pb.PRIORITY, {}, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
+        (pb.LITE, {}, "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
         (pb.NORMAL, {}, "OK"),
     ],
 )
@@ -585,6 +587,7 @@ CHANGED: dict[str, Proto] = {
     "consume_from": "latest",
     "assignment": "consistent-hash",
     "queue_lock_hold": duration(30),
+    "priority_factor": 60,
 }
 
 
@@ -602,7 +605,18 @@ async def test_all_settings_of_a_group_but_its_order_can_be_changed(client: RawC
     assert code(await update_group(client, name=group)) == "OK"
     described = (await describe_group(client, group)).group
     assert (described.max_attempts, described.consume_from, described.assignment) == (17, "auto", "averagely")
+    assert described.priority_factor == 99
     assert not described.HasField("queue_lock_hold")
+
+
+@pytest.mark.parametrize("factor", [0, 100])
+async def test_a_priority_factor_may_be_anything_of_a_hundred(client: RawClient, group: str, factor: int) -> None:
+    assert code(await create_group(client, name=group, priority_factor=factor)) == "OK"
+    described = (await describe_group(client, group)).group
+    assert (described.HasField("priority_factor"), described.priority_factor) == (True, factor)
+    assert code(await create_group(client, name=group, priority_factor=factor)) == "OK"
+    refused = await create_group(client, name=group)
+    assert (code(refused), f"exists with priority_factor {factor};" in refused.status.message) == ("BAD_REQUEST", True)
 
 
 async def test_changed_attempts_are_for_messages_that_are_under_way_too(
@@ -645,6 +659,8 @@ async def test_the_order_of_a_group_can_not_be_changed(client: RawClient, group:
         {"consume_from": "first"},
         {"assignment": "by-luck"},
         {"queue_lock_hold": duration(0.5)},
+        {"priority_factor": -1},
+        {"priority_factor": 101},
     ],
 )
 async def test_settings_that_can_not_be_change_nothing(client: RawClient, group: str, fields: dict[str, Proto]) -> None:

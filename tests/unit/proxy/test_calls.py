@@ -18,7 +18,7 @@ pytestmark = SERVER_LOOP
 UNARY = sorted(
     method.name for method in MESSAGING.methods if not method.server_streaming and not method.client_streaming
 )
-NOT_SERVED = ["EndTransaction", "RecallMessage", "SyncLiteSubscription"]
+NOT_SERVED = ["SyncLiteSubscription"]
 GARBAGE = b"\xff\xff\xff"
 
 

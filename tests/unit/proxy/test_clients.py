@@ -3,6 +3,7 @@
 import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.clients import DETACHED_EXPIRY_S, ClientRegistry
 
 EXPIRY_S = 120.0
@@ -16,6 +17,17 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+class Stream:
+    """A Telemetry stream that notes what was sent on it."""
+
+    def __init__(self) -> None:
+        self.sent: list[rpc.TelemetryCommand] = []
+
+    async def push(self, command: rpc.TelemetryCommand) -> bool:
+        self.sent.append(command)
+        return True
 
 
 @pytest.fixture
@@ -42,10 +54,11 @@ def test_a_client_is_forgotten_when_it_was_not_seen_for_too_long(clients: Client
 
 
 def test_a_client_whose_stream_broke_is_forgotten_sooner(clients: ClientRegistry, clock: Clock) -> None:
+    stream = Stream()
     clients.configured("c", SETTINGS)
-    clients.attach("c")
+    clients.attach("c", stream)
     clock.now_s = 100
-    clients.detach("c")
+    clients.detach("c", stream)
     clock.now_s = 100 + DETACHED_EXPIRY_S
     assert clients.expire() == []
     clock.now_s += 1
@@ -53,20 +66,76 @@ def test_a_client_whose_stream_broke_is_forgotten_sooner(clients: ClientRegistry
 
 
 def test_a_client_that_comes_back_in_time_is_kept(clients: ClientRegistry, clock: Clock) -> None:
-    clients.attach("c")
-    clients.detach("c")
+    stream = Stream()
+    clients.attach("c", stream)
+    clients.detach("c", stream)
     clock.now_s = DETACHED_EXPIRY_S
-    clients.attach("c")
+    clients.attach("c", Stream())
     clock.now_s += DETACHED_EXPIRY_S + 1
     assert clients.expire() == []
 
 
 def test_a_newer_stream_outlives_the_end_of_the_older(clients: ClientRegistry, clock: Clock) -> None:
-    clients.attach("c")
-    clients.attach("c")
-    clients.detach("c")
+    older, newer = Stream(), Stream()
+    clients.attach("c", older)
+    clients.attach("c", newer)
+    assert not clients.detach("c", older)
     clock.now_s = DETACHED_EXPIRY_S + 1
     assert clients.expire() == []
+    assert clients.detach("c", newer)
+
+
+def test_a_stream_ends_once(clients: ClientRegistry) -> None:
+    stream = Stream()
+    clients.attach("c", stream)
+    assert not clients.detach("c", Stream())  # one that never was the client's
+    assert clients.detach("c", stream)
+    assert not clients.detach("c", stream)
+
+
+async def test_commands_go_to_the_newest_stream(clients: ClientRegistry) -> None:
+    older, newer = Stream(), Stream()
+    for stream in (older, newer, older):  # the older one has sent its settings again
+        clients.attach("c", stream)
+    client, command = clients.seen("c"), rpc.TelemetryCommand()
+    assert await client.push(command)
+    assert (older.sent, newer.sent) == ([], [command])
+    clients.detach("c", newer)
+    assert await client.push(command)
+    assert older.sent == [command]
+    clients.detach("c", older)
+    assert not await client.push(command)
+
+
+def publisher(*topics: str) -> pb.Settings:
+    return pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [pb.Resource(name=name) for name in topics]})
+
+
+def test_publishers_are_the_producers_with_a_stream(clients: ClientRegistry) -> None:
+    def ids(topic: str) -> list[str]:
+        return [client.client_id for client in clients.publishers(topic)]
+
+    stream = Stream()
+    clients.configured("p", publisher("t", "u"))
+    assert ids("t") == []
+    clients.attach("p", stream)
+    assert (ids("t"), ids("u"), ids("v")) == (["p"], ["p"], [])
+    clients.configured("p", publisher("u", "v"))
+    assert (ids("t"), ids("u"), ids("v")) == ([], ["p"], ["p"])
+    clients.configured("p", SETTINGS)
+    assert (ids("u"), ids("v")) == ([], [])
+    clients.configured("p", publisher("t"))
+    assert ids("t") == ["p"]
+    clients.forget("p")
+    assert ids("t") == []
+
+
+def test_a_topic_is_known_as_the_settings_have_it(clients: ClientRegistry) -> None:
+    topic = pb.Resource(name="t", resource_namespace="tenant")
+    client = clients.configured("p", pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [topic]}))
+    assert client.named_topic("t") == topic
+    assert client.named_topic("u") is None
+    assert clients.seen("stranger").named_topic("t") is None
 
 
 def test_members_of_a_group_are_known_by_settings_or_calls(clients: ClientRegistry) -> None:
@@ -80,5 +149,5 @@ def test_a_good_bye_counts_once(clients: ClientRegistry) -> None:
     clients.configured("c", SETTINGS)
     assert clients.forget("c")
     assert not clients.forget("c")
-    clients.detach("c")  # its stream ends after the good-bye
+    assert not clients.detach("c", Stream())  # its stream ends after the good-bye
     assert clients.find("c") is None

@@ -108,3 +108,33 @@ async def test_nothing_is_released_for_a_client_that_holds_nothing(hidden: Hidde
     await renewal.release("stranger")
     renewal.let_go("stranger", "g", "t", FIRST)
     assert hidden.until_ms[FIRST] == MINUTE_MS
+
+
+async def test_a_clock_that_is_moved_leaves_every_message_the_time_that_it_had(
+    hidden: Hidden, renewal: Renewal
+) -> None:
+    hidden.now_ms = 20 * SECOND_MS
+    await renewal.shift(HOUR_MS)
+    assert set(hidden.until_ms.values()) == {HOUR_MS + MINUTE_MS}
+    hidden.now_ms += HOUR_MS
+    # Within fifteen seconds of its end, each is prolonged as ever.
+    await run(hidden, renewal, until_ms=HOUR_MS + 2 * MINUTE_MS)
+    assert all(until_ms > hidden.now_ms for until_ms in hidden.until_ms.values())
+
+
+async def test_a_jump_of_three_hours_uses_up_the_time_of_a_message(hidden: Hidden, renewal: Renewal) -> None:
+    await renewal.shift(3 * HOUR_MS)
+    hidden.now_ms = 3 * HOUR_MS
+    await renewal.renew()
+    assert hidden.given_back == {}
+    await run(hidden, renewal, until_ms=3 * HOUR_MS + MINUTE_MS)
+    assert hidden.given_back.keys() == {FIRST, SECOND}
+
+
+async def test_a_jump_does_not_bring_back_what_has_ended(hidden: Hidden, renewal: Renewal) -> None:
+    hidden.settled.add(SECOND)
+    await renewal.shift(HOUR_MS)
+    assert hidden.until_ms == {FIRST: HOUR_MS + MINUTE_MS, SECOND: MINUTE_MS}
+    hidden.now_ms = 2 * HOUR_MS
+    await renewal.shift(HOUR_MS)
+    assert hidden.until_ms[FIRST] == HOUR_MS + MINUTE_MS

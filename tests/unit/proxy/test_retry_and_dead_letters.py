@@ -1,13 +1,14 @@
 """What becomes of messages that a consumer does not acknowledge: retries, then dead letters (`consumer.md` 7)."""
 
 import asyncio
-import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ternmq_broker import consumption, redelivery
+from ternmq_broker import consumption
+from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -191,16 +192,14 @@ async def test_what_a_push_consumer_leaves_behind_is_copied_when_it_fails_again(
     assert (await other.receive(topic, group)).attempts == [3]
 
 
-async def test_a_copy_that_has_become_old_is_replaced_before_retention_can_remove_it(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_copy_that_has_become_old_is_replaced_before_retention_can_remove_it(settings: ServerSettings) -> None:
+    settings = replace(settings, retention_ms=20 * HOUR_MS, test_clock=True)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.send("orders", b"1")
         await nack(client, "orders", "g", (await client.receive("orders", "g")).messages)
-        held = (await client.receive("orders", "g")).messages
-        with monkeypatch.context() as patched:
-            patched.setattr(redelivery, "now_ms", lambda: time.time_ns() // 1_000_000 + settings.retention_ms // 2 + 1)
-            await nack(client, "orders", "g", held)
+        held = (await client.receive("orders", "g", invisible_s=12 * 3600)).messages
+        await client.advance(10 * 3600 + 1)
+        await nack(client, "orders", "g", held)
         assert await stored(client, "%RETRY%g") == 2
         received = await client.receive("orders", "g")
         assert (received.bodies, received.attempts) == ([b"1"], [3])

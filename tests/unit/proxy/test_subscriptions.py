@@ -2,13 +2,11 @@
 (`consumer.md` 2.4 and 2.7)."""
 
 import logging
-import time
 from collections.abc import Callable
 
 import pytest
 import pytest_asyncio
 
-from ternmq_broker import housekeeping
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
@@ -249,20 +247,19 @@ async def test_a_beginning_that_can_not_be_is_refused(client: RawClient, group: 
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def old_topic(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> "tuple[ServerSettings, str]":
+async def old_topic(tmp_path_factory: pytest.TempPathFactory) -> "tuple[ServerSettings, str]":
     """A topic of which retention has removed the message b"0", while b"1" is left."""
     folder = tmp_path_factory.mktemp("old-topic")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, retention_check_interval_ms=100)
+    settings = ServerSettings(
+        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, retention_check_interval_ms=100, test_clock=True
+    )
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await client.send("orders", b"0")
-        with monkeypatch.context() as patched:
-            patched.setattr(housekeeping, "now_ms", lambda: int((time.time() + 365 * 24 * 3600) * 1000))
-            first = 0
-            while not first:
-                first = (await describe_topic(client, "orders")).queues[0].min_offset
+        await client.advance(365 * 24 * 3600)
+        first = 0
+        while not first:
+            first = (await describe_topic(client, "orders")).queues[0].min_offset
         await client.send("orders", b"1")
     return settings, "orders"
 

@@ -1,6 +1,7 @@
 """Calls of our admin service. The module imports grpc, so subcommands import it when they run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 from ternmq.command.calls import Calls
 from ternmq_protos.admin_v1 import admin_pb2
@@ -8,6 +9,9 @@ from ternmq_protos.v2 import definition_pb2
 
 # A batch of resent dead letters is that many writes to a disk.
 RESEND_TIMEOUT_S = 60
+# Everything that is due all at once may keep a server busy.
+ADVANCE_TIMEOUT_S = 60
+TRANSACTIONS_PAGE = 256
 
 TYPES = {
     "normal": definition_pb2.NORMAL,
@@ -17,6 +21,8 @@ TYPES = {
     "priority": definition_pb2.PRIORITY,
     "lite": definition_pb2.LITE,
 }
+OPEN_STATES = {"pending": admin_pb2.PENDING, "discarded": admin_pb2.DISCARDED}
+RESOLUTIONS = {"commit": definition_pb2.COMMIT, "rollback": definition_pb2.ROLLBACK}
 
 
 class AdminClient(Calls):
@@ -77,6 +83,32 @@ class AdminClient(Calls):
         request = admin_pb2.ResendDeadLettersRequest(group=group, offsets=queue_offsets, to_topic=to_topic)
         answer_type = admin_pb2.ResendDeadLettersResponse
         return list(self._call("ResendDeadLetters", request, answer_type, timeout_s=RESEND_TIMEOUT_S).letters)
+
+    def transactions(self, state_name: str, *, topic: str) -> Iterator[admin_pb2.Transaction]:
+        """Those that are `pending` or `discarded`, of one topic if it is named; pages are read as they are needed."""
+        request = admin_pb2.ListTransactionsRequest(state=OPEN_STATES[state_name], topic=topic, limit=TRANSACTIONS_PAGE)
+        while True:
+            answer = self._call("ListTransactions", request, admin_pb2.ListTransactionsResponse)
+            yield from answer.transactions
+            if not answer.next_page:
+                return
+            request.page = answer.next_page
+
+    def transaction(self, transaction_id: str) -> admin_pb2.GetTransactionResponse:
+        request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
+        return self._call("GetTransaction", request, admin_pb2.GetTransactionResponse)
+
+    def resolve_transaction(self, transaction_id: str, resolution_name: str) -> admin_pb2.Transaction:
+        """The transaction as it is after a `commit` or `rollback`."""
+        resolution = RESOLUTIONS[resolution_name]
+        request = admin_pb2.ResolveTransactionRequest(transaction_id=transaction_id, resolution=resolution)
+        return self._call("ResolveTransaction", request, admin_pb2.ResolveTransactionResponse).transaction
+
+    def advance_clock(self, by: timedelta) -> admin_pb2.AdvanceClockResponse:
+        request = admin_pb2.AdvanceClockRequest()
+        request.by.FromTimedelta(by)
+        answer_type = admin_pb2.AdvanceClockResponse
+        return self._call("AdvanceClock", request, answer_type, timeout_s=ADVANCE_TIMEOUT_S)
 
     def server_info(self) -> admin_pb2.GetServerInfoResponse:
         return self._call("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse)

@@ -11,7 +11,7 @@ import click
 
 from ternmq.command.declared import count, declared_settings
 from ternmq.command.failures import CommandFailure, Refused, WrongUsage
-from ternmq.command.group_settings import set_given
+from ternmq.command.group_settings import GroupSettings, set_given
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import print_records
 from ternmq.command.topic import TYPE_NAMES
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ternmq.command.admin import AdminClient
 
 TOPIC_KEYS = ("name", "type", "queues")
-GROUP_KEYS = ("name", "fifo", "max_attempts", "retry_backoff", "consume_from", "assignment", "queue_lock_hold")
+GROUP_KEYS = ("name", "fifo", *GroupSettings.__annotations__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,7 @@ def command(file: Path, endpoint: str, as_json: bool) -> None:
         - {name: billing, fifo: true, max_attempts: 5}
         - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,
            assignment: consistent-hash, queue_lock_hold: 30s}
+        - {name: alarms, priority_factor: 90}
 
     All items are tried; the exit code is 1 if the server refused one. Nothing is deleted.
 

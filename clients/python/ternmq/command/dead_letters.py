@@ -13,10 +13,9 @@ from datetime import datetime
 
 from ternmq.command.admin import AdminClient
 from ternmq.command.failures import Refused
-from ternmq.command.library import body_record, iso_ms
+from ternmq.command.library import body_record, iso_ms, readable_body
 from ternmq.command.messaging import MessagingClient
 from ternmq.endpoints import Endpoints
-from ternmq.errors import BadRequest
 from ternmq.message_view import MessageView
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON
 from ternmq_common.names import dead_letter_topic
@@ -156,13 +155,9 @@ def letter_record(view: MessageView) -> dict[str, object]:
 
 
 def whole_record(view: MessageView) -> dict[str, object]:
-    """All that there is to know; a body that can't be decompressed is given as it is stored."""
+    """All that there is to know."""
     origin = view.to_proto().system_properties.dead_letter_queue
     listed = letter_record(view)
-    try:
-        body = view.body
-    except BadRequest:
-        body = view.to_proto().body
     return {
         "offset": view.offset,
         "message_id": view.message_id,
@@ -177,5 +172,5 @@ def whole_record(view: MessageView) -> dict[str, object]:
         "born": iso_ms(view.born_timestamp),
         "stored": listed["stored"],
         "body_bytes": view.stored_bytes,
-        **body_record(body),
+        **body_record(readable_body(view)),
     }

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
 
 from ternmq.command.failures import WrongUsage
-from ternmq.command.group_settings import GroupSettings
+from ternmq.command.group_settings import PRIORITY_FACTOR_MAX, GroupSettings
 from ternmq.command.moments import consume_from_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.retry_backoff import parse_backoff
@@ -22,7 +22,19 @@ def declared_settings(item: Item, where: str) -> GroupSettings:
         consume_from=_parsed(item, "consume_from", where, lambda text: consume_from_of(text, now=datetime.now(UTC))),
         assignment=_parsed(item, "assignment", where, str.strip),
         queue_lock_hold=_parsed(item, "queue_lock_hold", where, _duration),
+        priority_factor=_priority_factor(item, where),
     )
+
+
+def _priority_factor(item: Item, where: str) -> int | None:
+    value = item.get("priority_factor")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= PRIORITY_FACTOR_MAX:
+        raise WrongUsage(
+            f"{where}: priority_factor must be a whole number from 0 to {PRIORITY_FACTOR_MAX}, not {value!r}"
+        )
+    return value
 
 
 def count(item: Item, key: str, where: str) -> int | None:

@@ -18,7 +18,7 @@ from ternmq.command.letter_selection import (
     tell_none,
 )
 from ternmq.command.options import endpoint_option, json_lines_option, json_option
-from ternmq.command.output import counted, described, print_json, print_stream
+from ternmq.command.output import counted, print_json, print_stream, print_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,25 +103,12 @@ def show(group: str, letter: str, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
     else:
-        _show(record)
+        print_whole(record)
 
 
 def _named(letters: "DeadLetters", name: str) -> "MessageView | None":
     is_offset = name.isascii() and name.isdigit() and len(name) <= OFFSET_DIGITS_MAX
     return letters.at_offset(int(name)) if is_offset else letters.of_id(name)
-
-
-def _show(record: dict[str, object]) -> None:
-    body = record.pop("body", None)
-    properties = record.pop("properties")
-    assert isinstance(properties, dict)
-    click.echo(described(record))
-    if properties:
-        width = max(map(len, properties))
-        lines = [f"  {name:<{width}}  {value}" for name, value in properties.items()]
-        click.echo("\n".join(["\nproperties", *lines]))
-    if body is not None:
-        click.echo(f"\n{body}")
 
 
 @command.command()

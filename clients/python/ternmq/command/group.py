@@ -47,6 +47,7 @@ def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpa
       ternmq group create billing --fifo --max-attempts 5
       ternmq group create audit --retry-backoff customized:1s,5s,10s --consume-from earliest
       ternmq group create report --consume-from 2026-08-01T12:00 --queue-lock-hold 30s
+      ternmq group create alarms --priority-factor 90
     """
     from ternmq.command.admin import AdminClient
     from ternmq_protos.admin_v1 import admin_pb2

@@ -10,6 +10,7 @@ from ternmq.command.moments import shown_consume_from
 from ternmq.command.options import Backoff, ConsumeFrom, Duration
 from ternmq.command.output import iso
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 from ternmq_common.settings import rendered_duration
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_ASSIGNMENT = "averagely"
+PRIORITY_FACTOR_MAX = 100
 _OPTIONS = (
     click.option(
         "--max-attempts",
@@ -49,6 +51,13 @@ _OPTIONS = (
         type=Duration(),
         help="Give each queue one pulling reader at a time, which loses it when silent for so long; 0s: do not.",
     ),
+    click.option(
+        "--priority-factor",
+        type=click.IntRange(0, PRIORITY_FACTOR_MAX),
+        metavar="N",
+        help="Of 100 receives from a priority topic, N begin with the highest priority, the others with a lower one, "
+        f"so that none starves.  [default: {DEFAULT_PRIORITY_FACTOR}]",
+    ),
 )
 
 
@@ -60,6 +69,7 @@ class GroupSettings(TypedDict):
     consume_from: str | None
     assignment: str | None
     queue_lock_hold: timedelta | None
+    priority_factor: int | None
 
 
 def settings_options(command: F) -> F:
@@ -80,6 +90,8 @@ def set_given(group: "admin_pb2.Group", settings: GroupSettings) -> None:
         group.assignment = assignment.strip()
     if (queue_lock_hold := settings["queue_lock_hold"]) is not None:
         group.queue_lock_hold.FromTimedelta(queue_lock_hold)
+    if (priority_factor := settings["priority_factor"]) is not None:
+        group.priority_factor = priority_factor
 
 
 def group_record(group: "admin_pb2.Group") -> dict[str, object]:
@@ -93,6 +105,7 @@ def group_record(group: "admin_pb2.Group") -> dict[str, object]:
         "consume_from": shown_consume_from(group.consume_from),
         "assignment": group.assignment or DEFAULT_ASSIGNMENT,
         "queue_lock_hold": rendered_duration(hold_ms) if hold_ms else None,
+        "priority_factor": group.priority_factor if group.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR,
         "created": iso(group.created),
     }
 

@@ -13,7 +13,7 @@ import click
 
 from ternmq.command.failures import CommandFailure, Refused, Unreachable
 from ternmq.command.output import iso_datetime, print_json_line
-from ternmq.errors import ClientError, TransportError
+from ternmq.errors import BadRequest, ClientError, TransportError
 from ternmq_common.server_settings import parsed_address
 
 if TYPE_CHECKING:
@@ -74,6 +74,14 @@ def body_record(body: bytes) -> dict[str, str]:
         return {"body": body.decode()}
     except UnicodeDecodeError:
         return {"body_base64": base64.b64encode(body).decode()}
+
+
+def readable_body(view: "MessageView") -> bytes:
+    """The body; one that can't be decompressed as it is stored."""
+    try:
+        return view.body
+    except BadRequest:
+        return view.to_proto().body
 
 
 def print_message(view: "MessageView", *, as_json: bool) -> None:

@@ -19,11 +19,14 @@ COMMANDS = {
     "topic": "topic",
     "group": "group",
     "send": "send",
+    "recall": "recall",
     "receive": "receive",
     "tail": "tail",
     "dlq": "dlq",
+    "transaction": "transaction",
     "backlog": "backlog",
     "apply": "apply",
+    "clock": "clock",
     "config": "config",
     "version": "version",
     "completion": "completion",
@@ -87,7 +90,9 @@ def cli() -> None:
       ternmq send orders 'hello' --tag paid            send a message
       ternmq receive orders --group billing            take and acknowledge messages
       ternmq tail orders                               watch a topic
+      ternmq send reminders 'call back' --delay 2h     send a message for later
       ternmq dlq list billing                          see what a group gave up
+      ternmq transaction list                          see what waits for its producer's word
 
     Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
     the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted.

@@ -1,4 +1,4 @@
-"""Reading by offset, offsets of groups and sending, over the pull calls of the protocol (`consumer.md` 9).
+"""Reading by offset, offsets of groups, sending and recalling, by single calls of the protocol (`consumer.md` 9).
 
 For commands that read a queue once, from one offset to another; `follower` follows topics. The module imports grpc, so
 subcommands import it when they run.
@@ -104,6 +104,11 @@ class MessagingClient(Calls):
             elif item.status.code not in HARMLESS:
                 raise Refused(item.status.code, item.status.message)
         return Pulled(messages, next_offset)
+
+    def recall(self, topic: str, recall_handle: str) -> str:
+        """Take back a timed message before its time; its id."""
+        request = service_pb2.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=recall_handle)
+        return self._call("RecallMessage", request, service_pb2.RecallMessageResponse).message_id
 
     def send(self, messages: Sequence[pb.Message]) -> None:
         """Send all in one request, hence to one queue; returns when every one is stored."""

@@ -11,11 +11,27 @@ _NEEDED = "a time like 2026-08-01T12:00, 2026-08-01T12:00:00Z or 2h (ago) is nee
 
 def moment_of(text: str, *, now: datetime) -> datetime:
     """An aware time; one without a zone is in the local one. ValueError says what is allowed."""
-    compact = text.strip()
     try:
-        moment = _ago(compact, now) or datetime.fromisoformat(compact).astimezone()
+        moment = _ago(text.strip(), now) or _iso_8601(text)
     except (ValueError, OverflowError, OSError):
         raise ValueError(_NEEDED) from None
+    return _after_1970(moment)
+
+
+def exact_moment_of(text: str) -> datetime:
+    """As `moment_of`, but not how long ago: for times to come, where `2h` would be taken for two hours from now."""
+    try:
+        moment = _iso_8601(text)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError("a time like 2026-08-01T12:00 or 2026-08-01T12:00:00Z is needed") from None
+    return _after_1970(moment)
+
+
+def _iso_8601(text: str) -> datetime:
+    return datetime.fromisoformat(text.strip()).astimezone()
+
+
+def _after_1970(moment: datetime) -> datetime:
     if moment.timestamp() < 0:
         raise ValueError("a time after 1970 is needed")
     return moment

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ternmq.command.moments import consume_from_of, moment_of
+from ternmq.command.moments import consume_from_of, exact_moment_of, moment_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.server_settings import DEFAULT_GRPC, parsed_address
 from ternmq_common.settings import parsed_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+DURATION_MAX = timedelta(days=36_500)
 
 if TYPE_CHECKING:
     TextType = click.ParamType[str]
@@ -37,7 +39,7 @@ class Endpoint(TextType):
 
 
 class Duration(DurationType):
-    """`500ms`, `10s`, `1h30m`; a plain number is in seconds."""
+    """`500ms`, `10s`, `1h30m`; a plain number is in seconds. At most 100 years, which every calendar can add."""
 
     name = "DURATION"
 
@@ -45,9 +47,12 @@ class Duration(DurationType):
         if isinstance(value, timedelta):
             return value
         try:
-            return timedelta(seconds=float(parsed_duration(value, unit="s")))
+            seconds = float(parsed_duration(value, unit="s"))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
+        if seconds > DURATION_MAX.total_seconds():
+            self.fail(f"{value!r}: at most {DURATION_MAX.days}d is allowed", param, ctx)
+        return timedelta(seconds=seconds)
 
 
 class Moment(MomentType):
@@ -60,6 +65,20 @@ class Moment(MomentType):
             return value
         try:
             return moment_of(value, now=datetime.now(UTC))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class ExactMoment(MomentType):
+    """`2026-08-01T12:00`, with or without a zone."""
+
+    name = "TIME"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return exact_moment_of(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 

@@ -88,11 +88,21 @@ def described(record: Record) -> str:
     return "\n".join(f"{name.replace('_', ' '):<{width}}  {cell(value)}" for name, value in record.items())
 
 
-def iso(timestamp: "Timestamp") -> str | None:
+def print_whole(record: Record) -> None:
+    """A message with all that belongs to it: its fields, then `properties`, then `body`, as far as there are any."""
+    click.echo(described({name: value for name, value in record.items() if name not in ("properties", "body")}))
+    if properties := record["properties"]:
+        assert isinstance(properties, dict)
+        width = max(map(len, properties))
+        lines = [f"  {name:<{width}}  {value}" for name, value in properties.items()]
+        click.echo("\n".join(["\nproperties", *lines]))
+    if "body" in record:
+        click.echo(f"\n{record['body']}")
+
+
+def iso(timestamp: "Timestamp", *, timespec: str = "seconds") -> str | None:
     """`2026-08-01T12:00:00Z`; None if the server did not say."""
-    if not timestamp.seconds:
-        return None
-    return iso_datetime(datetime.fromtimestamp(timestamp.seconds, UTC))
+    return iso_datetime(timestamp.ToDatetime(tzinfo=UTC), timespec=timespec) if timestamp.seconds else None
 
 
 def iso_datetime(moment: datetime, *, timespec: str = "seconds") -> str:

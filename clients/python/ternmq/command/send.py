@@ -3,21 +3,23 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ternmq.command.failures import WrongUsage
-from ternmq.command.options import Duration, Pair, endpoint_option, json_lines_option
-from ternmq.command.output import print_json_line
+from ternmq.command.options import Duration, ExactMoment, Pair, endpoint_option, json_lines_option
+from ternmq.command.output import iso_datetime, print_json_line
+from ternmq_common.settings import rendered_duration
 
 if TYPE_CHECKING:
     from ternmq import Message, SendReceipt
 
 BATCH_MESSAGES = 100
 BATCH_BYTES = 1024 * 1024
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @click.command()
@@ -26,13 +28,19 @@ BATCH_BYTES = 1024 * 1024
 @click.option("--tag", help="One tag, for filters.")
 @click.option("--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
 @click.option("--property", "properties", type=Pair(), multiple=True, help="A user property; may be repeated.")
+@click.option("--group", "message_group", help="Message group, for fifo topics: its messages are delivered in order.")
+@click.option("--delay", type=Duration(), help="For delay topics: deliver it this much later.")
 @click.option(
-    "--group",
-    "message_group",
-    help="Message group: its messages are delivered in order (where the server has fifo topics).",
+    "--at", type=ExactMoment(), help="For delay topics: deliver it at this time, ISO 8601; now if it is past."
 )
-@click.option("--delay", type=Duration(), help="Deliver it this much later (where the server has delay topics).")
-@click.option("--priority", type=click.IntRange(min=0), help="Priority (where the server has priority topics).")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="For delay topics: deliver it after the wait that has this number in the server's table, 1s 5s 10s 30s 1m and "
+    "so on to 2h for 18 unless set otherwise.",
+)
+@click.option("--priority", type=click.IntRange(min=0), help="For priority topics: higher ones are delivered first.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path, allow_dash=True),
@@ -49,6 +57,8 @@ def command(
     properties: tuple[tuple[str, str], ...],
     message_group: str | None,
     delay: timedelta | None,
+    at: datetime | None,
+    delay_level: int | None,
     priority: int | None,
     file: Path | None,
     endpoint: str,
@@ -56,45 +66,69 @@ def command(
 ) -> None:
     """Send BODY to TOPIC; - or nothing reads it from standard input.
 
+    A message for later can be taken back before its time: `ternmq recall` takes the handle that is printed, with
+    --file only by --json.
+
     \b
     Examples:
       ternmq send orders 'hello' --tag paid --key order-17 --property region=eu
       echo '{"id": 1}' | ternmq send orders -
       ternmq send orders --file orders.jsonl
+      ternmq send reminders 'call back' --delay 1h30m
+      ternmq send reminders 'call back' --at 2026-08-01T12:00
     """
     if body is not None and file is not None:
         raise WrongUsage("give a body or --file, not both")
+    if sum(time is not None for time in (delay, at, delay_level)) > 1:
+        raise WrongUsage("give one of --delay, --at and --delay-level")
     from ternmq.command.library import client_errors
     from ternmq.message import Message
 
-    def message_of(content: bytes) -> "Message":
-        return Message(
-            topic,
-            content,
-            tag=tag,
-            keys=keys,
-            properties=dict(properties),
-            message_group=message_group,
-            delivery_timestamp=datetime.now(UTC) + delay if delay is not None else None,
-            priority=priority,
-        )
-
     with client_errors(endpoint):
+        ahead = timedelta(0) if delay is None else _moved_ahead(endpoint)
+
+        def message_of(content: bytes) -> "Message":
+            return Message(
+                topic,
+                content,
+                tag=tag,
+                keys=keys,
+                properties=dict(properties),
+                message_group=message_group,
+                delivery_timestamp=at,
+                delay=None if delay is None else delay + ahead,
+                delay_level=delay_level,
+                priority=priority,
+            )
+
         if file is None:
-            _send_one(endpoint, message_of(_single_body(body)), as_json=as_json)
+            receipt = _send_one(endpoint, message_of(_single_body(body)))
+            if as_json:
+                print_json_line(_receipt_record(receipt))
+            else:
+                click.echo(_receipt_text(receipt, _when(delay, at)))
         else:
             _send_lines(endpoint, topic, file, message_of, as_json=as_json)
 
 
-def _send_one(endpoint: str, message: "Message", *, as_json: bool) -> None:
+def _moved_ahead(endpoint: str) -> timedelta:
+    from ternmq.command.server_time import moved_ahead
+
+    return moved_ahead(endpoint)
+
+
+def _when(delay: timedelta | None, at: datetime | None) -> str:
+    """When a timed message will be delivered; of a delay level only the server knows it."""
+    if delay is not None:
+        return f"in {rendered_duration(round(delay / MILLISECOND))}"
+    return f"at {iso_datetime(at, timespec='milliseconds')}" if at is not None else "later"
+
+
+def _send_one(endpoint: str, message: "Message") -> "SendReceipt":
     from ternmq.blocking import Producer
 
     with Producer(endpoint, topics=[message.topic]) as producer:
-        receipt = producer.send(message)
-    if as_json:
-        print_json_line(_receipt_record(receipt))
-    else:
-        click.echo(f"sent {receipt.message_id} to {receipt.topic}, offset {receipt.offset}")
+        return producer.send(message)
 
 
 def _send_lines(
@@ -145,6 +179,15 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
         batch_bytes += len(line)
     if batch:
         yield batch
+
+
+def _receipt_text(receipt: "SendReceipt", when: str) -> str:
+    if not receipt.recall_handle:
+        return f"sent {receipt.message_id} to {receipt.topic}, offset {receipt.offset}"
+    return (
+        f"sent {receipt.message_id} to {receipt.topic}, to be delivered {when}\n"
+        f"take it back with: ternmq recall {receipt.topic} {receipt.recall_handle}"
+    )
 
 
 def _receipt_record(receipt: "SendReceipt") -> dict[str, object]:

@@ -30,6 +30,8 @@ OPTIONS = (
     click.option("--segment-size", "segment_bytes", metavar="SIZE", help="Size of a log file.  [default: 1GiB]"),
     click.option("--accept-corruption", is_flag=True, default=None,
                  help="Start although stored messages are damaged; those are lost, no others."),
+    click.option("--test-clock", is_flag=True, default=None,
+                 help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests only."),
     click.option("--log-level", type=click.Choice([each.value for each in LogLevel]), help="[default: info]"),
     click.option("--log-format", type=click.Choice([each.value for each in LogFormat]), help="[default: text]"),
 )  # fmt: skip

@@ -25,7 +25,7 @@ LONG_POLL = timedelta(seconds=15)
 @click.option(
     "--sql",
     metavar="CONDITION",
-    help="Only messages whose properties meet this SQL condition (where the server has SQL92).",
+    help="Only messages whose properties meet this SQL92 condition: \"region = 'eu'\".",
 )
 @endpoint_option
 @json_lines_option

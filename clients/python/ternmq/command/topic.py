@@ -35,7 +35,8 @@ def command() -> None:
     type=click.Choice(TYPE_NAMES, case_sensitive=False),
     default="normal",
     show_default=True,
-    help="What its messages must be.",
+    help="What its messages must be: in order within a message group (fifo), timed (delay), part of a transaction, "
+    "taken by priority, or anything else (normal).",
 )
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
 @endpoint_option
@@ -48,6 +49,8 @@ def create(name: str, type_name: str, queues: int | None, endpoint: str, as_json
       ternmq topic create orders
       ternmq topic create orders --type fifo --queues 16
       ternmq topic create reminders --type delay --endpoint broker.example:8081
+      ternmq topic create payments --type transaction
+      ternmq topic create alarms --type priority
     """
     from ternmq.command.admin import AdminClient
 

@@ -7,6 +7,7 @@ import click
 from ternmq.command.failures import CommandFailure
 from ternmq.command.server_options import loaded_settings, server_options
 from ternmq_common.errors import StartupError
+from ternmq_common.server_settings import LogLevel
 
 SERVER_EXTRA_MODULES = frozenset({"alembic", "grpc_health", "grpc_reflection", "h11", "sqlalchemy"})
 
@@ -20,14 +21,22 @@ def command(config: Path | None, **flags: object) -> int:
     on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also
     be in the file that --config names or in a variable TERNMQ_NAME; `ternmq config` lists them all.
 
+    With --test-clock, `ternmq clock advance 2h` lets two hours pass at once, so that tests need not wait for delays,
+    retries and checks of transactions. Anybody who can reach the port can do so: never start a server like this for
+    messages that somebody needs.
+
     \b
     Examples:
       ternmq up
       ternmq up --data-dir /var/lib/ternmq --grpc 0.0.0.0:8081
       ternmq up --grpc 127.0.0.1:0 --http 127.0.0.1:0 --no-auto-create
+      ternmq up --data-dir /tmp/ternmq-test --test-clock
       TERNMQ_RETENTION_MS=3d ternmq up --config ternmq.toml
     """
     settings = loaded_settings(config, flags).settings
+    if settings.test_clock and settings.log_level is LogLevel.ERROR:
+        # The server warns in its log, which would not show it.
+        click.echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
     try:
         from ternmq_proxy.main import run
 

@@ -1,0 +1,38 @@
+"""Calling a function of the user, wherever it has to run.
+
+Coroutine functions run on the event loop; plain functions run in threads, since nobody can know whether they block.
+"""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from ternmq.message_view import MessageView
+
+
+class UserFunction:
+    """One function that gets messages. At most `threads` plain calls run at a time, the next ones wait."""
+
+    def __init__(self, function: Callable[[MessageView], object], *, threads: int, name: str) -> None:
+        self._function = function
+        on_loop = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+        self._threads = None if on_loop else ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    async def __call__(self, view: MessageView) -> object:
+        """What the function returns; it sees the context variables of the caller."""
+        if self._threads is None:
+            result = self._function(view)
+        else:
+            context = contextvars.copy_context()
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(self._threads, context.run, self._function, view)
+        return await result if inspect.isawaitable(result) else result
+
+    def close(self) -> None:
+        """Threads end after the call that they are in; nobody waits for a function that hangs."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,200 @@
+"""`ternmq transaction`: list, show, commit and roll back transactions that no producer has ended."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq.command.confirmation import confirm
+from ternmq.command.failures import CommandFailure, Refused
+from ternmq.command.options import endpoint_option, json_lines_option, json_option
+from ternmq.command.output import counted, iso, print_json, print_json_line, print_stream, print_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq.command.output import Record
+    from ternmq_protos.admin_v1 import admin_pb2
+    from ternmq_protos.v2 import definition_pb2
+
+# The keys of `admin.OPEN_STATES` and `admin.RESOLUTIONS`, which need the protocol's code to be imported.
+OPEN_STATES = ("pending", "discarded")
+DONE = {"commit": "committed", "rollback": "rolled back"}
+
+
+@click.group()
+def command() -> None:
+    """Look at open transactions, and end them in the place of their producers.
+
+    A transaction is pending until its producer commits it or rolls it back; producers are asked about it again and
+    again. It is discarded when none gave an answer to the last question, or when its time was over. Nobody receives
+    the message of either unless it is committed.
+
+    \b
+    Examples:
+      ternmq transaction list --state discarded
+      ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction commit 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40 --yes
+    """
+
+
+@command.command(name="list")
+@click.option(
+    "--state",
+    type=click.Choice([*OPEN_STATES, "all"]),
+    default="all",
+    show_default=True,
+    help="Only those that wait for their producer, or only those that no producer ended.",
+)
+@click.option("--topic", default="", help="Only those of this topic.")
+@endpoint_option
+@json_lines_option
+def list_(state: str, topic: str, endpoint: str, as_json: bool) -> None:
+    """List open transactions: first the pending ones, then the discarded ones, of each the oldest first.
+
+    \b
+    Examples:
+      ternmq transaction list
+      ternmq transaction list --state pending --topic payments
+      ternmq transaction list --state discarded --json | jq -r .transaction_id
+    """
+    states = OPEN_STATES if state == "all" else (state,)
+    records = _listed(endpoint, states, topic)
+    if not print_stream(records if as_json else map(_for_people, records), as_json=as_json):
+        kind = "open" if state == "all" else state
+        click.echo(f"no {kind} transactions" + (f" of topic {topic}" if topic else ""), err=True)
+
+
+def _listed(endpoint: str, states: tuple[str, ...], topic: str) -> "Iterator[Record]":
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        for state in states:
+            yield from map(transaction_record, admin.transactions(state, topic=topic))
+
+
+def _for_people(record: "Record") -> "Record":
+    """Without the message's id, which the transaction's begins with."""
+    return {name: value for name, value in record.items() if name != "message_id"}
+
+
+@command.command()
+@click.argument("transaction_id", metavar="ID")
+@endpoint_option
+@json_option
+def show(transaction_id: str, endpoint: str, as_json: bool) -> None:
+    """Show transaction ID, with the properties and the body of its message.
+
+    \b
+    Examples:
+      ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40 --json | jq -r .body
+    """
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        answer = admin.transaction(transaction_id)
+    record = {**transaction_record(answer.transaction), **_message_record(answer.message)}
+    if as_json:
+        print_json(record)
+    else:
+        print_whole(record)
+
+
+def _message_record(message: "definition_pb2.Message") -> dict[str, object]:
+    from ternmq.command.library import body_record, iso_ms, readable_body
+    from ternmq.endpoints import Endpoints
+    from ternmq.message_view import MessageView
+    from ternmq_protos.v2 import definition_pb2
+
+    view = MessageView(message, broker="", endpoints=Endpoints.from_proto(definition_pb2.Endpoints()))
+    return {
+        "tag": view.tag,
+        "keys": list(view.keys),
+        "properties": dict(sorted(view.properties.items())),
+        "born": iso_ms(view.born_timestamp),
+        "body_bytes": view.stored_bytes,
+        **body_record(readable_body(view)),
+    }
+
+
+@command.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@endpoint_option
+@json_lines_option
+def commit(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> None:
+    """Commit transactions: their messages are delivered. Asks first when standard input is a terminal.
+
+    Each is tried by itself; the exit code is 1 if the server refused one.
+
+    \b
+    Examples:
+      ternmq transaction commit 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction list --topic payments --json | jq -r .transaction_id | xargs ternmq transaction commit --yes
+    """
+    chosen = list(dict.fromkeys(ids))
+    confirm(f"Commit {_named(chosen)}, so that what was sent is delivered?", yes=yes)
+    _resolve(chosen, "commit", endpoint, as_json=as_json)
+
+
+@command.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@endpoint_option
+@json_lines_option
+def rollback(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> None:
+    """Roll transactions back: their messages are never delivered. Asks first when standard input is a terminal.
+
+    Each is tried by itself; the exit code is 1 if the server refused one.
+
+    \b
+    Examples:
+      ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40 01E6E1FC7D8B4C0002@broker-0@2c18 --yes
+    """
+    chosen = list(dict.fromkeys(ids))
+    confirm(f"Roll {_named(chosen)} back, so that what was sent is never delivered?", yes=yes)
+    _resolve(chosen, "rollback", endpoint, as_json=as_json)
+
+
+def _named(ids: list[str]) -> str:
+    return f"transaction {ids[0]}" if len(ids) == 1 else counted(len(ids), "transaction")
+
+
+def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -> None:
+    """Each by itself; CommandFailure at the end if some were refused."""
+    from ternmq.command.admin import AdminClient
+
+    refused = 0
+    with AdminClient(endpoint) as admin:
+        for transaction_id in ids:
+            try:
+                transaction = admin.resolve_transaction(transaction_id, resolution)
+            except Refused as refusal:
+                if len(ids) == 1:
+                    raise
+                refused += 1
+                click.echo(f"{transaction_id}: {refusal.message}", err=True)
+                continue
+            if as_json:
+                print_json_line(transaction_record(transaction))
+            else:
+                click.echo(f"transaction {transaction_id} {DONE[resolution]}")
+    if refused:
+        raise CommandFailure(f"{refused} of {counted(len(ids), 'transaction')} could not be {DONE[resolution]}")
+
+
+def transaction_record(transaction: "admin_pb2.Transaction") -> dict[str, object]:
+    from ternmq_protos.admin_v1 import admin_pb2
+
+    return {
+        "transaction_id": transaction.transaction_id,
+        "topic": transaction.topic,
+        "message_id": transaction.message_id,
+        "state": admin_pb2.TransactionState.Name(transaction.state).lower(),
+        "stored": iso(transaction.stored, timespec="milliseconds"),
+        "checks": transaction.checks,
+        "next_check": iso(transaction.next_check, timespec="milliseconds"),
+        "sender": transaction.sender or None,
+    }

@@ -1,0 +1,15 @@
+"""The names of the settings that a broker of a test can be given."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from ternmq_common.server_settings import ServerSettings
+from ternmq_common.settings import SettingsError, did_you_mean
+
+
+def check_names(names: Iterable[str], *, without: frozenset[str] = frozenset()) -> None:
+    """SettingsError, with the nearest name, for one that is no setting of `ternmq up`, or is among `without`."""
+    known = {field.name for field in dataclasses.fields(ServerSettings)} - without
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"unknown setting {name!r}{did_you_mean(name, known)}")

@@ -1,0 +1,41 @@
+"""What `pip install 'ternmq[testing]'` adds to pytest: two fixtures and a marker.
+
+Nothing of the server is imported before a test asks for a fixture.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ternmq.testing.stack import Stack
+
+MARKER = "ternmq(**settings): settings of `ternmq up` for the broker of the fixture `ternmq`; see ternmq.testing."
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture
+def ternmq(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A broker of the test's own, with a clock that `ternmq.advance` moves; a `ternmq.testing.Stack`.
+
+    Its settings are those of `@pytest.mark.ternmq(name=value, ...)`; of several markers the nearest one decides.
+    """
+    settings: dict[str, object] = {}
+    for marker in reversed(list(request.node.iter_markers("ternmq"))):
+        if marker.args:
+            pytest.fail(f"@pytest.mark.ternmq takes settings by name, not {marker.args!r}", pytrace=False)
+        settings |= marker.kwargs
+    with Stack(**settings) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def ternmq_session() -> Iterator[Stack]:
+    """A broker for all tests; they keep apart by `ternmq_session.fresh_name()`.
+
+    Its clock can't be moved, since it would move for all of them.
+    """
+    with Stack(test_clock=False) as stack:
+        yield stack

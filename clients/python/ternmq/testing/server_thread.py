@@ -1,0 +1,92 @@
+"""All of `ternmq up` but the process: a thread with an event loop of its own that runs the server."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from ternmq.command.up import SERVER_EXTRA_MODULES
+from ternmq_common.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ternmq_common.server_settings import ServerSettings
+
+    Start = Callable[[ServerSettings, AsyncExitStack], Awaitable[tuple[str, str]]]
+
+THREAD_NAME = "ternmq-stack"
+
+
+class ServerThread:
+    """One run of a server, from `start` to `stop`.
+
+    Invariant: `_loop` is set before `_addresses` has its result, and the loop runs until `stop`.
+    """
+
+    def __init__(self, settings: "ServerSettings") -> None:
+        self._start_server = _server_start()
+        self._settings = settings
+        self._addresses = Future[tuple[str, str]]()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._end: asyncio.Event
+        # A test run that forgets a stack must end all the same.
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+
+    def start(self) -> tuple[str, str]:
+        """The addresses of gRPC and HTTP once both serve; StartupError if they can't."""
+        self._thread.start()
+        try:
+            return self._addresses.result()
+        except Exception:
+            self._thread.join()
+            raise
+
+    def stop(self) -> None:
+        """End the server in order, and wait for that; raises what went wrong with it."""
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - the outermost of this thread; the caller's thread raises it
+            if self._addresses.done():
+                self._failure = error
+            else:
+                self._addresses.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(_report)
+        async with AsyncExitStack() as stack:
+            self._addresses.set_result(await self._start_server(self._settings, stack))
+            await self._end.wait()
+
+
+def _server_start() -> "Start":
+    """The function that starts a server; imported late, since most runs of pytest start none."""
+    try:
+        from ternmq_proxy.main import start
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in SERVER_EXTRA_MODULES:
+            raise
+        raise StartupError(
+            f"the server's packages are not installed ({missing.name} is missing): pip install 'ternmq[testing]'"
+        ) from None
+    return start
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: "dict[str, Any]") -> None:
+    """Log what a callback of the loop raised, as usual, but for what gRPC does to itself.
+
+    All event loops of a process share one queue of gRPC's events, and whichever wakes first hands them on: to a loop
+    that was closed meanwhile, or there are none left for the others. Both are harmless.
+    """
+    harmless = isinstance(context.get("exception"), BlockingIOError | RuntimeError)
+    if not (harmless and "PollerCompletionQueue" in context["message"]):
+        loop.default_exception_handler(context)

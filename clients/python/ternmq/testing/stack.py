@@ -1,0 +1,122 @@
+"""The embedded stack inside the process of a test: `ternmq up` with a folder, ports and a clock of its own."""
+
+import dataclasses
+import tempfile
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ternmq.errors import NotRunning
+from ternmq.testing.controls import Controls
+from ternmq.testing.known_settings import check_names
+from ternmq.testing.server_thread import ServerThread
+from ternmq_common.server_settings import ServerSettings, parsed_address
+from ternmq_common.settings import load
+
+ANY_PORT = "127.0.0.1:0"
+# What a test wants other than a server. Nothing of what a stack keeps has to outlive the machine, and clients that a
+# test left open aren't waited for.
+DEFAULTS: dict[str, object] = {
+    "grpc": ANY_PORT,
+    "http": ANY_PORT,
+    "flush": "async",
+    "test_clock": True,
+    "shutdown_grace_ms": 100,
+}
+
+
+class Stack(Controls):
+    """A broker of a test's own, in this process.
+
+        with Stack(transaction_timeout_ms="2s") as stack:
+            producer = Producer(stack.endpoint, topics=["orders"])
+
+    The keywords are settings of `ternmq up`, as `ternmq config` lists them; text with a unit is fine. Variables of the
+    environment don't count. With `data_dir` the data stays there when the stack is closed; otherwise it is in a
+    temporary folder.
+
+    Independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of these, also the time.
+    StartupError says why a stack can't start.
+
+    Invariants: `_thread` is there while the server runs; `_advanced` is how far its clock was moved by `advance`.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        check_names(settings)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._has_folder = "data_dir" in settings
+        self.settings = load(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings
+        self._thread: ServerThread | None = None
+        self._advanced = timedelta(0)
+
+    @property
+    def endpoint(self) -> str:
+        return self._address(self.settings.grpc)
+
+    @property
+    def http(self) -> str:
+        """Where the health of the server is served, `host:port`."""
+        return self._address(self.settings.http)
+
+    def start(self) -> None:
+        """Serve; after a `stop`, on the same ports and data, and with the same time."""
+        assert self._thread is None, "the stack runs already"
+        if not self._has_folder:
+            self._make_folder()
+        thread = ServerThread(self.settings)
+        grpc, http = thread.start()
+        self._thread = thread
+        self.settings = dataclasses.replace(self.settings, grpc=grpc, http=http)
+        if self._advanced:
+            # The clock of a new server is the machine's; time doesn't go back for those who saw the old one.
+            super()._advance(self._advanced)
+
+    def stop(self) -> None:
+        """End the server in order; its data stays until `close`. Nothing happens if it doesn't run."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
+
+    def restart(self) -> None:
+        """End the server in order and start it again."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End the server for good, and remove its data unless the folder was given."""
+        try:
+            self.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+                self._temporary, self._has_folder = None, False
+
+    def _advance(self, passing: timedelta) -> datetime:
+        now = super()._advance(passing)
+        self._advanced += passing
+        return now
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _make_folder(self) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="ternmq-", ignore_cleanup_errors=True)
+        self.settings = dataclasses.replace(self.settings, data_dir=Path(self._temporary.name))
+        self._has_folder = True
+
+    @staticmethod
+    def _address(address: str) -> str:
+        if parsed_address(address)[1] == 0:
+            raise NotRunning("the stack was not started; `with Stack() as stack` does that")
+        return address

@@ -1,0 +1,191 @@
+"""A transaction: a message that is stored at once and delivered only if its producer's own work succeeds.
+
+The message is a half message until the transaction ends: no consumer sees it. COMMIT delivers it, ROLLBACK drops it.
+A half message whose end the server never hears of is an orphan: after a while the server asks a live producer of the
+topic, whose checker answers (`ternmq.checking`).
+
+Interrupted   a send that was cancelled goes on, since it may be stored already, and is rolled back when it is known
+Ending        a call to the server that has begun goes on when its caller is cancelled; the producer's close waits
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from ternmq.endpoints import Endpoints
+from ternmq.errors import BadRequest, ClientError
+from ternmq.message import LIMITS, Message, SendReceipt
+from ternmq_protos.v2 import definition_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionResolution(Enum):
+    """How a transaction ends, or that a checker can't say yet."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class HalfMessage:
+    """What it takes to end a transaction; `endpoints` is the server that knows it."""
+
+    topic: pb.Resource
+    message_id: str
+    transaction_id: str
+    endpoints: Endpoints
+    trace_context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOwner:
+    """What a transaction needs of its producer.
+
+    `keep` holds a task until it is done. `leave_timeout_s` is how long a block that failed waits for its rollback.
+    """
+
+    send: Callable[[Message, timedelta | None], Coroutine[None, None, tuple[SendReceipt, HalfMessage]]]
+    end: Callable[[HalfMessage, TransactionResolution], Awaitable[None]]
+    keep: Callable[[asyncio.Task[object]], None]
+    leave_timeout_s: float
+
+
+class Transaction:
+    """One message whose delivery waits for the producer's own work; made by `Producer.begin_transaction`.
+
+        async with producer.begin_transaction() as transaction:
+            await transaction.send(Message("orders", b"..."))
+            await database.execute(...)
+
+    Leaving the block without an exception commits, with one it rolls back; `commit` and `rollback` do so earlier, or
+    without a block. The first of the two that is asked for stays; asking for it again is harmless, and is the way to
+    repeat a call that failed. What can happen:
+
+    `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was stored
+                            and only the answer got lost, it is an orphan, and the checker is asked
+    the commit fails        for a while it is repeated. Then `TransactionOutcomeUnknown`: the local work is done, and
+                            unless the server has the commit, it will ask the checker. `TransactionRefused`: the
+                            message won't be delivered, a checker or an operator has said so, or nobody answered
+                            the server's checks in time
+    the block fails         its exception goes on, whatever becomes of the rollback; if that can't be told to the
+                            server, it is logged, and the checker is asked
+    the block is cancelled  the same; the wait for the rollback is bounded, and it goes on in the background
+    the process dies        the checker of another producer of the topic is asked, or of this one when it is back
+
+    Invariants: at most one message is stored as far as is known; `_resolution` is set once; `_ending` is only ever
+    replaced by another try for the same resolution.
+    """
+
+    def __init__(self, owner: TransactionOwner, recovery: timedelta | None) -> None:
+        self._owner = owner
+        self._recovery = _checked_recovery(recovery)
+        self._sending: asyncio.Task[tuple[SendReceipt, HalfMessage]] | None = None
+        self._half: HalfMessage | None = None
+        self._resolution: TransactionResolution | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    async def send(self, message: Message) -> SendReceipt:
+        """Store the message of this transaction; nobody receives it before the commit.
+
+        There is one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered, delayed
+        or has a priority is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        """
+        if self._resolution is not None:
+            raise BadRequest(pb.BAD_REQUEST, "this transaction has ended; begin another one")
+        if self._sending is not None:
+            raise BadRequest(
+                pb.BAD_REQUEST, "a transaction has one message, and this one's was sent; begin another one"
+            )
+        if message.message_type != pb.NORMAL:
+            raise BadRequest(
+                pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                "a message of a transaction can't be ordered, delayed or have a priority",
+            )
+        self._sending = asyncio.create_task(self._owner.send(message, self._recovery))
+        self._owner.keep(self._sending)
+        try:
+            receipt, self._half = await asyncio.shield(self._sending)
+        except Exception:
+            self._sending = None
+            raise
+        return receipt
+
+    async def commit(self) -> None:
+        """Let the message be delivered; see the class for what can go wrong."""
+        if self._half is None:
+            raise BadRequest(pb.BAD_REQUEST, "there is nothing to commit: no message of this transaction was stored")
+        await self._end(TransactionResolution.COMMIT)
+
+    async def rollback(self) -> None:
+        """Drop the message, if there is one."""
+        await self._end(TransactionResolution.ROLLBACK)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._resolution is not None:
+            return  # the block has said how it ends, and has seen what became of it
+        if error is None and self._half is not None:
+            await self.commit()
+            return
+        ending = self._begin_end(TransactionResolution.ROLLBACK)
+        ending.add_done_callback(self._log_failure)
+        await asyncio.wait([ending], timeout=self._owner.leave_timeout_s)
+
+    async def _end(self, resolution: TransactionResolution) -> None:
+        ending = self._begin_end(resolution)
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            ending.add_done_callback(self._log_failure)
+            raise
+
+    def _begin_end(self, resolution: TransactionResolution) -> asyncio.Task[None]:
+        if self._resolution not in {None, resolution}:
+            assert self._resolution is not None
+            raise BadRequest(
+                pb.BAD_REQUEST, f"this transaction has its {self._resolution.value}; a {resolution.value} is too late"
+            )
+        self._resolution = resolution
+        if self._ending is None or _failed(self._ending):
+            self._ending = asyncio.create_task(self._tell(resolution))
+            self._owner.keep(self._ending)
+        return self._ending
+
+    async def _tell(self, resolution: TransactionResolution) -> None:
+        """End it at the server; a send that was interrupted is waited for, since it may still store the message."""
+        half = self._half
+        if half is None and self._sending is not None:
+            try:
+                _, half = await self._sending
+            except ClientError:
+                return  # nothing to roll back, or nothing by which the server would know it
+        if half is not None:
+            await self._owner.end(half, resolution)
+
+    def _log_failure(self, ending: asyncio.Task[None]) -> None:
+        """For an end that nobody waits for any more."""
+        if not ending.cancelled() and (error := ending.exception()) is not None:
+            assert self._resolution is not None
+            logger.warning("a %s failed: %s", self._resolution.value, error)
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _checked_recovery(recovery: timedelta | None) -> timedelta | None:
+    longest = timedelta(milliseconds=LIMITS.transaction_recovery_max_ms)
+    if recovery is not None and not timedelta(0) < recovery <= longest:
+        raise BadRequest(pb.BAD_REQUEST, f"recovery {recovery} must be above 0 and at most {longest}")
+    return recovery

@@ -1,0 +1,110 @@
+"""Calls of `ternmq.admin.v1.Admin` about transactions: those that nobody ended, and what becomes of them."""
+
+import re
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import TransactionState
+from ternmq_common.names import checked_topic
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.end_transaction import RESOLUTIONS
+from ternmq_proxy.activities.status import OK
+from ternmq_proxy.processors.delivered_form import delivered_form
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Transaction
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_LISTED_DEFAULT = 64
+_LISTED_MAX = 1000
+_PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+_LISTED_STATES = {
+    admin_pb2.TRANSACTION_STATE_UNSPECIFIED: TransactionState.PENDING,
+    admin_pb2.PENDING: TransactionState.PENDING,
+    admin_pb2.DISCARDED: TransactionState.DISCARDED,
+}
+_SHOWN_STATES = {
+    TransactionState.PENDING: admin_pb2.PENDING,
+    TransactionState.COMMITTED: admin_pb2.COMMITTED,
+    TransactionState.ROLLED_BACK: admin_pb2.ROLLED_BACK,
+    TransactionState.DISCARDED: admin_pb2.DISCARDED,
+}
+
+
+async def list_transactions(
+    request: admin_pb2.ListTransactionsRequest, call: "Call", services: "Services"
+) -> admin_pb2.ListTransactionsResponse:
+    """Pending or discarded transactions, page by page, the oldest first."""
+    del call
+    state = _LISTED_STATES.get(request.state)
+    if state is None:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, "only transactions in the states PENDING and DISCARDED can be listed"
+        )
+    topic = services.catalog.find_topic(checked_topic(request.topic)).name if request.topic else ""
+    limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
+    page = await services.messages.transactions(state, topic=topic, start=_start(request.page), limit=limit)
+    return admin_pb2.ListTransactionsResponse(
+        status=OK,
+        transactions=map(_transaction, page.transactions),
+        next_page="" if page.following is None else f"{page.following:x}",
+    )
+
+
+def _start(page: str) -> int:
+    """Where a page begins; what `next_page` was before, or nothing for the first."""
+    if not page:
+        return 0
+    if not _PAGE.fullmatch(page):
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"{page[:100]!r} is no page; give what next_page was")
+    return int(page, 16)
+
+
+async def get_transaction(
+    request: admin_pb2.GetTransactionRequest, call: "Call", services: "Services"
+) -> admin_pb2.GetTransactionResponse:
+    """What became of a transaction, and its message as consumers get it, or would; INVALID_TRANSACTION_ID if there is
+    none."""
+    del call
+    transaction, stored = await services.messages.transaction(TransactionId.parse(request.transaction_id))
+    return admin_pb2.GetTransactionResponse(
+        status=OK,
+        transaction=_transaction(transaction),
+        message=delivered_form(stored, topic=transaction.topic, store_host=services.store_host),
+    )
+
+
+async def resolve_transaction(
+    request: admin_pb2.ResolveTransactionRequest, call: "Call", services: "Services"
+) -> admin_pb2.ResolveTransactionResponse:
+    """Commit or roll back in the place of the producer, a discarded transaction too.
+
+    INVALID_TRANSACTION_ID for one that was ended otherwise."""
+    del call
+    resolution = RESOLUTIONS.get(request.resolution)
+    if resolution is None:
+        raise MessagingError(definition_pb2.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
+    transaction_id = TransactionId.parse(request.transaction_id)
+    before, _ = await services.messages.transaction(transaction_id)
+    await services.messages.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
+    services.orphans.answered(request.transaction_id)
+    after, _ = await services.messages.transaction(transaction_id)
+    return admin_pb2.ResolveTransactionResponse(status=OK, transaction=_transaction(after))
+
+
+def _transaction(transaction: "Transaction") -> admin_pb2.Transaction:
+    answer = admin_pb2.Transaction(
+        transaction_id=transaction.transaction_id,
+        topic=transaction.topic,
+        message_id=transaction.message_id,
+        state=_SHOWN_STATES[transaction.state],
+        checks=transaction.checks,
+        sender=transaction.sender,
+    )
+    answer.stored.FromMilliseconds(transaction.stored_ms)
+    if transaction.next_check_ms is not None:
+        answer.next_check.FromMilliseconds(transaction.next_check_ms)
+    return answer

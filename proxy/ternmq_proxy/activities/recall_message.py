@@ -1,0 +1,47 @@
+"""RecallMessage: take a timed message back before its time (`producer.md` 9)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DAY_MS
+from ternmq_common.names import checked_topic
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+# The most that delay_max_ms can be set to: no message was ever told to wait for longer.
+_WAIT_MAX_MS = 365 * DAY_MS
+
+
+async def recall_message(request: RecallMessageRequest, call: "Call", services: "Services") -> RecallMessageResponse:
+    """Keep the message from appearing; BAD_REQUEST when it is too late, or the handle is none of this topic.
+
+    Repeating it is fine, and so is a handle whose message is not known: nobody could tell that from a repetition.
+    """
+    call.require_client()
+    name = checked_topic(request.topic.name)
+    if services.catalog.type_of(name) != definition_pb2.DELAY:
+        raise MessagingError(
+            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",
+        )
+    handle = RecallHandle.decode(request.recall_handle)
+    if handle.topic != name:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}"
+        )
+    route = await services.messages.route(services.catalog.find_topic(name))
+    if handle.broker not in route.brokers:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"the recall handle names broker {handle.broker!r}, which topic {name!r} has not",
+        )
+    if handle.due_ms > services.clock.now_ms() + _WAIT_MAX_MS:
+        raise MessagingError(definition_pb2.BAD_REQUEST, "no message waits for as long as the recall handle says")
+    await services.messages.recall(handle)
+    return RecallMessageResponse(status=OK, message_id=handle.message_id)

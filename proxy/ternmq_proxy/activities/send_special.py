@@ -1,0 +1,200 @@
+"""SendMessage for messages that are more than NORMAL: where each goes, and how it is stored (`producer.md` 6.5 to 6.8).
+
+FIFO         in the queue of its message group
+PRIORITY     in the queue of its priority
+DELAY        when its time comes; at once if that is past
+TRANSACTION  when its transaction is committed; each message is one of its own
+
+A request is stored in parts: the messages of a part in order, or none of them. One part may fail where others do not;
+the entries say which.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import Status
+from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
+from ternmq_proxy.activities.message_checks import time_ms
+from ternmq_proxy.activities.status import OK, overall
+from ternmq_proxy.activities.stored_form import is_time, stored_form
+from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Appended, Route
+    from ternmq_protos.v2.definition_pb2 import Message, MessageType, SystemProperties
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+class _Part(NamedTuple):
+    """Messages that are stored together; `numbers` are their places in the request."""
+
+    numbers: list[int]
+    messages: list[NewMessage]
+    store: Callable[[], Awaitable[list[SendResultEntry]]]
+
+
+class _Sending(NamedTuple):
+    """A request, checked; all its messages are of the topic's type."""
+
+    messages: "Sequence[Message]"
+    route: "Route"
+    now_ms: int
+    call: "Call"
+    services: "Services"
+
+    def stored(self, message: "Message") -> NewMessage:
+        """The message in stored form; it is used up, so what it says of itself is read before."""
+        return stored_form(message, peer=self.call.peer, now_ms=self.now_ms, limits=self.services.limits)
+
+
+async def send_special(
+    messages: "Sequence[Message]", route: "Route", now_ms: int, call: "Call", services: "Services"
+) -> SendMessageResponse:
+    """Store checked messages of the topic's type; one entry for each, in order."""
+    parts = _PARTS[route.topic.type](_Sending(messages, route, now_ms, call, services))
+    if len(parts) == 1:
+        ordered = await _entries(parts[0])
+    else:
+        entries: dict[int, SendResultEntry] = {}
+        for part, result in zip(parts, await asyncio.gather(*map(_entries, parts)), strict=True):
+            entries.update(zip(part.numbers, result, strict=True))
+        ordered = [entries[number] for number in range(len(messages))]
+    return SendMessageResponse(status=overall([entry.status for entry in ordered]), entries=ordered)
+
+
+async def _entries(part: _Part) -> list[SendResultEntry]:
+    """A failure is in the entries of the part, since another part may have been stored."""
+    try:
+        return await part.store()
+    except MessagingError as error:
+        status = Status(code=error.code, message=error.message)
+        return [SendResultEntry(status=status, message_id=message.message_id) for message in part.messages]
+
+
+def sent_entry(appended: "Appended") -> SendResultEntry:
+    """The entry of a message that is in its queue."""
+    return SendResultEntry(
+        status=OK, message_id=appended.message_id, transaction_id=appended.message_id, offset=appended.queue_offset
+    )
+
+
+# --- in order, and by priority
+
+
+def _fifo(sending: _Sending) -> list[_Part]:
+    return _by_queue(sending, lambda properties: queue_of_group(sending.route, properties.message_group))
+
+
+def _priority(sending: _Sending) -> list[_Part]:
+    topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
+    return _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
+
+
+def _by_queue(sending: _Sending, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
+    by_queue: dict[QueueRef, list[int]] = {}
+    for number, message in enumerate(sending.messages):
+        by_queue.setdefault(queue_of(message.system_properties), []).append(number)
+    stored = [sending.stored(message) for message in sending.messages]
+    batches = [(queue, numbers, [stored[number] for number in numbers]) for queue, numbers in by_queue.items()]
+    return [_appended(sending, queue, numbers, batch) for queue, numbers, batch in batches]
+
+
+def _appended(sending: _Sending, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
+    async def store() -> list[SendResultEntry]:
+        return list(map(sent_entry, await sending.services.messages.append(queue, messages)))
+
+    return _Part(numbers, messages, store)
+
+
+# --- timed
+
+
+def _delay(sending: _Sending) -> list[_Part]:
+    queue = sending.services.placement.next_queue(sending.route)
+    timed: dict[int, TimedMessage] = {}
+    due: dict[int, NewMessage] = {}
+    for number, message in enumerate(sending.messages):
+        properties = message.system_properties
+        due_ms = _due_ms(properties, sending.now_ms)
+        properties.ClearField("priority")
+        if due_ms > sending.now_ms:
+            timed[number] = TimedMessage(sending.stored(message), due_ms)
+        else:
+            due[number] = sending.stored(message)
+    parts = []
+    if timed:
+        waiting = list(timed.values())
+        store = partial(_schedule, queue, waiting, sending.services)
+        parts.append(_Part(list(timed), [each.message for each in waiting], store))
+    if due:
+        parts.append(_appended(sending, queue, list(due), list(due.values())))
+    return parts
+
+
+def _due_ms(properties: "SystemProperties", now_ms: int) -> int:
+    """When the message is due. A time that no calendar has becomes one, since consumers fail on it."""
+    stamp = properties.delivery_timestamp
+    due_ms = time_ms(stamp)
+    if not is_time(stamp):
+        stamp.FromMilliseconds(max(due_ms, now_ms))
+    return due_ms
+
+
+async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Services") -> list[SendResultEntry]:
+    entries = []
+    for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
+        handle = RecallHandle(queue.topic, queue.broker, message.due_ms, appended.message_id)
+        entry = sent_entry(appended)
+        entry.recall_handle = handle.encode()
+        entries.append(entry)
+    return entries
+
+
+# --- transactions
+
+_OF_OTHER_TYPES = ("delivery_timestamp", "message_group", "priority", "lite_topic")
+
+
+def _transaction(sending: _Sending) -> list[_Part]:
+    queue = sending.services.placement.next_queue(sending.route)
+    parts = []
+    for number, message in enumerate(sending.messages):
+        properties = message.system_properties
+        for field in _OF_OTHER_TYPES:
+            properties.ClearField(field)
+        recovery_ms = _recovery_ms(properties)
+        half = HalfMessage(sending.stored(message), sending.call.client_id, recovery_ms)
+        parts.append(_Part([number], [half.message], partial(_begin, queue, half, sending.services)))
+    return parts
+
+
+def _recovery_ms(properties: "SystemProperties") -> int | None:
+    """How long nobody is to be asked, None if the message does not say; what is kept of it is a duration to all."""
+    asked_ms: int = properties.orphaned_transaction_recovery_duration.ToMilliseconds()
+    if asked_ms <= 0:
+        properties.ClearField("orphaned_transaction_recovery_duration")
+        return None
+    properties.orphaned_transaction_recovery_duration.FromMilliseconds(asked_ms)
+    return asked_ms
+
+
+async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> list[SendResultEntry]:
+    appended = await services.messages.begin_transaction(queue, half)
+    entry = sent_entry(appended)
+    entry.transaction_id = appended.transaction_id
+    return [entry]
+
+
+_PARTS: "dict[MessageType, Callable[[_Sending], list[_Part]]]" = {
+    definition_pb2.FIFO: _fifo,
+    definition_pb2.PRIORITY: _priority,
+    definition_pb2.DELAY: _delay,
+    definition_pb2.TRANSACTION: _transaction,
+}

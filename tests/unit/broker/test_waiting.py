@@ -1,0 +1,333 @@
+"""Timers and transactions on a store that loses power at any moment, is retained, spilled, merged and restarted.
+
+Whatever happens: a timed message that was acknowledged comes exactly once, not before its time, unless it was
+recalled; what was recalled in time never comes; a transaction ends once, and its message appears if it was committed,
+never otherwise; what is pending stays so, also when retention removes the place where it was.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ternmq_broker.delivery.pending_halves import CheckRules
+from ternmq_broker.pollers import Pollers
+from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.timers import Timers
+from ternmq_broker.transactions import Transactions
+from ternmq_common.clock import Clock
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import HalfMessage, NewMessage, Resolution, TimedMessage, TransactionState
+from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.support.memory_disk import MemoryFolders
+
+if TYPE_CHECKING:
+    from ternmq_broker.flusher import Flusher
+
+TOPIC, BROKER = "orders", "b"
+QUEUES = range(2)
+FAR_MS = 10_000_000
+T = TypeVar("T")
+
+
+class SetClock(Clock):
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time_ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+class SyncingFlusher:
+    """Syncs at each acknowledgement, unless the test says that nothing is acknowledged."""
+
+    failure = None
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.acknowledges = True
+
+    async def acknowledged(self, log_end: int, then: Callable[[], None]) -> None:
+        assert log_end <= self._store.end
+        if self.acknowledges:
+            self._store.sync()
+        then()
+
+    async def durable(self, log_end: int) -> None:
+        assert log_end <= self._store.end
+        self._store.sync()
+
+    def when_readable(self, log_end: int, then: Callable[[], None]) -> None:
+        assert log_end <= self._store.end
+        then()
+
+
+@dataclass
+class Timer:
+    """What the model knows of a timed message; `recalled` once that was acknowledged, `doubtful` if it was tried."""
+
+    due_ms: int
+    acknowledged: bool
+    recalled: bool = False
+    doubtful: bool = False
+
+
+@dataclass
+class Half:
+    """What the model knows of a transaction; `state` is what was acknowledged last, `states` what it may be now."""
+
+    transaction: TransactionId
+    states: set[TransactionState]
+
+
+class WaitingMachine(RuleBasedStateMachine):
+    """Sends, recalls, ends, time, spills, merges, retention, restarts and power cuts in any order."""
+
+    @initialize()
+    def start(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.folders = MemoryFolders()
+        self.clock = SetClock()
+        self.timers: dict[str, Timer] = {}
+        self.halves: dict[str, Half] = {}
+        self.removed: set[str] = set()
+        self.count = 0
+        self.open()
+
+    def open(self) -> None:
+        self.store = MessageStore(self.folders, segment_bytes=500)
+        self.flusher = SyncingFlusher(self.store)
+        flusher = cast("Flusher", self.flusher)
+        self.service = Timers(self.store, flusher, Pollers(), self.clock)
+        self.transactions = Transactions(
+            self.store,
+            flusher,
+            Pollers(),
+            self.clock,
+            broker=BROKER,
+            rules=CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=FAR_MS),
+            open_max=1000,
+        )
+        self.transactions.restore()
+
+    def run(self, step: Coroutine[None, None, T]) -> T:
+        return self.loop.run_until_complete(step)
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            try:
+                self.everything_comes()
+            finally:
+                self.run(self.loop.shutdown_default_executor())
+                self.loop.close()
+
+    # --- timers
+
+    def new_message(self, *, due_ms: int | None = None) -> tuple[NewMessage, Incoming]:
+        self.count += 1
+        message_id = f"m{self.count}"
+        properties = pb.SystemProperties(message_id=message_id)
+        if due_ms is not None:
+            properties.delivery_timestamp.FromMilliseconds(due_ms)
+        system = properties.SerializeToString()
+        rest = pb.Message(body=bytes(self.count % 90)).SerializeToString()
+        return NewMessage(system, rest, message_id, (), ""), Incoming(0, system, rest, (message_id,))
+
+    @rule(
+        waits_ms=st.lists(st.integers(-50, 500) | st.integers(60_000, 400_000), min_size=1, max_size=5),
+        queue_id=st.sampled_from(QUEUES),
+        acknowledged=st.booleans(),
+    )
+    def messages_are_scheduled(self, waits_ms: list[int], queue_id: int, acknowledged: bool) -> None:
+        self.flusher.acknowledges = acknowledged
+        timed = []
+        for wait_ms in waits_ms:
+            due_ms = self.clock.time_ms + wait_ms
+            message, stored = self.new_message(due_ms=due_ms)
+            timed.append((TimedMessage(message, due_ms), stored))
+            self.timers[message.message_id] = Timer(due_ms, acknowledged)
+        self.run(self.service.schedule(TOPIC, queue_id, timed))
+
+    @precondition(lambda self: self.timers)
+    @rule(data=st.data(), acknowledged=st.booleans())
+    def one_is_recalled(self, data: st.DataObject, acknowledged: bool) -> None:
+        self.flusher.acknowledges = acknowledged
+        message_id = data.draw(st.sampled_from(sorted(self.timers)))
+        timer = self.timers[message_id]
+        handle = RecallHandle(TOPIC, BROKER, timer.due_ms, message_id)
+        if timer.due_ms <= self.clock.time_ms:
+            with pytest.raises(MessagingError):
+                self.run(self.service.recall(handle))
+        elif message_id not in self.present().keys() | self.removed:  # else it came, and the clock was set back
+            timer.doubtful = True
+            self.run(self.service.recall(handle))
+            timer.recalled |= acknowledged
+
+    @rule(milliseconds=st.integers(1, 300) | st.integers(-200, 0) | st.integers(50_000, 200_000))
+    def time_passes(self, milliseconds: int) -> None:
+        self.clock.time_ms += milliseconds
+
+    @rule(synced=st.booleans())
+    def what_is_due_comes(self, synced: bool) -> None:
+        before = self.present()
+        while True:
+            now_ms = self.clock.time_ms
+            if self.service._index.wants_load(now_ms):
+                self.run(self.service._load(now_ms))
+            due = self.service._index.take_due(now_ms, 3)
+            if not due:
+                break
+            self.run(self.service._deliver(due))
+        for message_id in (self.present() - before).keys() & self.timers.keys():
+            assert self.timers[message_id].due_ms <= self.clock.time_ms, "nothing comes before its time"
+            assert not self.timers[message_id].recalled, "what was recalled never comes"
+        if synced:
+            self.store.sync()
+
+    # --- transactions
+
+    @rule(queue_id=st.sampled_from(QUEUES), acknowledged=st.booleans())
+    def one_begins(self, queue_id: int, acknowledged: bool) -> None:
+        self.flusher.acknowledges = acknowledged
+        message, stored = self.new_message()
+        begun = self.run(self.transactions.begin(TOPIC, queue_id, HalfMessage(message, "sender"), stored))
+        if acknowledged:
+            transaction = TransactionId.parse(begun.transaction_id)
+            self.halves[message.message_id] = Half(transaction, {TransactionState.PENDING})
+
+    @precondition(lambda self: self.halves)
+    @rule(
+        data=st.data(),
+        resolution=st.sampled_from(Resolution),
+        acknowledged=st.booleans(),
+        by_operator=st.booleans(),
+    )
+    def one_ends(self, data: st.DataObject, resolution: Resolution, acknowledged: bool, by_operator: bool) -> None:
+        self.flusher.acknowledges = acknowledged
+        half = self.halves[data.draw(st.sampled_from(sorted(self.halves)))]
+        before = self.state(half)
+        asked = TransactionState.COMMITTED if resolution is Resolution.COMMIT else TransactionState.ROLLED_BACK
+        ends = self.transactions.end(TOPIC, half.transaction, resolution, by_operator=by_operator)
+        if before in (TransactionState.PENDING, asked) or (before is TransactionState.DISCARDED and by_operator):
+            self.run(ends)
+            half.states = {asked} if acknowledged else half.states | {asked}
+            assert self.state(half) is asked
+        else:
+            with pytest.raises(MessagingError):
+                self.run(ends)
+            assert self.state(half) is before
+
+    def state(self, half: Half) -> TransactionState:
+        state = self.run(self.transactions.fate(half.transaction)).state
+        assert state in half.states, f"{half.transaction} is {state}, not {half.states}"
+        return state
+
+    # --- the store
+
+    @rule()
+    def all_is_synced(self) -> None:
+        self.store.sync()
+
+    @rule(checkpoint=st.booleans())
+    def the_indexes_are_spilled(self, checkpoint: bool) -> None:
+        while job := self.store.prepare_spill(entries_min=1):
+            job.write()
+            self.store.finish_spill(job)
+        if checkpoint:
+            self.store.save_checkpoint()
+
+    @rule()
+    def runs_are_merged(self) -> None:
+        self.run(self.service._merge_some())
+
+    @precondition(lambda self: len(self.store._log.segment_bases) > 2)
+    @rule(data=st.data())
+    def retention_removes_segments(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, len(self.store._log.segment_bases) - 1))
+        start = self.store.segment_end(count)
+        self.flusher.acknowledges = True
+        waiting = {half.message_id for half in self.transactions.pending.below(start)}
+        self.run(self.service.roll_below(start))
+        self.run(self.transactions.discard_below(start))
+        for message_id in waiting & self.halves.keys():
+            self.halves[message_id].states = {TransactionState.DISCARDED}
+        while job := self.store.prepare_spill(entries_min=1):
+            job.write()
+            self.store.finish_spill(job)
+        before = self.present()
+        self.store.remove_segments(count)()
+        self.removed |= (before - self.present()).keys()
+        # Of what ended, nothing may be left now: neither the half message nor what it became.
+        self.halves = {
+            message_id: half
+            for message_id, half in self.halves.items()
+            if half.transaction.log_offset >= start or half.states == {TransactionState.DISCARDED}
+        }
+        if self.discards_were_removed():
+            self.halves = {key: half for key, half in self.halves.items() if half.transaction.log_offset >= start}
+
+    def discards_were_removed(self) -> bool:
+        return self.store.bounds(DISCARD_TOPIC, 0)[0] > 0
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.open()
+
+    @rule(data=st.data(), noise=st.binary(max_size=64) | st.integers(0, 600).map(bytes))
+    def the_power_is_cut(self, data: st.DataObject, noise: bytes) -> None:
+        self.folders = self.folders.crash(lambda count: data.draw(st.integers(0, count)), noise)
+        self.open()
+        for half in self.halves.values():
+            half.states = {self.state(half)}
+        self.no_message_is_doubled()
+
+    # --- what is there
+
+    def present(self) -> Counter[str]:
+        """The ids of all messages in the queues."""
+        found: Counter[str] = Counter()
+        for queue_id in QUEUES:
+            offset, end = self.store.bounds(TOPIC, queue_id)
+            while offset < end:
+                locations = self.store.locate(TOPIC, queue_id, offset, 100, may_block=True)
+                records = [record for record in self.store.read(locations, may_block=True) if record is not None]
+                found.update(pb.SystemProperties.FromString(record.system).message_id for record in records)
+                offset += len(locations)
+        return found
+
+    def no_message_is_doubled(self) -> None:
+        present = self.present()
+        assert max(present.values(), default=1) == 1
+        assert not present.keys() & self.removed
+
+    def everything_comes(self) -> None:
+        """All that waits is due: now the accounts must be right."""
+        self.flusher.acknowledges = True
+        self.clock.time_ms += FAR_MS
+        self.what_is_due_comes(synced=True)
+        self.no_message_is_doubled()
+        came = self.present().keys() | self.removed
+        for message_id, timer in self.timers.items():
+            if timer.recalled:
+                assert message_id not in came
+            elif timer.acknowledged and not timer.doubtful:
+                assert message_id in came, f"{message_id} was acknowledged and never came"
+        for message_id, half in self.halves.items():
+            assert (message_id in came) == (self.state(half) is TransactionState.COMMITTED)
+
+
+WaitingMachine.TestCase.settings = settings(max_examples=1500, stateful_step_count=40, deadline=None)
+TestWaitingMachine = WaitingMachine.TestCase

@@ -1,0 +1,173 @@
+"""`ternmq send` for later, and `ternmq recall`."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import Result
+
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer
+from tests.unit.command.admin_server import AdminServer
+from tests.unit.command.conftest import Call
+
+Send = Callable[..., Awaitable[Result]]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedServer]:
+    """Gives every timed message a recall handle. It has no admin service, as other servers have none."""
+
+    def stored(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+        entries = []
+        for message in request.messages:
+            system = message.system_properties
+            handle = "handle" if system.message_type == pb.DELAY else ""
+            entries.append(rpc.SendResultEntry(status=OK, message_id=system.message_id, offset=7, recall_handle=handle))
+        return rpc.SendMessageResponse(status=OK, entries=entries)
+
+    async with ScriptedServer() as running:
+        running.script("SendMessage", *[stored] * 3)
+        yield running
+
+
+@pytest.fixture
+def send(call: Call, scripted: ScriptedServer) -> Send:
+    """`await send("body", "--delay", "2h")`; the server runs meanwhile."""
+
+    async def run(*arguments: str, stdin: str | None = None) -> Result:
+        environ = {"TERNMQ_ENDPOINT": scripted.endpoint}
+        return await asyncio.to_thread(call, "send", TOPIC, *arguments, stdin=stdin, env=environ)
+
+    return run
+
+
+def sent(scripted: ScriptedServer) -> list[pb.Message]:
+    return [message for request in scripted.requests["SendMessage"] for message in request.messages]
+
+
+def due(message: pb.Message) -> datetime:
+    assert message.system_properties.message_type == pb.DELAY
+    moment: datetime = message.system_properties.delivery_timestamp.ToDatetime(tzinfo=UTC)
+    return moment
+
+
+async def test_a_message_is_sent_for_later_with_the_handle_that_takes_it_back(
+    send: Send, scripted: ScriptedServer
+) -> None:
+    began = datetime.now(UTC)
+    result = await send("call back", "--delay", "1h30m")
+    [message] = sent(scripted)
+    assert timedelta(0) <= due(message) - began - 1.5 * HOUR < timedelta(minutes=1)
+    assert result.stdout.splitlines() == [
+        f"sent {message.system_properties.message_id} to {TOPIC}, to be delivered in 90m",
+        f"take it back with: ternmq recall {TOPIC} handle",
+    ]
+
+
+async def test_a_message_is_sent_for_a_time(send: Send, scripted: ScriptedServer) -> None:
+    arguments = ("happy new year", "--at", "2099-12-31T23:59:59.250-01:00")
+    assert "to be delivered at 2100-01-01T00:59:59.250Z\n" in (await send(*arguments)).stdout
+    result = await send(*arguments, "--json")
+    first, second = sent(scripted)
+    assert due(first) == due(second) == datetime(2100, 1, 1, 0, 59, 59, 250_000, tzinfo=UTC)
+    assert json.loads(result.stdout) == {
+        "topic": TOPIC,
+        "message_id": second.system_properties.message_id,
+        "offset": 7,
+        "recall_handle": "handle",
+    }
+
+
+async def test_a_message_is_sent_with_a_delay_level(send: Send, scripted: ScriptedServer) -> None:
+    result = await send("x", "--delay-level", "3", "--property", "a=b")
+    [message] = sent(scripted)
+    assert dict(message.user_properties) == {"a": "b", "DELAY": "3"}
+    assert not message.system_properties.HasField("delivery_timestamp")
+    assert re.fullmatch(
+        rf"sent \S+ to {TOPIC}, to be delivered later\ntake it back with: ternmq recall {TOPIC} handle\n",
+        result.stdout,
+    )
+
+
+async def test_lines_are_sent_for_later(send: Send, scripted: ScriptedServer) -> None:
+    result = await send("--file", "-", "--delay", "1h", "--json", stdin="one\ntwo\n")
+    assert [json.loads(line)["recall_handle"] for line in result.stdout.splitlines()] == ["handle"] * 2
+    assert all(due(message) > datetime.now(UTC) for message in sent(scripted))
+
+
+async def test_a_message_for_now_has_no_handle(send: Send, scripted: ScriptedServer) -> None:
+    result = await send("now")
+    [message] = sent(scripted)
+    assert message.system_properties.message_type == pb.NORMAL
+    assert result.stdout == f"sent {message.system_properties.message_id} to {TOPIC}, offset 7\n"
+
+
+async def test_a_delay_counts_from_the_time_that_tests_moved_the_server_to(
+    send: Send, scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ternmq.command.server_time.moved_ahead", lambda _: 48 * HOUR)
+    began = datetime.now(UTC)
+    await send("call back", "--delay", "2h")
+    await send("call back", "--at", began.isoformat())
+    first, second = sent(scripted)
+    assert timedelta(0) <= due(first) - began - 50 * HOUR < timedelta(minutes=1)
+    assert abs(due(second) - began) < timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--delay", "2h", "--at", "2026-08-01"),
+        ("--delay", "0s", "--delay-level", "1"),
+        ("--at", "2026-08-01", "--delay-level", "1"),
+    ],
+)
+def test_ways_to_say_when_exclude_each_other(call: Call, flags: tuple[str, ...]) -> None:
+    result = call("send", TOPIC, "x", *flags)
+    assert (result.exit_code, result.stderr) == (2, "ternmq: give one of --delay, --at and --delay-level\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--at", "2h"), "a time like"),
+        (("--at", "1960-01-01"), "a time after 1970"),
+        (("--at", "noon"), "a time like"),
+        (("--delay-level", "0"), "0 is not in the range"),
+        (("--delay", "999999999999d"), "at most 36500d is allowed"),
+    ],
+)
+def test_times_that_can_not_be_are_wrong_usage(call: Call, flags: tuple[str, ...], problem: str) -> None:
+    result = call("send", TOPIC, "x", *flags)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert problem in result.stderr
+
+
+async def test_what_is_both_ordered_and_timed_is_refused(send: Send, scripted: ScriptedServer) -> None:
+    result = await send("x", "--delay", "2h", "--group", "g")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("ternmq: MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: ")
+    assert not sent(scripted)
+
+
+def test_a_message_is_recalled(call_server: Call, server: AdminServer) -> None:
+    people = call_server("recall", TOPIC, "handle-1")
+    assert (people.exit_code, people.stdout) == (0, f"recalled id-of-handle-1 of {TOPIC}\n")
+    assert json.loads(call_server("recall", TOPIC, "handle-2", "--json").stdout) == {
+        "topic": TOPIC,
+        "message_id": "id-of-handle-2",
+    }
+    assert server.memory.recalled == [(TOPIC, "handle-1"), (TOPIC, "handle-2")]
+
+
+def test_a_message_whose_time_has_come_can_not_be_recalled(call_server: Call, server: AdminServer) -> None:
+    server.memory.before = lambda method, _: pb.Status(code=pb.BAD_REQUEST, message=f"{method}: it was delivered")
+    result = call_server("recall", TOPIC, "handle")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "ternmq: BAD_REQUEST: RecallMessage: it was delivered\n"
