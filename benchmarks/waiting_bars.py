@@ -30,7 +30,6 @@ import grpc.aio
 from benchmarks.embedded_bars import cpu_s, start_server, status_kib
 from ternmq import Message, Producer
 from ternmq.command.admin import AdminClient
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -87,9 +86,9 @@ async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
         await asyncio.to_thread(process.wait)
 
 
-async def make_topic(endpoint: str, name: str, kind: pb.MessageType) -> None:
-    request = admin_pb2.CreateTopicRequest(topic={"name": name, "type": kind})
-    await asyncio.to_thread(AdminClient(endpoint).CreateTopic, request)
+async def make_topic(endpoint: str, name: str, kind: str) -> None:
+    with AdminClient(endpoint) as admin:
+        await asyncio.to_thread(admin.create_topic, name, kind, 8)
 
 
 # --- how late
@@ -97,7 +96,7 @@ async def make_topic(endpoint: str, name: str, kind: pb.MessageType) -> None:
 
 async def own_delivery_error(folder: Path, scale: float) -> Figures:
     async with server(folder) as (_, endpoint):
-        await make_topic(endpoint, "timed", pb.DELAY)
+        await make_topic(endpoint, "timed", "delay")
         return await delivery_error(endpoint, "TernMQ", scale)
 
 
@@ -129,8 +128,8 @@ async def delivery_error(endpoint: str, name: str, scale: float) -> Figures:
 async def cost_of_sending(folder: Path, scale: float) -> Figures:
     used: dict[tuple[str, int], list[float]] = {}
     async with server(folder) as (pid, endpoint):
-        await make_topic(endpoint, "normal", pb.NORMAL)
-        await make_topic(endpoint, "timed", pb.DELAY)
+        await make_topic(endpoint, "normal", "normal")
+        await make_topic(endpoint, "timed", "delay")
         for round_number in range(5):
             for topic, size in itertools.product(("normal", "timed"), (1, 32)):
                 count = int((4000 if size == 1 else 32_000) * scale)
@@ -175,7 +174,7 @@ async def pending_timers(folder: Path, scale: float) -> Figures:
         took = time.monotonic() - started
         await asyncio.sleep(2)
         idle = status_kib(pid, "VmRSS") / 1000
-        await make_topic(endpoint, "timed", pb.DELAY)
+        await make_topic(endpoint, "timed", "delay")
         async with connected(endpoint) as channel:
             await send(channel, [message_of("timed", due_ms=int(time.time() * 1000) + 500)])
             assert await receive(channel, "timed", "readers", seconds=10, batch=32)
@@ -230,8 +229,8 @@ def bytes_in(folder: Path) -> int:
 async def burst(folder: Path, scale: float) -> Figures:
     count = int(BURST * scale)
     async with server(folder) as (_, endpoint):
-        await make_topic(endpoint, "timed", pb.DELAY)
-        await make_topic(endpoint, "other", pb.NORMAL)
+        await make_topic(endpoint, "timed", "delay")
+        await make_topic(endpoint, "other", "normal")
         async with connected(endpoint) as channel, connected(endpoint) as another:
             due_ms = (int(time.time() * 1000) // 1000 + int(20 * scale) + 10) * 1000
             for start in range(0, count, 500):
@@ -295,8 +294,8 @@ async def transactions(folder: Path, scale: float) -> Figures:
     seconds = 10 * scale
     rates: dict[str, list[float]] = {"normal": [], "half": []}
     async with server(folder) as (_, endpoint):
-        await make_topic(endpoint, "normal", pb.NORMAL)
-        await make_topic(endpoint, "half", pb.TRANSACTION)
+        await make_topic(endpoint, "normal", "normal")
+        await make_topic(endpoint, "half", "transaction")
         async with connected(endpoint) as channel:
             for round_number in range(5):
                 for topic, step in (("normal", send_normal), ("half", send_transaction)):

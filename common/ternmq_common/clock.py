@@ -37,17 +37,17 @@ class Clock:
 
 
 class MovableClock(Clock):
-    """A clock that goes with the machine's, and can be moved ahead of it."""
+    """A clock that goes with the machine's, `ahead_ms` before it, and can be moved further ahead."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead_ms: int = 0) -> None:
         super().__init__()
-        self._ahead_ms = 0
+        self.ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000 + self._ahead_ms
+        return time.time_ns() // 1_000_000 + self.ahead_ms
 
     def advance(self, milliseconds: int) -> None:
         """Let so much time have passed, and tell everybody."""
         assert milliseconds >= 0
-        self._ahead_ms += milliseconds
+        self.ahead_ms += milliseconds
         self.jumped()

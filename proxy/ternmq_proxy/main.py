@@ -44,8 +44,13 @@ async def _serve(settings: "ServerSettings") -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if settings.test_clock:
+        _log.warning(
+            "TEST CLOCK: every client can move this server's time ahead (test_clock); "
+            "never start with it where messages matter"
+        )
     async with AsyncExitStack() as stack:
-        grpc_address, http_address = await start(settings, stack)
+        grpc_address, http_address = await start(settings, make_clock(settings), stack)
         sys.stdout.write(f"ready grpc={grpc_address} http={http_address}\n")
         sys.stdout.flush()
         await stop.wait()
@@ -53,9 +58,12 @@ async def _serve(settings: "ServerSettings") -> int:
     return 0
 
 
-async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str, str]:
-    """Start everything; `stack` stops it again. Returns the addresses of gRPC and HTTP, `host:port` each."""
-    clock = make_clock(settings)
+async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[str, str]:
+    """Start everything; `stack` stops it again. Returns the addresses of gRPC and HTTP, `host:port` each.
+
+    `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
+    """
+    assert settings.test_clock == isinstance(clock, MovableClock)
     messages, catalog = await open_storage(settings, clock, stack)
     http = HttpFront(lambda: messages.failure, test_clock=settings.test_clock)
     stack.push_async_callback(http.stop)
@@ -73,14 +81,8 @@ async def start(settings: "ServerSettings", stack: AsyncExitStack) -> tuple[str,
 
 
 def make_clock(settings: "ServerSettings") -> Clock:
-    """The one clock of the stack."""
-    if not settings.test_clock:
-        return Clock()
-    _log.warning(
-        "TEST CLOCK: every client can move this server's time ahead (test_clock); "
-        "never start with it where messages matter"
-    )
-    return MovableClock()
+    """The clock of a stack that begins with the machine's time."""
+    return MovableClock() if settings.test_clock else Clock()
 
 
 async def open_storage(

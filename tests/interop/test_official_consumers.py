@@ -6,46 +6,29 @@ consumers of all languages work at the same time, each with a group of its own, 
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.interop.consumers.running import DEADLINE_S, Consumers, Event, at_least, attempts, deliveries, outcomes
-from tests.interop.consumers.server import COMMANDS, CURVE, MAX_ATTEMPTS, STEPS, Server
-from tests.interop.programs import EXAMPLES, Programs
+from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.consumers.running import Consumers, Event, at_least, attempts, deliveries, outcomes
+from tests.interop.processes import DEADLINE_S
+from tests.interop.server import CURVE, MAX_ATTEMPTS, STEPS, Server
 from tests.support.embedded import Proto, RawClient, code, message
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    return Programs("consumers", EXAMPLES, Path(__file__).with_name("consumers"))
-
-
 @pytest.fixture
-async def server(programs: Programs, tmp_path: Path) -> AsyncIterator[Server]:
-    for language in COMMANDS:
-        programs.build(language)
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    build_all()
     with Stack(tmp_path / "server") as stack:
-        async with RawClient(stack.grpc) as client:
-            yield Server(stack.grpc, client, programs, tmp_path)
-
-
-async def in_each(names: Collection[str], check: Callable[[str], Awaitable[None]]) -> None:
-    """Check all of them at the same time, and tell of each that failed."""
-    results = await asyncio.gather(*map(check, names), return_exceptions=True)
-    failures = []
-    for name, result in zip(names, results, strict=True):
-        if result is not None:
-            result.add_note(f"this was {name}")
-            failures.append(result)
-    if failures:
-        raise BaseExceptionGroup(f"{len(failures)} of {len(names)} failed", failures)
+        async with Server(stack, tmp_path) as server:
+            yield server
 
 
 def counting_up(numbers: dict[str, int]) -> dict[str, list[int]]:
@@ -81,7 +64,7 @@ async def test_what_a_push_consumer_fails_comes_again_and_becomes_a_dead_letter(
             check_letter(letter, sent[body], reason="attempts")
             assert letter.user_properties["DLQ_ATTEMPTS"] == str(MAX_ATTEMPTS)
 
-    await in_each(COMMANDS, check)
+    await in_each(LANGUAGES, check)
 
 
 def all_held(events: Sequence[Event]) -> bool:
@@ -120,7 +103,7 @@ async def test_what_a_simple_consumer_does_not_acknowledge_comes_again(server: S
         assert attempts(consumers.events) == counting_up(NOT_ACKED)
         assert await server.dead_letters(group) == []
 
-    await in_each(COMMANDS, check)
+    await in_each(LANGUAGES, check)
 
 
 # body: tag, properties
@@ -160,7 +143,7 @@ async def test_a_consumer_gets_exactly_what_its_filter_lets_pass(server: Server,
             assert event.tag == (tag or "-")
             assert event.properties == ",".join(f"{key}={value}" for key, value in sorted(properties.items()))
 
-    await in_each(COMMANDS, check)
+    await in_each(LANGUAGES, check)
 
 
 # message group: what is sent in it, in order; all of these message groups share a queue
@@ -261,8 +244,8 @@ async def test_consumers_of_all_languages_share_a_fifo_group(server: Server) -> 
     topic = await server.client.create_topic("shared", queues=4, kind=pb.FIFO)
     group = await server.create_group("shared", fifo=True)
     sent = {f"key-{key}": [f"good-{key}-{number}" for number in range(10)] for key in range(8)}
-    async with server.consumers(*COMMANDS, kind="fifo", topic=topic, group=group) as consumers:
-        await all_at_work(server, consumers, topic, count=len(COMMANDS))
+    async with server.consumers(*LANGUAGES, kind="fifo", topic=topic, group=group) as consumers:
+        await all_at_work(server, consumers, topic, count=len(LANGUAGES))
         for row in zip(*sent.values(), strict=True):
             await server.send([ordered(topic, key, body) for key, body in zip(sent, row, strict=True)])
         wanted = {body for bodies in sent.values() for body in bodies}
@@ -292,7 +275,7 @@ async def test_a_consumer_reads_dead_letters_as_any_other_topic(server: Server, 
         assert attempts(consumers.events) == counting_up(LETTERS)
         assert all("DLQ_ORIGIN_TOPIC=given-up" in event.properties for event in deliveries(consumers.events))
 
-    await in_each(COMMANDS, check)
+    await in_each(LANGUAGES, check)
 
 
 async def forward(client: RawClient, topic: str, group: str, received: Proto) -> None:

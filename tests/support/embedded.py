@@ -17,7 +17,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.main import start
+from ternmq_proxy.main import make_clock, start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Embedded:
 
     async def __aenter__(self) -> Self:
         try:
-            self.grpc, self.http = await start(self.settings, self._stack)
+            self.grpc, self.http = await start(self.settings, make_clock(self.settings), self._stack)
         except BaseException:
             await self._stack.aclose()
             raise

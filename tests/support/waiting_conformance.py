@@ -333,7 +333,7 @@ class WaitingConformance:
     async def noted(self, service: MessageService, begun: Appended, checks: int) -> None:
         """Wait until the question is counted: that happens in the step after it was put."""
         transaction = TransactionId.parse(begun.transaction_id)
-        while (await service.transaction(transaction))[0].checks < checks:
+        while (await service.transaction(transaction))[0].checks < checks:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
     async def until_discarded(self, service: MessageService, count: int) -> None:

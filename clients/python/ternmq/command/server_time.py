@@ -25,7 +25,7 @@ A = TypeVar("A", bound=_Answer)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTime:
-    """`now` is the server's; `ahead` is exact to half of the time that the call took, and negative when it is behind."""
+    """`now` is the server's; `ahead` is exact to half of the time that the call took, negative when it is behind."""
 
     now: datetime
     ahead: timedelta

@@ -12,9 +12,10 @@ from ternmq_common.errors import StartupError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ternmq_common.clock import Clock
     from ternmq_common.server_settings import ServerSettings
 
-    Start = Callable[[ServerSettings, AsyncExitStack], Awaitable[tuple[str, str]]]
+    Start = Callable[[ServerSettings, Clock, AsyncExitStack], Awaitable[tuple[str, str]]]
 
 THREAD_NAME = "ternmq-stack"
 
@@ -25,9 +26,10 @@ class ServerThread:
     Invariant: `_loop` is set before `_addresses` has its result, and the loop runs until `stop`.
     """
 
-    def __init__(self, settings: "ServerSettings") -> None:
+    def __init__(self, settings: "ServerSettings", clock: "Clock") -> None:
         self._start_server = _server_start()
         self._settings = settings
+        self._clock = clock
         self._addresses = Future[tuple[str, str]]()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -64,7 +66,7 @@ class ServerThread:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_report)
         async with AsyncExitStack() as stack:
-            self._addresses.set_result(await self._start_server(self._settings, stack))
+            self._addresses.set_result(await self._start_server(self._settings, self._clock, stack))
             await self._end.wait()
 
 

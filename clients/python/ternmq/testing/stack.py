@@ -2,7 +2,6 @@
 
 import dataclasses
 import tempfile
-from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,6 +10,7 @@ from ternmq.errors import NotRunning
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq.testing.server_thread import ServerThread
+from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.server_settings import ServerSettings, parsed_address
 from ternmq_common.settings import load
 
@@ -39,7 +39,7 @@ class Stack(Controls):
     Independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of these, also the time.
     StartupError says why a stack can't start.
 
-    Invariants: `_thread` is there while the server runs; `_advanced` is how far its clock was moved by `advance`.
+    Invariants: `_thread` is there while the server runs; `_clock` is that of its last run.
     """
 
     def __init__(self, **settings: object) -> None:
@@ -48,7 +48,7 @@ class Stack(Controls):
         self._has_folder = "data_dir" in settings
         self.settings = load(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings
         self._thread: ServerThread | None = None
-        self._advanced = timedelta(0)
+        self._clock = MovableClock()
 
     @property
     def endpoint(self) -> str:
@@ -64,13 +64,14 @@ class Stack(Controls):
         assert self._thread is None, "the stack runs already"
         if not self._has_folder:
             self._make_folder()
-        thread = ServerThread(self.settings)
+        # A clock tells those who sleep by it when it is moved, so each run has its own. Time doesn't go back between.
+        clock = MovableClock(self._clock.ahead_ms) if self.settings.test_clock else Clock()
+        thread = ServerThread(self.settings, clock)
         grpc, http = thread.start()
         self._thread = thread
+        if isinstance(clock, MovableClock):
+            self._clock = clock
         self.settings = dataclasses.replace(self.settings, grpc=grpc, http=http)
-        if self._advanced:
-            # The clock of a new server is the machine's; time doesn't go back for those who saw the old one.
-            super()._advance(self._advanced)
 
     def stop(self) -> None:
         """End the server in order; its data stays until `close`. Nothing happens if it doesn't run."""
@@ -91,11 +92,6 @@ class Stack(Controls):
             if self._temporary is not None:
                 self._temporary.cleanup()
                 self._temporary, self._has_folder = None, False
-
-    def _advance(self, passing: timedelta) -> datetime:
-        now = super()._advance(passing)
-        self._advanced += passing
-        return now
 
     def __enter__(self) -> Self:
         try:

@@ -154,7 +154,8 @@ func (c *consumer) settle(simple rocketmq.SimpleConsumer, message *rocketmq.Mess
 func (c *consumer) handle(message *rocketmq.MessageView) outcome {
 	body := string(message.GetBody())
 	show("got", body, strconv.Itoa(int(message.GetDeliveryAttempt())), orDash(message.GetTag()),
-		orDash(message.GetMessageGroup()), properties(message))
+		orDash(message.GetMessageGroup()), properties(message), due(message),
+		strconv.FormatInt(time.Now().UnixMilli(), 10))
 	delivery := c.count(body)
 	if strings.Contains(body, "-held-") {
 		<-c.released
@@ -198,6 +199,14 @@ func properties(message *rocketmq.MessageView) string {
 	}
 	slices.Sort(pairs)
 	return strings.Join(pairs, ",")
+}
+
+func due(message *rocketmq.MessageView) string {
+	timestamp := message.GetDeliveryTimestamp()
+	if timestamp == nil {
+		return "-"
+	}
+	return strconv.FormatInt(timestamp.UnixMilli(), 10)
 }
 
 func orDash(text *string) string {

@@ -71,7 +71,8 @@ async function receive(options) {
 
 async function handle(message) {
   const body = message.body.toString();
-  show('got', body, message.deliveryAttempt, message.tag || '-', message.messageGroup || '-', properties(message));
+  show('got', body, message.deliveryAttempt, message.tag || '-', message.messageGroup || '-', properties(message),
+    message.deliveryTimestamp?.getTime() ?? '-', Date.now());
   const delivery = (deliveries.get(body) ?? 0) + 1;
   deliveries.set(body, delivery);
   if (body.includes('-held-')) {

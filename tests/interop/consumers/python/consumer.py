@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from collections import Counter
 
 from rocketmq import (  # type: ignore[import-untyped]
@@ -75,7 +76,8 @@ class Handler:
         body = message.body.decode()
         group, pairs = message.message_group or "-", sorted(message.properties.items())
         properties = ",".join(f"{key}={value}" for key, value in pairs) or "-"
-        show("got", body, str(message.delivery_attempt), message.tag or "-", group, properties)
+        due, clock = str(message.delivery_timestamp or "-"), str(int(time.time() * 1000))
+        show("got", body, str(message.delivery_attempt), message.tag or "-", group, properties, due, clock)
         with self._lock:
             self._deliveries[body] += 1
             delivery = self._deliveries[body]

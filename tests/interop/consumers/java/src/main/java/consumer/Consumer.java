@@ -120,7 +120,9 @@ public final class Consumer {
     private Outcome handle(MessageView message) {
         String body = body(message);
         print("got", body, Integer.toString(message.getDeliveryAttempt()), message.getTag().orElse("-"),
-                message.getMessageGroup().orElse("-"), properties(message));
+                message.getMessageGroup().orElse("-"), properties(message),
+                message.getDeliveryTimestamp().map(String::valueOf).orElse("-"),
+                Long.toString(System.currentTimeMillis()));
         int delivery = deliveries.merge(body, 1, Integer::sum);
         if (body.contains("-held-")) {
             awaitRelease();

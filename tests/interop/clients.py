@@ -1,0 +1,88 @@
+"""The programs of the official clients, in all languages, and a server that they work with."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tests.interop.consumers.running import Consumers
+from tests.interop.producers.running import Producer
+from tests.interop.programs import EXAMPLES, Programs
+
+LANGUAGES = ("go", "java", "node", "python")
+CONSUMERS = Programs("consumers", EXAMPLES, Path(__file__).with_name("consumers"))
+PRODUCERS = Programs("producers", EXAMPLES, Path(__file__).with_name("producers"))
+
+T = TypeVar("T")
+
+
+def build_all() -> None:
+    """Build the programs of all languages, so that no deadline of a test runs meanwhile."""
+    for language in LANGUAGES:
+        CONSUMERS.build(language)
+        PRODUCERS.build(language)
+
+
+class Clients:
+    """Programs that work with the server at `endpoint`; they are started by `async with`."""
+
+    def __init__(self, endpoint: str, home: Path) -> None:
+        self.endpoint = endpoint
+        self._home = home
+        self._numbers = itertools.count()
+
+    def consumers(self, *languages: str, kind: str, topic: str, group: str, passing: str = "tag:*") -> Consumers:
+        """A consumer for each of these languages."""
+        home = self._home / group
+        commands = [
+            _command(CONSUMERS.build(language), language, home, name="consumer", java_class="consumer.Consumer")
+            for language in languages
+        ]
+        return Consumers([[*command, self.endpoint, kind, topic, group, passing] for command in commands], home)
+
+    @asynccontextmanager
+    async def producer(self, language: str, topic: str) -> AsyncIterator[Producer]:
+        """A producer that has started."""
+        home = self._home / f"producer-{next(self._numbers)}-{language}"
+        command = _command(PRODUCERS.build(language), language, home, name="producer", java_class="producer.Program")
+        async with Producer([*command, self.endpoint, topic], home) as producer:
+            await producer.ready()
+            yield producer
+
+    @asynccontextmanager
+    async def producers(self, topic: str) -> AsyncIterator[dict[str, Producer]]:
+        """One producer of each language, of the same topic."""
+        async with AsyncExitStack() as started:
+            starting = [started.enter_async_context(self.producer(language, topic)) for language in LANGUAGES]
+            yield dict(zip(LANGUAGES, await asyncio.gather(*starting), strict=True))
+
+
+def _command(folder: Path, language: str, home: Path, *, name: str, java_class: str) -> list[str]:
+    match language:
+        case "go":
+            return [f"{folder}/program"]
+        case "java":
+            # Java takes the home folder from the user database, not from the environment.
+            options = [f"-Duser.home={home}", "-XX:TieredStopAtLevel=1"]
+            return ["java", *options, "-cp", f"{folder}/target/example.jar:{folder}/target/lib/*", java_class]
+        case "node":
+            return ["node", f"{folder}/{name}.mjs"]
+        case _:
+            return [f"{folder}/venv/bin/python", f"{folder}/{name}.py"]
+
+
+async def in_each(names: Collection[str], check: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+    """Check all of them at the same time, and tell of each that failed; what the checks returned, by name."""
+    results = await asyncio.gather(*map(check, names), return_exceptions=True)
+    found, failures = dict[str, T](), list[BaseException]()
+    for name, result in zip(names, results, strict=True):
+        if isinstance(result, BaseException):
+            result.add_note(f"this was {name}")
+            failures.append(result)
+        else:
+            found[name] = result
+    if failures:
+        raise BaseExceptionGroup(f"{len(failures)} of {len(names)} failed", failures)
+    return found

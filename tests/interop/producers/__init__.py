@@ -1,0 +1,1 @@
+"""Programs that produce with the official clients, and what starts them."""
