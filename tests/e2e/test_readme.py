@@ -37,7 +37,7 @@ def run(command: list[str], stack: Stack, folder: Path) -> str:
 def test_the_commands_work_in_their_order(stack: Stack, tmp_path: Path) -> None:
     (declared,) = blocks("yaml", "topics:")
     (tmp_path / "topics.yaml").write_text(declared)
-    (commands,) = blocks("", "ternmq send")
+    (commands,) = blocks("", "ternmq topic describe")
     typed = [shlex.split(line, comments=True) for line in commands.splitlines() if line.startswith("ternmq ")]
     assert len(typed) > 5
     for words in typed:
@@ -46,9 +46,24 @@ def test_the_commands_work_in_their_order(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_the_python_example_works(stack: Stack, tmp_path: Path) -> None:
-    (example,) = blocks("python", "Producer(")
+    (example,) = blocks("python", "SimpleConsumer(")
     printed = run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
     assert "b'hello' ('order-7',)" in printed
+
+
+def test_timed_messages_and_transactions_work(stack: Stack, tmp_path: Path) -> None:
+    (commands,) = blocks("", "ternmq recall")
+    handle = ""
+    for line in filter(None, commands.splitlines()):
+        words = shlex.split(line.replace("HANDLE", handle or "HANDLE"), comments=True)
+        printed = run([sys.executable, "-m", "ternmq.command.main", *words[1:]], stack, tmp_path)
+        if found := re.search(r"ternmq recall reminders (\S+)", printed):
+            handle = found[1]
+    assert handle
+    (example,) = blocks("python", "begin_transaction")
+    run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
+    tail = ["tail", "payments-made", "--from-beginning", "--max", "1"]
+    assert "..." in run([sys.executable, "-m", "ternmq.command.main", *tail], stack, tmp_path)
 
 
 def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -> None:

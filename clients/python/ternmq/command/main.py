@@ -90,7 +90,8 @@ def cli() -> None:
       ternmq send orders 'hello' --tag paid            send a message
       ternmq receive orders --group billing            take and acknowledge messages
       ternmq tail orders                               watch a topic
-      ternmq send reminders 'call back' --delay 2h     send a message for later
+      ternmq topic create reminders --type delay       make a topic for messages that are for later
+      ternmq send reminders 'call back' --delay 2h     send one
       ternmq dlq list billing                          see what a group gave up
       ternmq transaction list                          see what waits for its producer's word
 
