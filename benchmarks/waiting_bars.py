@@ -22,13 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc.aio
 
 from benchmarks.embedded_bars import cpu_s, start_server, status_kib
-from ternmq import Message, Producer
+from ternmq import Message, Producer, SimpleConsumer
 from ternmq.command.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -104,16 +105,20 @@ async def delivery_error(endpoint: str, name: str, scale: float) -> Figures:
     """Messages at random times, ten a second, each seen by a poll that waits for it."""
     count = int(300 * scale) or 30
     late: list[float] = []
-    async with Producer(endpoint, topics=["timed"]) as producer, connected(endpoint) as channel:
+    reader = SimpleConsumer(
+        endpoint, group="readers", subscriptions={"timed": "*"}, await_duration=timedelta(seconds=20)
+    )
+    async with Producer(endpoint, topics=["timed"]) as producer, reader:
         begin_ms = time.time() * 1000 + 3000
         for number in range(count):
             due_ms = int(begin_ms + number * 100 + random.Random(number).uniform(0, 100))
             await producer.send(Message("timed", BODY, delivery_timestamp=due_ms))
         while len(late) < count:
-            received = await receive(channel, "timed", "readers", seconds=20, batch=1)
+            views = await reader.receive(max_messages=1, invisible_duration=timedelta(seconds=60))
             now_ms = time.time() * 1000
-            late += [now_ms - each.system_properties.delivery_timestamp.ToNanoseconds() / 1e6 for each in received]
-            await acknowledge(channel, "timed", "readers", received)
+            late += [now_ms - view.delivery_timestamp.timestamp() * 1000 for view in views if view.delivery_timestamp]
+            for view in views:
+                await reader.ack(view)
     late.sort()
     return {
         f"{name}: a timed message is late, p50, ms (under 5)": statistics.median(late),

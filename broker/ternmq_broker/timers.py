@@ -11,6 +11,7 @@ Threads everything runs on the event loop; the index's files are read and merged
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,6 +45,8 @@ _BATCH = 128
 # The clock may be set while nobody looks, and files may be ripe for merging.
 _LOOK_AGAIN_S = 1.0
 _AFTER_FAILURE_S = 1.0
+_WAKE_EARLY_MS = 2
+_AWAKE_EVERY_S = 0.05
 _ROLL_BATCH = 1024
 _WHILE_DELIVERED_S = 0.05
 
@@ -61,6 +64,7 @@ class Timers:
         self._clock = clock
         self._changed = asyncio.Event()
         self._wakes_ms = 0
+        self._stayed_awake = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._jobs: set[asyncio.Future[Any]] = set()
         clock.on_jump(self._changed.set)
@@ -113,8 +117,22 @@ class Timers:
         now_ms = self._clock.now_ms()
         latest_ms = now_ms + int(_LOOK_AGAIN_S * 1000)
         self._wakes_ms = latest_ms if next_ms is None else min(next_ms, latest_ms)
-        if self._wakes_ms > now_ms:
-            await self._until((self._wakes_ms - now_ms) / 1000)
+        early_ms = _WAKE_EARLY_MS if self._wakes_ms == next_ms else 0
+        wait_ms = self._wakes_ms - now_ms
+        if 0 < wait_ms <= early_ms and self._may_stay_awake():
+            while self._clock.now_ms() < self._wakes_ms and not self._changed.is_set():
+                await asyncio.sleep(0)
+        elif wait_ms > 0:
+            await self._until(max(wait_ms - early_ms, 1) / 1000)
+
+    def _may_stay_awake(self) -> bool:
+        """Whether to be awake when the next timer is due, which is a millisecond faster than to be woken: not more often
+        than costs a few percent of a core."""
+        now = time.monotonic()
+        if now - self._stayed_awake < _AWAKE_EVERY_S:
+            return False
+        self._stayed_awake = now
+        return True
 
     async def _until(self, seconds: float) -> None:
         """Sleep so long, or until something has changed."""

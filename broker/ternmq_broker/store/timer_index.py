@@ -13,11 +13,14 @@ Spill       covers the log up to an offset below which it is durable. It writes 
             known, so a run with its zones says all that its stretch of the log has to say.
 Pending     is every entry of a run that no mark in a later run and no zone says is settled, and that is not below the
             start of the log; and what came since the last spill.
+Start       of the log: to `forget_below` is to know that nothing below is pending. That is remembered in the runs and
+            the checkpoint, since marks are left out for it, while the first bytes may be back after a power cut.
 Clock       when timers come that are due before what is settled by a zone, the next zone ends earlier. The older ones
             stay for what is below their log offsets; what is settled above gets marks. So nothing fires twice.
 Restart     `load` takes the runs that follow each other without a gap, up to the first that is damaged or missing.
-            `covered` is where they end, or where the checkpoint ends, if no run is missing that it counts on. The owner
-            walks the log from there and repeats `add` and `settle`. A checkpoint that is old or missing costs time.
+            `covered` is where they end, or what the checkpoint says, if it was written when there were the same runs.
+            The owner walks the log from there and repeats `add` and `settle`. A checkpoint that is old or missing costs
+            time.
 Threads     one thread owns the index; `run` and `write` of a job may be called in others. At a time there may be one
             load, one merge, one spill, and any number of finds and scans. Each job is finished, or released after an
             error. Ownership of a timer is taken by `take_due` or `hold`, and ends with `settle` or `give_back`.
@@ -97,21 +100,29 @@ class TimerIndex:
         `checkpoint` is what `checkpoint()` once returned, if anything is left of it. Returns what was wrong with the
         files that were left out; after a power cut that may be a merge which was not finished.
         """
-        self._log_start = log_start
+        covered, runs_to, began, zones = _parsed(checkpoint or {})
+        log_start = max(log_start, began if began <= log_end else 0)
         bad = self._runs.load(log_start=log_start, log_end=log_end)
-        covered, runs_to, zones = _parsed(checkpoint or {})
         for run in self._runs.chain:
             zones += run.zones
         self._zones = SettledZones(zone for zone in zones if zone[0] <= log_end)
-        self.covered = max(self._runs.log_to, log_start)
-        if covered <= log_end and runs_to <= self.covered:
+        self._log_start = max(log_start, *(run.log_start for run in self._runs.chain), 0)
+        self.covered = max(self._runs.log_to, self._log_start)
+        # The checkpoint may be older than the runs, or of a time before some were damaged and made anew.
+        has_same_runs = runs_to == self._runs.log_to or (runs_to <= self._log_start and not self._runs.chain)
+        if has_same_runs and covered <= log_end:
             self.covered = max(self.covered, covered)
         self._forget_zones()
         return bad
 
     def checkpoint(self) -> dict[str, object]:
         """What is durable, for JSON: to be stored after a spill is finished, and to be given to `load`."""
-        return {"covered": self.covered, "runs_to": self._runs.log_to, "zones": list(map(list, self._zones))}
+        return {
+            "covered": self.covered,
+            "runs_to": self._runs.log_to,
+            "log_start": self._log_start,
+            "zones": list(map(list, self._zones)),
+        }
 
     # --- timers come and go, in the order of the log
 
@@ -169,29 +180,31 @@ class TimerIndex:
         self.release(job)
         if self._near.loaded_to != job.start:
             return  # the later half of the near timers was dropped: there is a gap now
-        found = [*job.found, *(entry for entry in job.added_meanwhile if entry < job.end)]
-        fresh = self._free(found, job.gone)
-        fresh.sort()
-        self._near.extend(fresh, job.end)
+        found = job.found
+        if job.added_meanwhile:
+            found.update((entry[1], entry) for entry in job.added_meanwhile if entry < job.end)
+            job.found = {entry[1]: entry for entry in sorted(found.values())}
+        self._near.extend(self._free(job), job.end)
 
     # --- looking for timers
 
     def find(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
         """What came since the last spill and is pending with that due time and id hash, but not held."""
-        held = self._near.held
-        return [entry for entry in self._buffer.find(due_ms, id_hash) if entry.log_offset not in held]
+        job = FindJob(self._snapshot(()), set(), due_ms, id_hash)
+        job.keep(self._buffer.find(due_ms, id_hash))
+        return list(self._free(job).values())
 
     def prepare_find(self, due_ms: int, id_hash: int) -> FindJob:
         """Find all pending timers with that due time and id hash; `run` reads files, unless the job has no `runs`."""
         runs = [run for run in self._runs.chain if run.may_hold(due_ms) and due_ms >= self._settled_before_ms(run)]
         job = FindJob(self._snapshot(runs), self._buffer.settled_offsets(), due_ms, id_hash)
-        job.found = self._buffer.find(due_ms, id_hash)
+        job.keep(self._buffer.find(due_ms, id_hash))
         return self._began(job)
 
     def finish_find(self, job: FindJob) -> list[TimerEntry]:
         """Those that are pending still and not held; `hold` them before anything else can take or settle them."""
         self.release(job)
-        return self._free(job.found, job.gone)
+        return list(self._free(job).values())
 
     def prepare_scan(self, log_offset: int, *, start: Key | None = None, limit: int) -> ScanJob:
         """Find pending timers whose record lies below `log_offset`, about `limit` of them; from a key on, or all."""
@@ -209,10 +222,9 @@ class TimerIndex:
         """
         self.release(job)
         held = self._near.held
-        self._passed_over.update(
-            (entry[1], entry) for entry in job.found if entry[1] in held and entry[1] not in job.gone
-        )
-        free = self._free(job.found, job.gone)
+        for log_offset in job.found.keys() & held.keys() - job.gone:
+            self._passed_over[log_offset] = job.found[log_offset]
+        free = list(self._free(job).values())
         if job.following:
             return free, job.following
         given_back = [entry for entry in self._passed_over.values() if entry[1] not in held]
@@ -220,9 +232,15 @@ class TimerIndex:
             del self._passed_over[entry[1]]
         return [*free, *given_back], BEHIND_ALL if self._passed_over else None
 
-    def _free(self, entries: list[TimerEntry], gone: set[int]) -> list[TimerEntry]:
-        held, log_start = self._near.held, self._log_start
-        return [entry for entry in entries if entry[1] not in gone and entry[1] not in held and entry[1] >= log_start]
+    def _free(self, job: Reading) -> dict[int, TimerEntry]:
+        """What was found and is neither settled nor held now."""
+        found = job.found
+        for taken in (job.gone, self._near.held.keys()):
+            for log_offset in found.keys() & taken:
+                del found[log_offset]
+        if self._log_start > job.snapshot.log_start:
+            found = {log_offset: entry for log_offset, entry in found.items() if log_offset >= self._log_start}
+        return found
 
     # --- disk
 
@@ -304,10 +322,11 @@ class TimerIndex:
         self._forget_zones()
 
     def forget_below(self, log_start: int) -> None:
-        """The log begins there now; what was pending below has been settled or is given up."""
-        self._log_start = log_start
-        self._near.forget_below(log_start)
-        self._runs.forget_below(log_start)
+        """The log will begin there: everything below has been settled, durably, or is given up."""
+        # After a power cut the log may begin below what was forgotten already.
+        self._log_start = max(self._log_start, log_start)
+        self._near.forget_below(self._log_start)
+        self._runs.forget_below(self._log_start)
         self._forget_zones()
 
     def _forget_zones(self) -> None:
@@ -342,9 +361,9 @@ class TimerIndex:
         self._runs.close()
 
 
-def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, list[Zone]]":
+def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Zone]]":
     """What `checkpoint()` returned; as if there were nothing if it is anything else."""
     match checkpoint:
-        case {"covered": int(covered), "runs_to": int(runs_to), "zones": list(zones)}:
-            return covered, runs_to, [(log_to, due_ms) for log_to, due_ms in zones]
-    return 0, 0, []
+        case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(zones)}:
+            return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in zones]
+    return 0, 0, 0, []

@@ -12,7 +12,7 @@ from ternmq_broker.store.timer_run import TimerEntry, settled_mark
 from ternmq_broker.store.timer_run_writer import RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.settled_zones import Zone
@@ -35,11 +35,14 @@ class Snapshot:
 
 @dataclass(eq=False, slots=True)
 class Reading:
-    """A job that looks for timers. `gone` are those settled before it began or since: the index adds to it."""
+    """A job that looks for timers: finds them by log offset, in order of their keys.
+
+    `gone` are those that were settled before it began or since; the index adds to it.
+    """
 
     snapshot: Snapshot
     gone: set[int]
-    found: list[TimerEntry] = field(default_factory=list, init=False)
+    found: dict[int, TimerEntry] = field(default_factory=dict, init=False)
 
     @property
     def runs(self) -> "Sequence[TimerRun]":
@@ -53,7 +56,7 @@ class Reading:
         sources += sorted_pieces(added, snapshot.pause)
         for rows in merged(sources, slice_rows=snapshot.slice_rows):
             due_ms, log_offset, _, _ = rows[-1]
-            yield without_settled(rows, log_start=snapshot.log_start), (due_ms, log_offset + 1)
+            yield without_settled(rows), (due_ms, log_offset + 1)
             snapshot.pause()
 
     def _of_run(self, run: "TimerRun", start: "Key", end: "Key") -> "Iterator[list[Row]]":
@@ -61,6 +64,10 @@ class Reading:
 
     def _wants(self, row: "Row") -> bool:
         return True
+
+    def keep(self, rows: "Iterable[Row]") -> None:
+        log_start = self.snapshot.log_start
+        self.found.update((row[1], TimerEntry(*row)) for row in rows if row[1] >= log_start)
 
 
 @dataclass(eq=False, slots=True)
@@ -74,7 +81,7 @@ class LoadJob(Reading):
 
     def run(self) -> None:
         for rows, following in self._slices(self.start, self.end):
-            self.found += map(TimerEntry._make, rows)
+            self.keep(rows)
             if len(self.found) >= self.wanted:
                 self.end = following
                 return
@@ -91,7 +98,7 @@ class ScanJob(Reading):
 
     def run(self) -> None:
         for rows, following in self._slices(self.start, BEHIND_ALL):
-            self.found += map(TimerEntry._make, rows)
+            self.keep(rows)
             if len(self.found) >= self.wanted:
                 self.following = following
                 return
@@ -123,10 +130,10 @@ class FindJob(Reading):
         for run, _ in self.snapshot.runs:
             for rows in run.due_at(self.due_ms):
                 settled.update(log_offset for _, log_offset, size, _ in rows if not size)
-                self.found += (TimerEntry(*row) for row in rows if row[2] and row[3] == self.id_hash)
+                self.keep(row for row in rows if row[2] and row[3] == self.id_hash)
                 self.snapshot.pause()
-        log_start = self.snapshot.log_start
-        self.found = [entry for entry in self.found if entry[1] not in settled and entry[1] >= log_start]
+        for log_offset in self.found.keys() & settled:
+            del self.found[log_offset]
 
 
 @dataclass(eq=False, slots=True)
@@ -155,7 +162,7 @@ class MergeJob:
                 # A mark of a timer in this run has done its work here; others are of timers in older runs.
                 writer.add(without_settled(rows, log_start=log_start, keep_marks_below=log_from))
                 snapshot.pause()
-            self.merged = writer.finish(self.zones)
+            self.merged = writer.finish(self.zones, log_start=snapshot.log_start)
 
 
 @dataclass(eq=False, slots=True)
@@ -183,7 +190,7 @@ class TimerSpill:
                 for sorted_rows in merged(sorted_pieces(rows, self.pause)):
                     writer.add(sorted_rows)
                     self.pause()
-                self.written = writer.finish(self.zones)
+                self.written = writer.finish(self.zones, log_start=self.log_start)
 
     def _rows(self) -> "list[Row]":
         settled = {one.log_offset for one in self.settled}

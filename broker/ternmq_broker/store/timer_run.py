@@ -6,9 +6,10 @@
         8 B   for each block the log offset of its first entry
         4 B   for each block its crc32
         16 B  a zone: log offset u64 | due time u64 (ms); see `settled_zones`
-        64 B  the footer: magic 0x52544D54 ("TMTR") | crc32 of the bytes from the tables to the end without the footer's
-              first 8 | log offsets u64 where it begins and ends | entries u64 | due time of the last entry u64 |
-              settled marks among the entries u64 | entries to a block u32 | tier u32 | zones u32 | 0 u32
+        72 B  the footer: magic 0x52544D54 ("TMTR") | crc32 of the bytes from the tables to the end without the footer's
+              first 8 | log offsets u64 where it begins and ends | where the log began u64 | entries u64 |
+              settled marks among the entries u64 | due time of the last entry u64 | entries to a block u32 | tier u32 |
+              zones u32 | 0 u32
 
 All integers are little-endian; entries are sorted by due time and log offset. An entry of size 0 is a settled mark: the
 timer of an older run with that due time and log offset is settled. The name of the file says which bytes of the log it
@@ -40,13 +41,13 @@ BLOCK_ENTRIES = 512
 MAGIC = 0x52544D54
 ROW = struct.Struct("<QQII")
 ZONE = struct.Struct("<QQ")
-FOOTER = struct.Struct("<IIQQQQQIIII")
+FOOTER = struct.Struct("<IIQQQQQQIIII")
 CHECKED_FROM = 8
 _FENCE_BYTES = 20
 _NAME = re.compile(r"(\d{20})-(\d{20})-(\d{10})")
 _CHECK_BYTES = 1 << 20
 assert ROW.size == 24
-assert FOOTER.size == 64
+assert FOOTER.size == 72
 assert array("Q").itemsize == 8
 assert array("I").itemsize == 4
 
@@ -90,7 +91,19 @@ class RunName(NamedTuple):
 
 
 class TimerRun:
-    """A whole run: of its entries only the first key and the check sum of every block are in memory."""
+    """A whole run: of its entries only the first key and the check sum of every block are in memory.
+
+    `log_start` is where the log began when the run was written: nothing below is pending. `entries` counts the settled
+    marks too. A run of tier 0 was spilled, others were merged.
+    """
+
+    log_start: int
+    entries: int
+    marks: int
+    last_due_ms: int
+    tier: int
+    _block_entries: int
+    _check: int
 
     def __init__(self, name: RunName, file: "StoreFile") -> None:
         """Read what stays in memory; BadRun if the file is not whole. The blocks are not looked at."""
@@ -111,12 +124,12 @@ class TimerRun:
         footer = self._file.read(max(0, self._file.size - FOOTER.size), FOOTER.size)
         if len(footer) < FOOTER.size:
             raise BadRun(f"{self.name}: cut off")
-        magic, self._check, log_from, log_to, self.entries, self.last_due_ms, self.marks, *rest = FOOTER.unpack(footer)
-        self._block_entries, self.tier, zones, _ = rest
+        magic, self._check, log_from, log_to, self.log_start, *rest = FOOTER.unpack(footer)
+        self.entries, self.marks, self.last_due_ms, self._block_entries, self.tier, zones, _ = rest
         if magic != MAGIC or not self._block_entries or (log_from, log_to) != self.name[:2]:
             raise BadRun(f"{self.name}: no footer at its end")
         self._blocks = -(-self.entries // self._block_entries)
-        tables_at: int = self.entries * ROW.size
+        tables_at = self.entries * ROW.size
         if tables_at + self._blocks * _FENCE_BYTES + zones * ZONE.size + FOOTER.size != self._file.size:
             raise BadRun(f"{self.name}: its size does not fit its footer")
         return tables_at

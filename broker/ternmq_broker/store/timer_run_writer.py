@@ -87,8 +87,8 @@ class RunWriter:
             self._file.sync()
             self._unsynced = 0
 
-    def finish(self, zones: "Sequence[Zone]") -> TimerRun:
-        """Complete the file; it survives a power cut when this returns."""
+    def finish(self, zones: "Sequence[Zone]", *, log_start: int) -> TimerRun:
+        """Complete the file with what was used to leave things out; it survives a power cut when this returns."""
         if self._rest:
             self._add_block(self._rest, struct.Struct("<" + "QQII" * len(self._rest)))
         tables = b"".join(
@@ -99,8 +99,9 @@ class RunWriter:
                 *(ZONE.pack(*zone) for zone in zones),
             )
         )
-        footer = self._footer(0, len(zones))
-        footer = self._footer(crc32(footer[CHECKED_FROM:], crc32(tables)), len(zones))
+        footer = self._footer(log_start, len(zones))
+        check = crc32(footer[CHECKED_FROM:], crc32(tables))
+        footer = footer[:4] + check.to_bytes(4, "little") + footer[CHECKED_FROM:]
         self._pieces += [tables, footer]
         self._write()
         self._file.sync()
@@ -109,10 +110,11 @@ class RunWriter:
         self._finished = True
         return run
 
-    def _footer(self, check: int, zones: int) -> bytes:
+    def _footer(self, log_start: int, zones: int) -> bytes:
+        """The footer without its check sum."""
         log_from, log_to, _ = self._name
-        counts = self._entries, self._last_due_ms, self._marks
-        return FOOTER.pack(MAGIC, check, log_from, log_to, *counts, self._block_entries, self._tier, zones, 0)
+        content = self._entries, self._marks, self._last_due_ms, self._block_entries
+        return FOOTER.pack(MAGIC, 0, log_from, log_to, log_start, *content, self._tier, zones, 0)
 
 
 def _bytes_of(values: "array[int]") -> bytes:
