@@ -246,15 +246,26 @@ async def burst(folder: Path, scale: float) -> Figures:
             calm: list[float] = []
             during: list[float] = []
             traffic = asyncio.create_task(other_traffic(another, due_ms, stop, calm, during))
-            last_ms = await receive_all(endpoint, count)
+            there_ms, last_ms = await asyncio.gather(all_there(endpoint, count), receive_all(endpoint, count))
             stop.set()
             await traffic
     return {
-        f"{count:,} timers due in one second: the last one came after, s (under 5)": (last_ms - due_ms) / 1000 - 1,
+        f"{count:,} timers due in one second: all in their queues after, s (under 5)": (there_ms - due_ms) / 1000,
+        f"{count:,} timers due in one second: all at their consumers after, s": (last_ms - due_ms) / 1000,
         "other traffic meanwhile: send to receive, p99, ms (under 100)": percentile(during, 0.99),
         "other traffic meanwhile: send to receive, p50, ms": percentile(during, 0.5),
         "other traffic before: send to receive, p99, ms": percentile(calm, 0.99),
     }
+
+
+async def all_there(endpoint: str, count: int) -> float:
+    """When so many messages were in the topic's queues, milliseconds since the epoch; looks ten times a second."""
+    with AdminClient(endpoint) as admin:
+        while True:
+            described = await asyncio.to_thread(admin.topic, "timed")
+            if sum(queue.max_offset for queue in described.queues) >= count:
+                return time.time() * 1000
+            await asyncio.sleep(0.1)
 
 
 async def receive_all(endpoint: str, count: int) -> float:

@@ -120,14 +120,14 @@ class Timers:
         early_ms = _WAKE_EARLY_MS if self._wakes_ms == next_ms else 0
         wait_ms = self._wakes_ms - now_ms
         if 0 < wait_ms <= early_ms and self._may_stay_awake():
-            while self._clock.now_ms() < self._wakes_ms and not self._changed.is_set():
+            while self._clock.now_ms() < self._wakes_ms and not self._changed.is_set():  # noqa: ASYNC110 - on purpose
                 await asyncio.sleep(0)
         elif wait_ms > 0:
             await self._until(max(wait_ms - early_ms, 1) / 1000)
 
     def _may_stay_awake(self) -> bool:
-        """Whether to be awake when the next timer is due, which is a millisecond faster than to be woken: not more often
-        than costs a few percent of a core."""
+        """Whether to be awake when the next timer is due, which is a millisecond faster than to be woken. Not more
+        often than costs a few percent of a core."""
         now = time.monotonic()
         if now - self._stayed_awake < _AWAKE_EVERY_S:
             return False
