@@ -16,6 +16,7 @@ from ternmq_broker.consumption import Consumption
 from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.orphans import Orphans
 from ternmq_broker.pollers import Pollers
 from ternmq_broker.popping import Pop
@@ -23,14 +24,11 @@ from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
 from ternmq_broker.queue_reader import stored_message
 from ternmq_broker.redelivery import Redelivery
-from ternmq_broker.store.commit_log import CommitLogCorrupted
-from ternmq_broker.store.files import DiskFolders, WouldBlock
-from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.message_store import Incoming, MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.message_store import Incoming
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
-from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.tag_filter import ALL, tag_hash
@@ -65,14 +63,12 @@ class Broker:
     def __init__(
         self,
         settings: BrokerSettings,
-        lock: StoreLock,
-        store: MessageStore,
-        journal: ProgressJournal,
+        opened: "OpenedStore",
         rules: "Callable[[str], Group]",
         clock: "Clock",
     ) -> None:
-        self._settings = settings
-        self._lock = lock
+        store, journal = opened.store, opened.journal
+        self._lock = opened.lock
         self._store = store
         self._clock = clock
         self._journal = journal
@@ -114,29 +110,9 @@ class Broker:
 
         `rules` gives the settings of a consumer group, defaults for one that is not known.
         """
-        try:
-            folders = DiskFolders(settings.folder)
-            lock = StoreLock(settings.folder)
-        except OSError as error:
-            raise StartupError(
-                f"the data directory {settings.folder} can't be used: {error.strerror}; "
-                "give this user the right to write there, or choose another --data-dir"
-            ) from error
-        try:
-            store = MessageStore(
-                folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
-            )
-            journal = ProgressJournal(folders.consumption)
-        except CommitLogCorrupted as error:
-            lock.release()
-            raise StartupError(
-                f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
-                "--accept-corruption to go on without the records that are damaged"
-            ) from error
-        if store.recovered:
-            _log.info("recovered %d messages that the index did not have yet", store.recovered)
-        make_up_for(clock, store.last_stored_ms)
-        broker = cls(settings, lock, store, journal, rules, clock)
+        opened = open_store(settings)
+        make_up_for(clock, opened.store.last_stored_ms)
+        broker = cls(settings, opened, rules, clock)
         broker.transactions.restore()
         return broker
 
