@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -88,16 +87,6 @@ async def test_the_clock_ends_before_timestamps_do(tmp_path: Path) -> None:
 
 
 # --- being told
-
-
-async def test_whoever_starts_one_is_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for test_clock in (False, True):
-        folder = tmp_path / str(test_clock)
-        settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, test_clock=test_clock)
-        caplog.clear()
-        async with Embedded(settings):
-            warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-        assert any("TEST CLOCK" in text for text in warnings) is test_clock
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/version"])
