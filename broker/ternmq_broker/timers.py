@@ -66,6 +66,7 @@ class Timers:
         self._wakes_ms = 0
         self._stayed_awake = 0.0
         self._tasks: list[asyncio.Task[None]] = []
+        self._merging: MergeJob | None = None
         self._jobs: set[asyncio.Future[Any]] = set()
         clock.on_jump(self._changed.set)
 
@@ -79,6 +80,8 @@ class Timers:
         """End; what is due and not delivered is delivered after the restart."""
         for task in self._tasks:
             task.cancel()
+        if self._merging is not None:
+            self._merging.interrupt()
         await asyncio.gather(*self._tasks, *self._jobs, return_exceptions=True)
 
     # --- storing
@@ -271,9 +274,12 @@ class Timers:
         await self._to_the_end(self._merge_some())
 
     async def _merge_some(self) -> None:
-        job = self._index.prepare_merge()
+        job = self._merging = self._index.prepare_merge()
         if job is not None:
-            await self._run(job)
+            try:
+                await self._run(job)
+            finally:
+                self._merging = None
             self._index.finish_merge(job)
 
     async def _run(self, job: "LoadJob | FindJob | ScanJob | MergeJob") -> None:

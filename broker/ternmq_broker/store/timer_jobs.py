@@ -136,9 +136,16 @@ class FindJob(Reading):
             del self.found[log_offset]
 
 
+class Interrupted(Exception):
+    """A merge was told to end before it was done; nothing is left of it."""
+
+
 @dataclass(eq=False, slots=True)
 class MergeJob:
-    """Makes one run of some that follow each other; what is settled or before the log's start is left out."""
+    """Makes one run of some that follow each other; what is settled or before the log's start is left out.
+
+    A merge of ten million timers takes minutes: `interrupt` ends `run` with Interrupted, for a broker that is to stop.
+    """
 
     folder: "Folder"
     name: "RunName"
@@ -147,10 +154,15 @@ class MergeJob:
     snapshot: Snapshot
     zones: "Sequence[Zone]"
     merged: "TimerRun | None" = field(default=None, init=False)
+    _is_interrupted: bool = field(default=False, init=False)
 
     @property
     def runs(self) -> "Sequence[TimerRun]":
         return [run for run, _ in self.snapshot.runs]
+
+    def interrupt(self) -> None:
+        """May be called in any thread."""
+        self._is_interrupted = True
 
     def run(self) -> None:
         snapshot = self.snapshot
@@ -162,6 +174,8 @@ class MergeJob:
                 # A mark of a timer in this run has done its work here; others are of timers in older runs.
                 writer.add(without_settled(rows, log_start=log_start, keep_marks_below=log_from))
                 snapshot.pause()
+                if self._is_interrupted:
+                    raise Interrupted
             self.merged = writer.finish(self.zones, log_start=snapshot.log_start)
 
 

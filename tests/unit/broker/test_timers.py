@@ -1,0 +1,105 @@
+"""Timers of a broker that stops in the middle of work, and whose clock is set."""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.clock_watch import JUMP_MS, ClockWatch, make_up_for
+from ternmq_broker.store.timer_jobs import MergeJob
+from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
+from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.local import LocalMessageService
+
+QUEUE = QueueRef("orders", "broker-0", 0)
+HOUR_MS = 3_600_000
+
+
+def message(number: int) -> NewMessage:
+    properties = definition_pb2.SystemProperties(message_id=f"m{number}")
+    return NewMessage(properties.SerializeToString(), b"", f"m{number}", (), "")
+
+
+async def opened(folder: Path, clock: Clock) -> LocalMessageService:
+    settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC)
+    return await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
+
+
+async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start and end leaves a small run behind, until there are enough for a merge, which never ends by itself."""
+    is_merging = threading.Event()
+    merge = MergeJob.run
+
+    def run_for_ever(job: MergeJob) -> None:
+        is_merging.set()
+        while not job._is_interrupted:
+            threading.Event().wait(0.001)
+        merge(job)
+
+    monkeypatch.setattr(MergeJob, "run", run_for_ever)
+    clock = MovableClock()
+    for number in range(16):
+        service = await opened(tmp_path, clock)
+        await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
+        await service.close()
+    service = await opened(tmp_path, clock)
+    await asyncio.to_thread(is_merging.wait)
+    async with asyncio.timeout(20):
+        await service.close()
+    monkeypatch.undo()
+    service = await opened(tmp_path, clock)
+    clock.advance(2 * HOUR_MS)
+    await service.pull(QUEUE, 15, ALL, batch=1, poll_s=20)
+    assert (await service.bounds(QUEUE)).maximum == 16
+    await service.close()
+
+
+class SettableClock:
+    """A wall clock in a test's hands."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000_000_000
+
+
+@pytest.mark.parametrize(("jump_ms", "direction"), [(3_600_000, "forward"), (-90_000, "back")])
+def test_a_clock_that_is_set_is_noticed_and_said(
+    jump_ms: int, direction: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wall, clock, jumps = SettableClock(), Clock(), []
+    clock.on_jump(lambda: jumps.append(1))
+    watch = ClockWatch(clock, wall_ms=lambda: wall.now_ms)
+    ahead_ms = watch.look(watch._ahead_ms())
+    assert not jumps
+    wall.now_ms += jump_ms
+    with caplog.at_level(logging.WARNING):
+        watch.look(ahead_ms)
+    assert jumps == [1]
+    assert f"set {direction} by {abs(jump_ms) / 1000:.1f} s" in caplog.text
+
+
+def test_a_clock_that_drifts_is_no_jump() -> None:
+    wall, clock, jumps = SettableClock(), Clock(), []
+    clock.on_jump(lambda: jumps.append(1))
+    watch = ClockWatch(clock, wall_ms=lambda: wall.now_ms)
+    ahead_ms = watch._ahead_ms()
+    wall.now_ms += JUMP_MS // 2
+    watch.look(ahead_ms)
+    assert not jumps
+
+
+def test_messages_from_the_future_are_made_up_for_or_said(caplog: pytest.LogCaptureFixture) -> None:
+    movable, clock = MovableClock(), Clock()
+    future_ms = clock.now_ms() + HOUR_MS
+    make_up_for(movable, future_ms)
+    assert movable.now_ms() >= future_ms
+    with caplog.at_level(logging.WARNING):
+        make_up_for(clock, future_ms)
+        assert "behind" in caplog.text
+        caplog.clear()
+        make_up_for(clock, clock.now_ms())
+        assert not caplog.text
