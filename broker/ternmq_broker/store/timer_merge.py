@@ -45,10 +45,13 @@ class _Source:
 
 
 def merged(sources: "Iterable[Iterator[list[Row]]]", *, slice_rows: int = SLICE_ROWS) -> "Iterator[list[Row]]":
-    """All rows in order, in slices of at most `slice_rows`, or one of each source; equal keys are in the same slice."""
+    """All rows in order, in slices of about `slice_rows`; equal keys are in the same slice."""
     open_sources = [source for source in map(_Source, sources) if source.piece]
+    # Who pauses after each slice waits for the interpreter each time, so small ones are put together.
+    enough = max(1, slice_rows // 2)
+    ready: list[Row] = []
     while open_sources:
-        quota = max(1, slice_rows // len(open_sources))
+        quota = max(1, enough // len(open_sources))
         due_ms, log_offset, _, _ = min(
             source.piece[min(source.at + quota, len(source.piece)) - 1] for source in open_sources
         )
@@ -57,8 +60,13 @@ def merged(sources: "Iterable[Iterator[list[Row]]]", *, slice_rows: int = SLICE_
         for source in open_sources:
             source.next_rows(bound, rows)
         rows.sort()
-        yield rows
+        ready += rows
+        if len(ready) >= enough:
+            yield ready
+            ready = []
         open_sources = [source for source in open_sources if source.piece]
+    if ready:
+        yield ready
 
 
 def sorted_pieces(rows: "Sequence[Row]", pause: "Callable[[], None]") -> "list[Iterator[list[Row]]]":

@@ -194,7 +194,7 @@ def test_a_merge_gives_all_in_order_in_small_slices(parts: "list[list[Row]]", pi
     sources = [iter([rows[at : at + piece] for at in range(0, len(rows), piece)]) for rows in parts]
     slices = list(merged(sources, slice_rows=slice_rows))
     assert [row for rows in slices for row in rows] == sorted(row for rows in parts for row in rows)
-    assert all(0 < len(rows) <= max(slice_rows, len(parts)) for rows in slices)
+    assert all(0 < len(rows) <= slice_rows + len(parts) for rows in slices)
     for rows, following in pairwise(slices):
         assert rows[-1][:2] < following[0][:2]
 
