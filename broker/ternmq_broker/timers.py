@@ -63,6 +63,8 @@ class Timers:
         self._pollers = pollers
         self._clock = clock
         self._changed = asyncio.Event()
+        # Who holds timers hides them from others who look for them: a recall would miss one that is being copied.
+        self._holding = asyncio.Lock()
         self._wakes_ms = 0
         self._stayed_awake = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -188,9 +190,17 @@ class Timers:
 
         BAD_REQUEST when its time has come. None found is fine: it may have been recalled before.
         """
+        await self._to_the_end(self._recall(handle))
+        await self._flusher.acknowledged(self._store.end, _nothing)
+
+    async def _recall(self, handle: "RecallHandle") -> None:
         if handle.due_ms <= self._clock.now_ms():
             raise _too_late(handle)
-        held = await self._to_the_end(self._find(handle.due_ms, id_hash(handle.message_id)))
+        async with self._holding:
+            held = await self._find(handle.due_ms, id_hash(handle.message_id))
+            await self._settle_recalled(handle, held)
+
+    async def _settle_recalled(self, handle: "RecallHandle", held: list[TimerEntry]) -> None:
         try:
             records = await self._read(held)
             if handle.due_ms <= self._clock.now_ms():
@@ -209,7 +219,6 @@ class Timers:
         finally:
             self._index.give_back(held)
             self._changed.set()
-        await self._flusher.acknowledged(self._store.end, _nothing)
 
     async def _find(self, due_ms: int, hashed: int) -> list[TimerEntry]:
         """The timers with that time and hash of an id, held so that nobody else takes them."""
@@ -225,17 +234,24 @@ class Timers:
         rolled = 0
         position: Key | None = None
         while True:
-            held, position = await self._to_the_end(self._scan(log_offset, position))
-            try:
-                rolled += await self._roll(held)
-            finally:
-                self._index.give_back(held)
+            count, position = await self._to_the_end(self._roll_some(log_offset, position))
+            rolled += count
             if position is None:
                 break
-            if not held:
+            if not count:
                 await asyncio.sleep(_WHILE_DELIVERED_S)
         await self._flusher.durable(self._store.end)
         return rolled
+
+    async def _roll_some(self, log_offset: int, position: "Key | None") -> "tuple[int, Key | None]":
+        """Copy some; how many there were, and where to go on."""
+        async with self._holding:
+            held, position = await self._scan(log_offset, position)
+            try:
+                return await self._roll(held), position
+            finally:
+                self._index.give_back(held)
+                self._changed.set()
 
     async def _scan(self, log_offset: int, position: "Key | None") -> "tuple[list[TimerEntry], Key | None]":
         """Some of the timers below `log_offset`, held, and where to go on."""

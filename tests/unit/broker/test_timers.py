@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.clock_watch import JUMP_MS, ClockWatch, make_up_for
-from ternmq_broker.store.timer_jobs import MergeJob
+from ternmq_broker.store.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
+from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
@@ -103,3 +105,51 @@ def test_messages_from_the_future_are_made_up_for_or_said(caplog: pytest.LogCapt
         caplog.clear()
         make_up_for(clock, clock.now_ms())
         assert not caplog.text
+
+
+class SlowFind:
+    """Lets a look for timers begin, and go on when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.goes_on = threading.Event(), threading.Event()
+        find = FindJob.run
+
+        def run(job: FindJob) -> None:
+            self.began.set()
+            self.goes_on.wait(20)
+            find(job)
+
+        monkeypatch.setattr(FindJob, "run", run)
+
+
+async def test_a_recall_whose_caller_leaves_goes_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slow = MovableClock(), SlowFind(monkeypatch)
+    service = await opened(tmp_path, clock)
+    due_ms = clock.now_ms() + HOUR_MS
+    await service.schedule(QUEUE, [TimedMessage(message(1), due_ms), TimedMessage(message(2), due_ms)])
+    recall = asyncio.create_task(service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
+    await asyncio.to_thread(slow.began.wait)
+    recall.cancel()
+    slow.goes_on.set()
+    await service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "another"))
+    clock.advance(HOUR_MS)
+    [came] = (await service.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages
+    assert definition_pb2.SystemProperties.FromString(came.system).message_id == "m2"
+    await service.close()
+
+
+async def test_a_recall_that_comes_too_late_while_it_looks_leaves_the_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, slow = MovableClock(), SlowFind(monkeypatch)
+    service = await opened(tmp_path, clock)
+    due_ms = clock.now_ms() + HOUR_MS
+    await service.schedule(QUEUE, [TimedMessage(message(1), due_ms)])
+    recall = asyncio.create_task(service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
+    await asyncio.to_thread(slow.began.wait)
+    clock.advance(HOUR_MS)
+    slow.goes_on.set()
+    with pytest.raises(MessagingError):
+        await recall
+    assert len((await service.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages) == 1
+    await service.close()
