@@ -576,6 +576,16 @@ def test_what_is_remembered_of_settled_times_stays_small_while_the_clock_runs() 
         assert len(zones) <= 1
 
 
+def test_a_recall_of_the_last_timer_that_was_spilled_is_remembered() -> None:
+    broker = Broker()
+    last = broker.add(3_600_000)
+    broker.spill()
+    broker.settle(*last)
+    broker.spill()
+    broker.restart()
+    assert drained(broker.index, FAR_MS) == []
+
+
 def test_a_recall_is_remembered_through_merges_and_then_leaves_the_disk() -> None:
     broker = Broker()
     recalled = [broker.add(3_600_000)]
