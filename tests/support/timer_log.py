@@ -1,4 +1,4 @@
-"""A commit log of timers as its records tell it, what is pending by it, and a folder whose removals are not durable."""
+"""A commit log of timers as its records tell it, what is pending by it, and a folder that is stricter than memory."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,12 +11,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
+class StrictFile(MemoryFile):
+    """Can't be read when it is closed."""
+
+    closed = False
+
+    def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        assert not self.closed
+        return super().read(position, size, may_block=may_block)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class GhostFolder(MemoryFolder):
     """After a power cut a file may be back whose removal was not followed by `sync_names`."""
 
     def __init__(self, files: dict[str, MemoryFile] | None = None, safe_names: set[str] | None = None) -> None:
         super().__init__(files or {}, safe_names or set())
         self.ghosts: dict[str, MemoryFile] = {}
+
+    def open(self, name: str, *, reserve_bytes: int = 0) -> MemoryFile:
+        del reserve_bytes
+        return StrictFile(bytes(self.files[name].content))
+
+    def create(self, name: str, *, reserve_bytes: int = 0) -> MemoryFile:
+        super().create(name, reserve_bytes=reserve_bytes)
+        self.files[name] = StrictFile()
+        return self.files[name]
 
     def remove(self, name: str) -> None:
         if name in self.safe_names:
@@ -94,6 +116,11 @@ class TimerLog:
             if record.settles:
                 found.pop(record.settles.log_offset, None)
         return found
+
+
+def small_index(folder: GhostFolder) -> TimerIndex:
+    """One whose limits are so low that a few timers reach all of them."""
+    return TimerIndex(folder, near_max=9, chunk=4, block_entries=3, fan_in=2, pause=lambda: None)
 
 
 def tell(index: TimerIndex, record: LogRecord) -> None:

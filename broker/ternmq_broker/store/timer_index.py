@@ -29,8 +29,8 @@ Threads     one thread owns the index; `run` and `write` of a job may be called 
 from typing import TYPE_CHECKING, TypeVar
 
 from ternmq_broker.store.near_timers import NearTimers
-from ternmq_broker.store.settled_zones import SettledZones
 from ternmq_broker.store.timer_buffer import Settled, TimerBuffer
+from ternmq_broker.store.timer_disk import TimerDisk
 from ternmq_broker.store.timer_jobs import (
     BEHIND_ALL,
     FindJob,
@@ -43,13 +43,12 @@ from ternmq_broker.store.timer_jobs import (
 )
 from ternmq_broker.store.timer_merge import SLICE_ROWS, breathe
 from ternmq_broker.store.timer_run import BLOCK_ENTRIES, BadRun, Key, TimerEntry, TimerRun
-from ternmq_broker.store.timer_runs import FAN_IN, TimerRuns
+from ternmq_broker.store.timer_runs import FAN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.settled_zones import Zone
 
 LOOK_AHEAD_MS = 60_000
 NEAR_MAX = 32_768
@@ -82,15 +81,17 @@ class TimerIndex:
         self._block_entries = block_entries
         self._slice_rows = min(SLICE_ROWS, chunk)
         self._pause = pause
-        self._runs = TimerRuns(folder, fan_in=fan_in)
-        self._zones = SettledZones()
+        self._disk = TimerDisk(folder, fan_in=fan_in)
         self._near = NearTimers(near_max)
         self._buffer = TimerBuffer()
         self._passed_over: dict[int, TimerEntry] = {}
         self._jobs: list[Job] = []
-        self._log_start = 0
         self._latest_ms = -1
-        self.covered = 0
+
+    @property
+    def covered(self) -> int:
+        """The log offset up to which nothing of the log has to be repeated after a restart."""
+        return self._disk.covered
 
     # --- opening
 
@@ -100,29 +101,11 @@ class TimerIndex:
         `checkpoint` is what `checkpoint()` once returned, if anything is left of it. Returns what was wrong with the
         files that were left out; after a power cut that may be a merge which was not finished.
         """
-        covered, runs_to, began, zones = _parsed(checkpoint or {})
-        log_start = max(log_start, began if began <= log_end else 0)
-        bad = self._runs.load(log_start=log_start, log_end=log_end)
-        for run in self._runs.chain:
-            zones += run.zones
-        self._zones = SettledZones(zone for zone in zones if zone[0] <= log_end)
-        self._log_start = max(log_start, *(run.log_start for run in self._runs.chain), 0)
-        self.covered = max(self._runs.log_to, self._log_start)
-        # The checkpoint may be older than the runs, or of a time before some were damaged and made anew.
-        has_same_runs = runs_to == self._runs.log_to or (runs_to <= self._log_start and not self._runs.chain)
-        if has_same_runs and covered <= log_end:
-            self.covered = max(self.covered, covered)
-        self._forget_zones()
-        return bad
+        return self._disk.load(checkpoint or {}, log_start=log_start, log_end=log_end)
 
     def checkpoint(self) -> dict[str, object]:
         """What is durable, for JSON: to be stored after a spill is finished, and to be given to `load`."""
-        return {
-            "covered": self.covered,
-            "runs_to": self._runs.log_to,
-            "log_start": self._log_start,
-            "zones": list(map(list, self._zones)),
-        }
+        return self._disk.checkpoint()
 
     # --- timers come and go, in the order of the log
 
@@ -196,7 +179,7 @@ class TimerIndex:
 
     def prepare_find(self, due_ms: int, id_hash: int) -> FindJob:
         """Find all pending timers with that due time and id hash; `run` reads files, unless the job has no `runs`."""
-        runs = [run for run in self._runs.chain if run.may_hold(due_ms) and due_ms >= self._settled_before_ms(run)]
+        runs = [run for run in self._disk.runs.chain if run.may_hold(due_ms)]
         job = FindJob(self._snapshot(runs), self._buffer.settled_offsets(), due_ms, id_hash)
         job.keep(self._buffer.find(due_ms, id_hash))
         return self._began(job)
@@ -238,8 +221,9 @@ class TimerIndex:
         for taken in (job.gone, self._near.held.keys()):
             for log_offset in found.keys() & taken:
                 del found[log_offset]
-        if self._log_start > job.snapshot.log_start:
-            found = {log_offset: entry for log_offset, entry in found.items() if log_offset >= self._log_start}
+        log_start = self._disk.log_start
+        if log_start > job.snapshot.log_start:
+            found = {log_offset: entry for log_offset, entry in found.items() if log_offset >= log_start}
         return found
 
     # --- disk
@@ -262,15 +246,15 @@ class TimerIndex:
         return self._began(
             TimerSpill(
                 self._folder,
-                self._runs.name_for(self._runs.log_to, log_to),
+                self._disk.name_of_spill(log_to),
                 self._block_entries,
                 self.covered,
                 self._buffer.added_below(log_to),
                 settled,
                 zone,
-                list(SettledZones([*self._zones, zone])),
-                self._log_start,
-                self._runs.take_obsolete(self._in_use()),
+                self._disk.zones_with(zone),
+                self._disk.log_start,
+                self._disk.runs.take_obsolete(self._in_use()),
                 self._pause,
             )
         )
@@ -292,25 +276,21 @@ class TimerIndex:
     def finish_spill(self, job: TimerSpill) -> None:
         self.release(job)
         self._buffer.drop(len(job.added), len(job.settled))
-        if job.written:
-            self._runs.append(job.written)
-        self._zones.add(job.zone)
-        self.covered = job.zone[0]
-        self._forget_zones()
+        self._disk.cover(job.zone, job.written)
 
     def prepare_merge(self) -> MergeJob | None:
         """Make one run of several, when there are enough of one tier, or when one has only settled timers."""
-        runs = self._runs.to_merge(self._zones)
+        runs = self._disk.to_merge()
         if not runs or any(isinstance(job, MergeJob) for job in self._jobs):
             return None
         return self._began(
             MergeJob(
                 self._folder,
-                self._runs.name_for(runs[0].log_from, runs[-1].log_to),
+                self._disk.runs.name_for(runs[0].log_from, runs[-1].log_to),
                 runs[0].tier + (len(runs) > 1),
                 self._block_entries,
                 self._snapshot(runs),
-                list(self._zones),
+                self._disk.zones,
             )
         )
 
@@ -318,32 +298,20 @@ class TimerIndex:
         """The runs that were merged are removed by the next spill."""
         self.release(job)
         assert job.merged
-        self._runs.replace(job.runs, job.merged)
-        self._forget_zones()
+        self._disk.replace(job.runs, job.merged)
 
     def forget_below(self, log_start: int) -> None:
         """The log will begin there: everything below has been settled, durably, or is given up."""
-        # After a power cut the log may begin below what was forgotten already.
-        self._log_start = max(self._log_start, log_start)
-        self._near.forget_below(self._log_start)
-        self._runs.forget_below(self._log_start)
-        self._forget_zones()
-
-    def _forget_zones(self) -> None:
-        """What was known when the oldest run was written is worked into it, and there is nothing older."""
-        self._zones.forget_below(self._runs.chain[0].log_to if self._runs.chain else self.covered + 1)
+        self._disk.forget_below(log_start)
+        self._near.forget_below(log_start)
 
     # --- jobs
 
     def _snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> Snapshot:
         """All of it, or only those runs."""
-        chosen = self._runs.chain if runs is None else runs
         added = self._buffer.added() if runs is None else []
-        with_settled = [(run, self._settled_before_ms(run)) for run in chosen]
-        return Snapshot(with_settled, added, self._log_start, self._slice_rows, self._pause)
-
-    def _settled_before_ms(self, run: TimerRun) -> int:
-        return self._zones.settled_before_ms(run.log_to)
+        chosen = self._disk.runs.chain if runs is None else runs
+        return Snapshot(self._disk.with_settled_ms(chosen), added, self._disk.log_start, self._slice_rows, self._pause)
 
     def _began(self, job: JobT) -> JobT:
         self._jobs.append(job)
@@ -358,12 +326,4 @@ class TimerIndex:
 
     def close(self) -> None:
         """Let go of the files as they are; no job may be running."""
-        self._runs.close()
-
-
-def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Zone]]":
-    """What `checkpoint()` returned; as if there were nothing if it is anything else."""
-    match checkpoint:
-        case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(zones)}:
-            return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in zones]
-    return 0, 0, 0, []
+        self._disk.runs.close()

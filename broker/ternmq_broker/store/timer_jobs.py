@@ -7,7 +7,7 @@ Errors: OSError; BadRun when a run is damaged: then only a restart helps, which 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.timer_merge import merged, sorted_pieces, without_settled
+from ternmq_broker.store.timer_merge import SLICE_ROWS, merged, sorted_pieces, without_settled
 from ternmq_broker.store.timer_run import TimerEntry, settled_mark
 from ternmq_broker.store.timer_run_writer import RunWriter
 
@@ -107,12 +107,14 @@ class ScanJob(Reading):
         if run.log_to <= self.log_offset:
             yield from run.pieces(start, end)
         elif run.log_from < self.log_offset or run.marks:
+            looked_at = 0
             for rows in run.pieces(start, end):
-                # All marks are of lower log offsets than this run, but perhaps not below the one that is asked for.
-                if wanted := [row for row in rows if self._wants(row)]:
-                    yield wanted
-                else:
+                looked_at += len(rows)
+                if looked_at >= SLICE_ROWS:  # few rows may be wanted, and so a slice may be long in coming
                     self.snapshot.pause()
+                    looked_at = 0
+                if wanted := [row for row in rows if row[1] < self.log_offset]:
+                    yield wanted
 
     def _wants(self, row: "Row") -> bool:
         return row[1] < self.log_offset
@@ -127,8 +129,8 @@ class FindJob(Reading):
 
     def run(self) -> None:
         settled: set[int] = set()
-        for run, _ in self.snapshot.runs:
-            for rows in run.due_at(self.due_ms):
+        for run, settled_before_ms in self.snapshot.runs:
+            for rows in run.due_at(self.due_ms) if self.due_ms >= settled_before_ms else ():
                 settled.update(log_offset for _, log_offset, size, _ in rows if not size)
                 self.keep(row for row in rows if row[2] and row[3] == self.id_hash)
                 self.snapshot.pause()

@@ -1,0 +1,102 @@
+"""What the timer index has on disk: its runs, the zones that belong to them, and how far they cover the log.
+
+Checkpoint  `covered`, where the runs end, where the log began, and the zones. A run's footer has the last two as well,
+            so the checkpoint is only needed for a spill that had nothing to write. It is taken at its word if the runs
+            end where they did then: it may be older than they are, or of a time before some were damaged and made anew.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.settled_zones import SettledZones
+from ternmq_broker.store.timer_runs import FAN_IN, TimerRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.settled_zones import Zone
+    from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
+
+
+class TimerDisk:
+    """What is pending of the log below `covered` is in the runs; nothing below `log_start` is pending."""
+
+    def __init__(self, folder: "Folder", *, fan_in: int = FAN_IN) -> None:
+        self.runs = TimerRuns(folder, fan_in=fan_in)
+        self._zones = SettledZones()
+        self.log_start = 0
+        self.covered = 0
+
+    def load(self, checkpoint: "Mapping[str, object]", *, log_start: int, log_end: int) -> "list[BadRun]":
+        """Open the runs; returns what was wrong with files that were left out."""
+        covered, runs_to, began, zones = _parsed(checkpoint)
+        log_start = max(log_start, began if began <= log_end else 0)
+        bad = self.runs.load(log_start=log_start, log_end=log_end)
+        for run in self.runs.chain:
+            zones += run.zones
+        self._zones = SettledZones(zone for zone in zones if zone[0] <= log_end)
+        self.log_start = max(log_start, *(run.log_start for run in self.runs.chain), 0)
+        self.covered = max(self.runs.log_to, self.log_start)
+        has_same_runs = runs_to == self.runs.log_to or (runs_to <= self.log_start and not self.runs.chain)
+        if has_same_runs and covered <= log_end:
+            self.covered = max(self.covered, covered)
+        self._drop_zones()
+        return bad
+
+    def checkpoint(self) -> dict[str, object]:
+        return {
+            "covered": self.covered,
+            "runs_to": self.runs.log_to,
+            "log_start": self.log_start,
+            "zones": list(map(list, self._zones)),
+        }
+
+    @property
+    def zones(self) -> "list[Zone]":
+        return list(self._zones)
+
+    def zones_with(self, zone: "Zone") -> "list[Zone]":
+        """The zones when that one is added."""
+        return list(SettledZones([*self._zones, zone]))
+
+    def with_settled_ms(self, runs: "Iterable[TimerRun]") -> "list[tuple[TimerRun, int]]":
+        """The runs, each with the due time before which everything in it is settled."""
+        return [(run, self._zones.settled_before_ms(run.log_to)) for run in runs]
+
+    def name_of_spill(self, log_to: int) -> "RunName":
+        # From where the runs end, though perhaps more is covered: so they follow each other without a gap.
+        return self.runs.name_for(self.runs.log_to, log_to)
+
+    def cover(self, zone: "Zone", written: "TimerRun | None") -> None:
+        """A spill is durable."""
+        if written is not None:
+            self.runs.append(written)
+        self._zones.add(zone)
+        self.covered = zone[0]
+        self._drop_zones()
+
+    def to_merge(self) -> "list[TimerRun]":
+        return self.runs.to_merge(self._zones)
+
+    def replace(self, old: "Sequence[TimerRun]", merged: "TimerRun") -> None:
+        """A merge is durable."""
+        self.runs.replace(old, merged)
+        self._drop_zones()
+
+    def forget_below(self, log_start: int) -> None:
+        # After a power cut the log may begin below what was forgotten already.
+        self.log_start = max(self.log_start, log_start)
+        self.runs.forget_below(self.log_start)
+        self._drop_zones()
+
+    def _drop_zones(self) -> None:
+        """What was known when the oldest run was written is worked into it, and there is nothing older."""
+        self._zones.forget_below(self.runs.chain[0].log_to if self.runs.chain else self.covered + 1)
+
+
+def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Zone]]":
+    """What `checkpoint()` returned; as if there were nothing if it is anything else."""
+    match checkpoint:
+        case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(zones)}:
+            return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in zones]
+    return 0, 0, 0, []
