@@ -222,8 +222,15 @@ class Transactions:
     # --- discarding
 
     async def discard(self, half: PendingHalf) -> None:
-        """Put the half message into the discard topic, where only operators find it."""
-        record = await self.read(half)
+        """Put the half message into the discard topic, where only operators find it; end it if its record is lost, as
+        else it would hold up retention for ever."""
+        try:
+            record = await self.read(half)
+        except MessagingError as lost:
+            _log.error("%s; it ends", lost.message)
+            if self.pending.get(half.log_offset) is half:
+                self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
+            return
         if self.pending.get(half.log_offset) is not half:
             return
         _log.warning(

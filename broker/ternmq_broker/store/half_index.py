@@ -106,6 +106,6 @@ class HalfIndex:
         }
 
     def forget_below(self, log_start: int) -> None:
-        """The log begins there now; nothing below waits any more."""
-        assert all(log_offset >= log_start for log_offset in self.waiting)
+        """The log begins there now; what still waits below are half messages whose records were lost."""
+        self.waiting = {half: waiting for half, waiting in self.waiting.items() if half >= log_start}
         self._resolved_late = {half: at for half, at in self._resolved_late.items() if at >= log_start}

@@ -331,3 +331,25 @@ class WaitingMachine(RuleBasedStateMachine):
 
 WaitingMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestWaitingMachine = WaitingMachine.TestCase
+
+
+def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None:
+    """One is lost while the broker runs, one before it starts."""
+    machine = WaitingMachine()
+    machine.start()
+    for _ in range(2):
+        machine.one_begins(queue_id=0, acknowledged=True)
+        machine.store._log.roll()
+    machine.messages_are_scheduled(waits_ms=[5], queue_id=0, acknowledged=True)
+    for log_offset in list(machine.store.halves.waiting):
+        file = machine.folders.commit_log.files[f"{log_offset:020d}"]
+        file.content[60] ^= 1
+        if log_offset == 0:
+            machine.the_indexes_are_spilled(checkpoint=True)
+            machine.open()
+            assert len(machine.transactions.pending) == 1
+    machine.run(machine.transactions.discard_below(machine.store.segment_end(2)))
+    machine.store.remove_segments(2)()
+    assert not machine.store.halves.waiting
+    assert not len(machine.transactions.pending)
+    machine.loop.close()
