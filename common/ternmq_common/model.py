@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.cluster import Permission
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
 
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker."""
+    """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker.
+
+    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is.
+    """
 
     name: str
     type: "MessageType"
     queues: int = DEFAULT_QUEUES
     created_ms: int = 0
+    permission: Permission = Permission.READ_WRITE
+    brokers: tuple[str, ...] = ()
 
 
 DEFAULT_CONSUME_FROM = "auto"
@@ -190,10 +196,10 @@ class OrphanedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """Some transactions, and where the next ones begin, None when there are no more."""
+    """Some transactions, and where the next ones begin, empty when there are no more."""
 
     transactions: list[Transaction]
-    following: int | None
+    following: str
 
 
 class Settled(enum.Enum):
@@ -244,7 +250,21 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues."""
+    """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues.
+
+    `readable` are those that consumers are sent to, `writable` those that take messages now. `ordered` are those among
+    which message groups are shared out: also the ones that are away for a moment, as a message group must not move then.
+    """
 
     topic: Topic
     brokers: tuple[str, ...]
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+    ordered: tuple[str, ...]
+
+    @classmethod
+    def to_one(cls, topic: Topic, broker: str) -> "Route":
+        """The route of a topic that is on one broker, within what the topic permits."""
+        one, none = (broker,), ()
+        writable = one if topic.permission.can_write else none
+        return cls(topic, one, one if topic.permission.can_read else none, writable, writable)

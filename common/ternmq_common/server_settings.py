@@ -1,4 +1,5 @@
-"""Settings of `ternmq up`, the embedded stack. Sizes in bytes, times in milliseconds; checked once, at start."""
+"""Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds; checked
+once, at start."""
 
 import re
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from ternmq_common.settings import InvalidSetting, rendered
 GIB = 1024 * MIB
 DEFAULT_GRPC = "127.0.0.1:8081"
 DEFAULT_HTTP = "127.0.0.1:8082"
+DEFAULT_STORAGE = "127.0.0.1:10911"
+DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
 
 RANGES = {
     "default_queues": (1, QUEUES_MAX),
@@ -41,6 +44,8 @@ RANGES = {
     "client_expiry_ms": (10 * SECOND_MS, DAY_MS),
     "consumption_flush_interval_ms": (10, MINUTE_MS),
     "shutdown_grace_ms": (0, 5 * MINUTE_MS),
+    "lease_ms": (SECOND_MS, MINUTE_MS),
+    "registry_wait_ms": (0, HOUR_MS),
 }
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})", re.ASCII)
@@ -69,27 +74,52 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """One process of the embedded stack. May change between restarts."""
-
-    data_dir: Path = Path("ternmq-data")
-    """Everything that survives a restart; one stack at a time."""
-
-    grpc: str = DEFAULT_GRPC
-    """HOST:PORT of the gRPC front; port 0 picks a free one."""
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """What every process of a server has."""
 
     http: str = DEFAULT_HTTP
     """HOST:PORT of health, metrics and console; port 0 picks a free one."""
 
+    shutdown_grace_ms: int = 1500
+    """Milliseconds that running calls get to end when the process stops."""
+
+    log_level: LogLevel = LogLevel.INFO
+    """The least grave of what is logged."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    """Log lines for people, or one JSON object per line."""
+
+    otlp_endpoint: str | None = None
+    """http://HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that gets metrics and traces; none: nobody."""
+
+    trace_ratio: float = 0.0
+    """Share of the messages that are traced, 0 to 1, of those whose producer says nothing about it."""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            if hasattr(self, name) and not least <= getattr(self, name) <= most:
+                raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
+        self._check_address("http")
+        if not 0 <= self.trace_ratio <= 1:
+            raise InvalidSetting("trace_ratio", "0 to 1 is allowed")
+
+    def _check_address(self, name: str) -> None:
+        try:
+            parsed_address(getattr(self, name))
+        except ValueError as error:
+            raise InvalidSetting(name, str(error)) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings(ProcessSettings):
+    """What a process with a store has."""
+
+    data_dir: Path = Path("ternmq-data")
+    """Everything that survives a restart; one process at a time."""
+
     broker_name: str = "broker-0"
     """The shard's name in routes; clients remember queues by it."""
-
-    auto_create: bool = True
-    """Create NORMAL topics and groups when they are first used."""
-
-    default_queues: int = DEFAULT_QUEUES
-    """Message queues of a topic that is created without a number."""
 
     flush: FlushMode = FlushMode.SYNC
     """When a message is acknowledged: after fdatasync, or after the write."""
@@ -102,6 +132,43 @@ class ServerSettings:
 
     retention_check_interval_ms: int = MINUTE_MS
     """Milliseconds between two looks for files that are older than the retention."""
+
+    transaction_timeout_ms: int = 6 * SECOND_MS
+    """How long a half message waits before its producer is asked, if it doesn't say so itself; in milliseconds."""
+
+    transaction_check_interval_ms: int = 30 * SECOND_MS
+    """Milliseconds between two questions about the same transaction."""
+
+    transaction_check_max: int = 15
+    """How often producers are asked about a transaction before it is discarded."""
+
+    transactions_max: int = 100_000
+    """How many transactions may be open at the same time."""
+
+    consumption_flush_interval_ms: int = SECOND_MS
+    """Milliseconds between two writes of the groups' progress; what a crash delivers again."""
+
+    accept_corruption: bool = False
+    """Start although records that were durable can't be read any more; those, and no others, are lost."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _BROKER_NAME.fullmatch(self.broker_name):
+            raise InvalidSetting("broker_name", "1 to 127 letters, digits and the characters _ . - are allowed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontSettings(ProcessSettings):
+    """What a process that serves clients has."""
+
+    grpc: str = DEFAULT_GRPC
+    """HOST:PORT of the gRPC front; port 0 picks a free one."""
+
+    auto_create: bool = True
+    """Create NORMAL topics and groups when they are first used."""
+
+    default_queues: int = DEFAULT_QUEUES
+    """Message queues of a topic that is created without a number."""
 
     body_bytes_max: int = 4 * MIB
     """Bytes of one message's body."""
@@ -118,64 +185,77 @@ class ServerSettings:
     delay_levels: str = DEFAULT_DELAY_LEVELS
     """What the levels of the 4.x property DELAY stand for, from level 1 on."""
 
-    transaction_timeout_ms: int = 6 * SECOND_MS
-    """How long a half message waits before its producer is asked, if it doesn't say so itself; in milliseconds."""
-
-    transaction_check_interval_ms: int = 30 * SECOND_MS
-    """Milliseconds between two questions about the same transaction."""
-
-    transaction_check_max: int = 15
-    """How often producers are asked about a transaction before it is discarded."""
-
-    transactions_max: int = 100_000
-    """How many transactions may be open at the same time."""
-
-    test_clock: bool = False
-    """Let clients move the clock (`ternmq clock advance`): for tests of applications only."""
-
     long_poll_max_ms: int = POLL_MAX_MS
     """How long a receive may wait for a message, in milliseconds."""
 
     client_expiry_ms: int = 120 * SECOND_MS
     """A client is forgotten this many milliseconds after its last sign of life."""
 
-    consumption_flush_interval_ms: int = SECOND_MS
-    """Milliseconds between two writes of the groups' progress; what a crash delivers again."""
-
-    accept_corruption: bool = False
-    """Start although records that were durable can't be read any more; those, and no others, are lost."""
-
-    shutdown_grace_ms: int = 1500
-    """Milliseconds that running calls get to end when the stack stops."""
-
-    log_level: LogLevel = LogLevel.INFO
-    """The least grave of what is logged."""
-
-    log_format: LogFormat = LogFormat.TEXT
-    """Log lines for people, or one JSON object per line."""
-
     def __post_init__(self) -> None:
-        for name, (least, most) in RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
-        for name in ("grpc", "http"):
-            self._check_address(name)
+        super().__post_init__()
+        self._check_address("grpc")
         if self.grpc == self.http and parsed_address(self.grpc)[1] != 0:
             raise InvalidSetting("http", "the gRPC front has this address already")
-        if not _BROKER_NAME.fullmatch(self.broker_name):
-            raise InvalidSetting("broker_name", "1 to 127 letters, digits and the characters _ . - are allowed")
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:
             raise InvalidSetting("delay_levels", str(error)) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(FrontSettings, StorageSettings):
+    """`ternmq up`: the embedded stack. May change between restarts."""
+
+    test_clock: bool = False
+    """Let clients move the clock (`ternmq clock advance`): for tests of applications only."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.body_bytes_max > self.segment_bytes // 2:
             raise InvalidSetting("body_bytes_max", "at most half a segment (segment_bytes) is allowed")
 
-    def _check_address(self, name: str) -> None:
-        try:
-            parsed_address(getattr(self, name))
-        except ValueError as error:
-            raise InvalidSetting(name, str(error)) from None
+
+@dataclass(frozen=True, kw_only=True)
+class MemberSettings(ProcessSettings):
+    """What a process of a cluster has."""
+
+    registry: str = DEFAULT_REGISTRY
+    """URL of the PostgreSQL database that all processes of the cluster share; a password may be in $PGPASSWORD."""
+
+    registry_wait_ms: int = 30 * SECOND_MS
+    """Milliseconds to wait for the registry at the start before giving up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerServerSettings(StorageSettings, MemberSettings):
+    """`ternmq broker`: one shard of a cluster."""
+
+    storage: str = DEFAULT_STORAGE
+    """HOST:PORT of the storage service, which proxies call; port 0 picks a free one."""
+
+    advertised_storage: str | None = None
+    """HOST:PORT by which proxies reach the storage service; none: the one it listens on."""
+
+    lease_ms: int = 6 * SECOND_MS
+    """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_address("storage")
+        if self.advertised_storage is not None:
+            self._check_address("advertised_storage")
+        elif parsed_address(self.storage)[0] in ("0.0.0.0", "::"):  # noqa: S104 - nothing is bound here
+            raise InvalidSetting(
+                "advertised_storage", "HOST:PORT by which proxies reach this broker is needed, as storage names no host"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings(FrontSettings, MemberSettings):
+    """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything."""
+
+    proxy_name: str = ""
+    """How brokers and logs call this proxy; empty: the machine's name and the process's number."""
 
 
 def parsed_address(text: str) -> tuple[str, int]:

@@ -1,0 +1,93 @@
+"""What all processes of a cluster know of each other, by way of the registry."""
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq_common.model import Group, Topic
+
+
+class Permission(enum.StrEnum):
+    """What may be done with the queues of a topic, or of a broker."""
+
+    READ_WRITE = "read-write"
+    READ = "read"
+    WRITE = "write"
+    NONE = "none"
+
+    @property
+    def can_read(self) -> bool:
+        return self in (Permission.READ_WRITE, Permission.READ)
+
+    @property
+    def can_write(self) -> bool:
+        return self in (Permission.READ_WRITE, Permission.WRITE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """What a broker says of itself with each heartbeat: rates for each second, counts, and shares from 0 to 1."""
+
+    messages_in: float = 0.0
+    messages_out: float = 0.0
+    proxies: int = 0
+    timers: int = 0
+    transactions: int = 0
+    disk_used: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEntry:
+    """A storage broker as the registry has it: one shard.
+
+    `address` is HOST:PORT of its storage service. `epoch` counts its registrations: of two processes of one name the one
+    with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has and takes
+    nothing new. Replicas of a shard will be further entries of its name.
+    """
+
+    name: str
+    address: str
+    epoch: int
+    permission: Permission = Permission.READ_WRITE
+    draining: bool = False
+    live: bool = True
+    version: str = ""
+    started_ms: int = 0
+    load: BrokerLoad = field(default_factory=BrokerLoad)
+
+    @property
+    def can_read(self) -> bool:
+        return self.permission.can_read
+
+    @property
+    def can_write(self) -> bool:
+        return self.permission.can_write and not self.draining
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The registry at one moment. Every change of anything but leases and loads gives it a higher `version`."""
+
+    version: int = 0
+    topics: "Mapping[str, Topic]" = field(default_factory=dict)
+    groups: "Mapping[str, Group]" = field(default_factory=dict)
+    brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
+
+
+class Deleted(enum.StrEnum):
+    """What was deleted."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A topic or group that was deleted, and the version that the registry had then."""
+
+    version: int
+    kind: Deleted
+    name: str
