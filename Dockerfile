@@ -1,18 +1,16 @@
-# The image of TernMQ: `docker build -t ternmq .`, then `docker run -p 8081:8081 -p 8082:8082 -v ternmq:/var/lib/ternmq ternmq`.
+# The image of the embedded stack, all in one process: `docker build -t ternmq .`, then
+# `docker run -p 8081:8081 -p 8082:8082 -v ternmq:/var/lib/ternmq ternmq`.
 # Settings are TERNMQ_* variables or options after `up`; `docker run --rm ternmq config` lists them.
+# The images of a cluster are in deploy/docker; they have the stage `build` in common with this one.
 # python3 is looked up by name: Debian has it in /usr/bin, Docker's official image in /usr/local/bin.
 ARG PYTHON_IMAGE=python:3.11-slim
 
 FROM ${PYTHON_IMAGE} AS build
-# Two environments: pip is in the one that stays behind.
-RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/ternmq
-ENV PIP_PYTHON=/opt/ternmq/bin/python3 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-# What the code stands on changes more rarely than the code, so it is a layer of its own.
-COPY pyproject.toml ./
-RUN python3 -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-        print("\n".join(project["dependencies"] + project["optional-dependencies"]["server"]))' > requirements.txt \
-    && /opt/pip/bin/pip install --requirement requirements.txt
+COPY deploy/docker/environment.sh pyproject.toml ./
+RUN sh environment.sh requirements server otel
+COPY deploy/docker/minimal_root.py ./
+RUN python3 minimal_root.py /image && mkdir /data
 COPY README.md ./
 COPY protos protos
 COPY common common
@@ -20,14 +18,14 @@ COPY registry registry
 COPY broker broker
 COPY proxy proxy
 COPY clients/python clients/python
-RUN /opt/pip/bin/pip install --no-deps .
+RUN sh environment.sh project
 
-FROM ${PYTHON_IMAGE}
-# A number, so that Kubernetes can see that it isn't root.
-RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/ternmq --shell /usr/sbin/nologin ternmq \
-    && install --directory --owner=ternmq --group=ternmq /var/lib/ternmq
+FROM scratch
+COPY --from=build /image /
 COPY --from=build /opt/ternmq /opt/ternmq
-ENV PATH=/opt/ternmq/bin:$PATH
+ENV PATH=/opt/ternmq/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+COPY --from=build --chown=10001:10001 /data /var/lib/ternmq
+# A number, so that Kubernetes can see that it isn't root.
 USER 10001
 WORKDIR /var/lib/ternmq
 VOLUME /var/lib/ternmq

@@ -20,7 +20,8 @@ from ternmq_proxy.activities.receive_message import receive_message
 from ternmq_proxy.activities.send_message import send_message
 from ternmq_proxy.activities.settle_message import ack_message
 from ternmq_proxy.call import Call
-from ternmq_proxy.main import make_clock, make_services, open_storage
+from ternmq_proxy.main import make_clock, open_storage
+from ternmq_proxy.serving import make_services
 from ternmq_proxy.services import Services
 
 TOPIC = pb.Resource(name="budget")

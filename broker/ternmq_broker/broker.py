@@ -9,6 +9,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_broker.broker_figures import Figures
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.clock_watch import ClockWatch, make_up_for
 from ternmq_broker.consumption import Consumption
@@ -17,7 +18,6 @@ from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.orphans import Orphans
-from ternmq_broker.pollers import Pollers
 from ternmq_broker.popping import Pop
 from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
@@ -27,9 +27,12 @@ from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.message_store import Incoming
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
+from ternmq_common.cluster import Backlog, Remaining
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
 from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.observability.tracing import span
+from ternmq_common.pollers import Pollers
 from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.v2 import definition_pb2
 
@@ -50,11 +53,13 @@ if TYPE_CHECKING:
         StoredMessage,
         TimedMessage,
     )
+    from ternmq_common.pollers import Watcher
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.transaction_id import TransactionId
 
 _log = logging.getLogger(__name__)
+_COUNTED_MAX = 1_000_000
 
 
 class Broker:
@@ -102,6 +107,17 @@ class Broker:
         self._housekeeping = Housekeeping(
             settings, store, self._consumption, journal, clock, before_removal=self._save_what_waits
         )
+        self.figures = Figures(
+            settings.folder,
+            store,
+            self._flusher,
+            self._consumption,
+            self._redelivery,
+            self._pollers,
+            self._timers,
+            self.transactions,
+        )
+        self._counts = self.figures.counts
         self.name = settings.name
 
     @classmethod
@@ -152,19 +168,23 @@ class Broker:
         if self._flusher.failure is not None:
             raise self._flusher.failure
         incoming = [_incoming(message) for message in messages]
-        with _WRITING:
-            batch = self._store.append(topic, queue_id, incoming, self._clock.now_ms())
-        await self._flusher.acknowledged(batch.log_end, lambda: self._pollers.wake_topic(topic, len(messages)))
+        with span("append", topic):
+            with _WRITING:
+                batch = self._store.append(topic, queue_id, incoming, self._clock.now_ms())
+            self._counts.sent.add(topic, len(messages))
+            await self._flusher.acknowledged(batch.log_end, lambda: self._pollers.wake_topic(topic, len(messages)))
         return [Appended(message.message_id, batch.first_offset + number) for number, message in enumerate(messages)]
 
     async def schedule(self, topic: str, queue_id: int, messages: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
         if self._flusher.failure is not None:
             raise self._flusher.failure
-        with _WRITING:
-            return await self._timers.schedule(
+        with span("append", topic), _WRITING:
+            appended = await self._timers.schedule(
                 topic, queue_id, [(timed, _incoming(timed.message)) for timed in messages]
             )
+        self._counts.sent.add(topic, len(messages))
+        return appended
 
     async def recall(self, handle: "RecallHandle") -> None:
         """Take back a timed message; see `Timers.recall`."""
@@ -177,8 +197,10 @@ class Broker:
         """Store a half message; see `Transactions.begin`."""
         if self._flusher.failure is not None:
             raise self._flusher.failure
-        with _WRITING:
-            return await self.transactions.begin(topic, queue_id, half, _incoming(half.message))
+        with span("append", topic), _WRITING:
+            appended = await self.transactions.begin(topic, queue_id, half, _incoming(half.message))
+        self._counts.sent.add(topic)
+        return appended
 
     async def end_transaction(
         self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool
@@ -211,8 +233,39 @@ class Broker:
             except WouldBlock as reading:
                 await asyncio.to_thread(reading.wait)
 
+    async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:
+        """Hand out what is there; if that is nothing, the watcher is told when there may be something."""
+        while True:
+            deliveries = self.pop_at_once(order, watcher)
+            if deliveries is not None:
+                return deliveries
+            pop = await self._pop_now(order)
+            if pop.deliveries:
+                self._look_after_others(order, pop)
+                return pop.deliveries
+            await asyncio.sleep(0)
+
+    def pop_at_once(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery] | None:
+        """`pop_or_watch` where nothing has to be waited for, which is nearly always; else None."""
+        try:
+            pop = self._consumption.pop(order, self._clock.now_ms())
+        except WouldBlock:
+            return None
+        if pop.deliveries:
+            self._look_after_others(order, pop)
+        elif pop.more:
+            return None
+        elif watcher is not None:
+            self._pollers.watch(order.group, order.topic, watcher)
+        return pop.deliveries
+
+    def unwatch(self, watcher: "Watcher") -> None:
+        """The watcher is gone."""
+        self._pollers.unwatch(watcher)
+
     def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
         """A poll took messages: their claims will end, and if there may be more, the next poll is to look."""
+        self._counts.delivered.add(order.topic, len(pop.deliveries))
         self._redelivery.watch(order.group, order.topic)
         if pop.more and self._pollers.has_waiting(order.group, order.topic):
             self._pollers.wake_group(order.group, order.topic, 1)
@@ -221,6 +274,7 @@ class Broker:
         """Finish messages; one outcome for each handle."""
         now = self._clock.now_ms()
         outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
+        self._counts.acknowledged.add(topic, outcomes.count(Settled.DONE))
         self._wake_for_open_lanes(group, topic)
         return outcomes
 
@@ -275,7 +329,9 @@ class Broker:
         reader: "QueueReaderId | None" = None,
     ) -> Pulled:
         """Read from `offset` on without a claim; see `Pulls.pull`."""
-        return await self._pulls.pull(queue, offset, passing, limit=limit, poll_s=poll_s, reader=reader)
+        pulled = await self._pulls.pull(queue, offset, passing, limit=limit, poll_s=poll_s, reader=reader)
+        self._counts.delivered.add(queue.topic, len(pulled.messages))
+        return pulled
 
     # --- offsets
 
@@ -303,6 +359,18 @@ class Broker:
             self._queue_locks.open(group, queue)
         self._consumption.set_committed(group, topic, queue_id, offset)
         self._pollers.wake_group(group, topic, 1)
+
+    async def remaining(self) -> "Remaining":
+        """What would be lost with this broker."""
+        backlogs: dict[tuple[str, str], int] = {}
+        for group in {group for group, _ in self._consumption.pairs()}:
+            for row in self._consumption.progress(group):
+                left = row.max_offset - row.cursor + row.in_flight
+                if left > 0:
+                    place = group, row.queue.topic
+                    backlogs[place] = backlogs.get(place, 0) + left
+        listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items())]
+        return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self.transactions.pending))
 
     def leave(self, group: str, client_id: str) -> None:
         """A member of the group is gone: the queues that it had for itself are free."""

@@ -1,17 +1,17 @@
 """What one broker needs to know."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_common.server_settings import FlushMode
+    from ternmq_common.server_settings import FlushMode, StorageSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Sizes in bytes, times in milliseconds; checked where they come from (`ServerSettings`)."""
+    """Sizes in bytes, times in milliseconds; checked where they come from (`StorageSettings`)."""
 
     name: str
     folder: "Path"
@@ -25,3 +25,21 @@ class BrokerSettings:
     transaction_check_max: int
     transactions_max: int
     accept_corruption: bool = False
+
+    @classmethod
+    def of(cls, settings: "StorageSettings") -> Self:
+        """Those of a process with a store, which is in its data directory."""
+        return cls(
+            name=settings.broker_name,
+            folder=settings.data_dir / "store",
+            flush=settings.flush,
+            segment_bytes=settings.segment_bytes,
+            retention_ms=settings.retention_ms,
+            retention_check_interval_ms=settings.retention_check_interval_ms,
+            consumption_flush_interval_ms=settings.consumption_flush_interval_ms,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            transaction_check_interval_ms=settings.transaction_check_interval_ms,
+            transaction_check_max=settings.transaction_check_max,
+            transactions_max=settings.transactions_max,
+            accept_corruption=settings.accept_corruption,
+        )

@@ -11,10 +11,12 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.observability.durations import Durations
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
 
@@ -48,6 +50,8 @@ class Flusher:
         self._stopped: asyncio.Future[None]
         self._thread = threading.Thread(target=self._sync_when_asked, name="flusher", daemon=True)
         self.failure: MessagingError | None = None
+        self.syncs = Durations()
+        """Recorded by the flusher's thread."""
 
     @property
     def readable_end(self) -> int:
@@ -117,10 +121,12 @@ class Flusher:
 
     def _sync_when_asked(self) -> None:
         while os.read(self._asked, 1):
+            began = time.perf_counter()
             try:
                 self._store.sync()
             except Exception as error:  # noqa: BLE001 - the outermost of this thread; the loop logs it
                 self._error = error
+            self.syncs.record(time.perf_counter() - began)
             os.write(self._tell, b"d")
 
     def _synced(self) -> None:

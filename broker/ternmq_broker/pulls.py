@@ -9,10 +9,10 @@ from ternmq_common.model import Pulled, QueueRef
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption import Consumption
-    from ternmq_broker.pollers import Pollers
     from ternmq_broker.queue_locks import QueueLocks
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import QueueReaderId
+    from ternmq_common.pollers import Pollers
 
 
 class Pulls:

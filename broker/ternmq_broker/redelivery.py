@@ -29,10 +29,10 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_broker.consumption import Consumption, QueueState
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.pollers import Pollers
     from ternmq_broker.store.message_store import Incoming, MessageStore
     from ternmq_broker.store.record import Record
     from ternmq_common.clock import Clock
+    from ternmq_common.pollers import Pollers
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
@@ -79,6 +79,8 @@ class Redelivery:
         self._moves: deque[_Move] = deque()
         self._has_moves = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
+        self.retries = self.dead_letters = 0
+        """Copies that were made, by what they are."""
         clock.on_jump(self._look_again)
 
     def start(self) -> None:
@@ -227,11 +229,18 @@ class Redelivery:
         for topic, entries in copies.items():
             batch = self._store.append(topic, 0, [incoming for _, incoming in entries], self._clock.now_ms())
             placed += ((move, batch.first_offset + number) for number, (move, _) in enumerate(entries))
+            self._count(entries[0][0], len(entries))
             log_end = batch.log_end
         await self._flusher.durable(log_end)
         self._finish(placed)
         for topic, entries in copies.items():
             self._pollers.wake_topic(topic, len(entries))
+
+    def _count(self, move: _Move, copies: int) -> None:
+        if move.reason is None:
+            self.retries += copies
+        else:
+            self.dead_letters += copies
 
     async def _read(self, move: _Move) -> "Record | None":
         queue = self._consumption.place_of(move.group, move.topic, move.queue_id)

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.pollers import Pollers
     from ternmq_broker.store.message_store import Incoming, MessageStore
     from ternmq_broker.store.record import Record
     from ternmq_broker.store.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
     from ternmq_broker.store.timer_run import Key
     from ternmq_common.clock import Clock
     from ternmq_common.model import TimedMessage
+    from ternmq_common.pollers import Pollers
     from ternmq_common.recall_handle import RecallHandle
 
 _log = logging.getLogger(__name__)
@@ -227,6 +227,17 @@ class Timers:
         return self._index.hold(self._index.finish_find(job))
 
     # --- rolling
+
+    async def count(self, limit: int) -> int:
+        """How many timers are pending; at `limit` it stops counting."""
+        total = 0
+        position: Key | None = (0, 0)
+        while position is not None and total < limit:
+            job = self._index.prepare_scan(self._store.end, start=position, limit=_ROLL_BATCH)
+            await self._run(job)
+            count, position = self._index.finish_count(job)
+            total += count
+        return total
 
     async def roll_below(self, log_offset: int) -> int:
         """Copy the pending timers whose records lie below `log_offset` to the end of the log, and return when that is

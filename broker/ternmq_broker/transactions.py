@@ -10,6 +10,7 @@ Threads     everything runs on the event loop; what reads the log far back does 
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,15 +41,16 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_broker.delivery.pending_halves import CheckRules
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.pollers import Pollers
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.record import Record
     from ternmq_common.clock import Clock
     from ternmq_common.model import HalfMessage
+    from ternmq_common.pollers import Pollers
 
 _log = logging.getLogger(__name__)
 # Of so many transactions the end is told from memory, since a producer that repeats its call does so at once.
 _ENDS_KEPT = 10_000
+_PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +299,16 @@ class Transactions:
         queue = QueueRef(fate.topic, self._broker, fate.queue_id)
         return described, StoredMessage(queue, 0, fate.stored_ms, fate.message.system, fate.message.rest)
 
-    async def page(self, state: TransactionState, *, topic: str, start: int, limit: int) -> TransactionPage:
+    async def page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
         """Pending transactions from a log offset on, or discarded ones from an offset of the discard topic on."""
+        first = _first_of_page(start)
         if state is TransactionState.PENDING:
-            halves = [half for half in self.pending if half.log_offset >= start and topic in ("", half.topic)]
-            following = halves[limit].log_offset if len(halves) > limit else None
+            halves = [half for half in self.pending if half.log_offset >= first and topic in ("", half.topic)]
+            following = f"{halves[limit].log_offset:x}" if len(halves) > limit else ""
             return TransactionPage([self._pending_row(half) for half in halves[:limit]], following)
-        page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, start, limit)
-        return TransactionPage(
-            [_discarded_row(transaction, record) for transaction, record in page.found], page.following
-        )
+        page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, first, limit)
+        following = "" if page.following is None else f"{page.following:x}"
+        return TransactionPage([_discarded_row(transaction, record) for transaction, record in page.found], following)
 
     def _pending_row(self, half: PendingHalf) -> Transaction:
         return Transaction(
@@ -333,6 +335,14 @@ class Transactions:
                 f"the half message of transaction {self.id_of(half)} can't be read any more",
             )
         return record
+
+
+def _first_of_page(start: str) -> int:
+    if not start:
+        return 0
+    if not _PAGE.fullmatch(start):
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+    return int(start, 16)
 
 
 def _discarded_row(transaction: TransactionId, record: "Record") -> Transaction:

@@ -34,7 +34,6 @@ class BrokerLoad:
     messages_in: float = 0.0
     messages_out: float = 0.0
     proxies: int = 0
-    timers: int = 0
     transactions: int = 0
     disk_used: float = 0.0
 
@@ -43,9 +42,9 @@ class BrokerLoad:
 class BrokerEntry:
     """A storage broker as the registry has it: one shard.
 
-    `address` is HOST:PORT of its storage service. `epoch` counts its registrations: of two processes of one name the one
-    with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has and takes
-    nothing new. Replicas of a shard will be further entries of its name.
+    `address` is HOST:PORT of its storage service. `epoch` counts its registrations: of two processes of one name the
+    one with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has and
+    takes nothing new. Replicas of a shard will be further entries of its name.
     """
 
     name: str
@@ -91,3 +90,25 @@ class Deletion:
     version: int
     kind: Deleted
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Messages of a topic that a group has begun to consume on a broker, and not finished."""
+
+    group: str
+    topic: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What would be lost with a broker: backlogs of groups, timed messages, and transactions that are open."""
+
+    backlogs: list[Backlog]
+    timers: int
+    transactions: int
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.backlogs or self.timers or self.transactions)

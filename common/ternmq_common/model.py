@@ -82,11 +82,15 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a message was stored: of a timed or half message the place in the commit log, of others in its queue."""
+    """Where a message was stored: of a timed or half message the place in the commit log, of others in its queue.
+
+    `broker` is named where it may be another one than that of the queue that was asked for.
+    """
 
     message_id: str
     queue_offset: int
     transaction_id: str = ""
+    broker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +190,13 @@ RETRY_QUEUE_ID = 0xFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanedTransaction:
-    """A half message about which a producer is to be asked, `sender` for choice."""
+    """A half message about which a producer is to be asked, `sender` for choice, or with `sender_only` nobody else."""
 
     transaction_id: str
     topic: str
     sender: str
     message: StoredMessage
+    sender_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +246,15 @@ class QueueReaderId:
 
 
 @dataclass(frozen=True, slots=True)
+class PullingMember:
+    """A member of a group that reads by offset, so that queues are shared out to it; without `topics` it reads any."""
+
+    group: str
+    client_id: str
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pulled:
     """Messages read by offset, and where to read on."""
 
@@ -253,7 +267,7 @@ class Route:
     """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues.
 
     `readable` are those that consumers are sent to, `writable` those that take messages now. `ordered` are those among
-    which message groups are shared out: also the ones that are away for a moment, as a message group must not move then.
+    which message groups are shared out: also the ones that are away for a moment, as no message group must move then.
     """
 
     topic: Topic

@@ -1,5 +1,5 @@
-"""Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds; checked
-once, at start."""
+"""Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
+checked once, at start."""
 
 import re
 from dataclasses import dataclass, field

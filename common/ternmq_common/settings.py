@@ -7,6 +7,8 @@ bool, str, Path, enums, and each of them `| None` (written `none`).
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
 
+Passwords   the password in the URL of a field named `registry` is never shown
+
 What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
 """
 
@@ -50,6 +52,7 @@ FALSE_WORDS = frozenset({"false", "no", "off", "0"})
 
 _SIZE_FACTORS = {unit.lower(): factor for unit, factor in SIZE_UNITS.items()}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+_PASSWORD = re.compile(r"(://[^:/@]*:).*@|(password=)[^&]*", re.IGNORECASE)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)", re.ASCII)
 
 S = TypeVar("S", bound="DataclassInstance")
@@ -143,12 +146,19 @@ def rendered_duration(milliseconds: int) -> str:
     return _in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
 
 
+def without_password(url: str) -> str:
+    """The URL as it may be shown. It need not be a right one: what could be a password is hidden."""
+    return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
+
+
 def rendered(name: str, value: object) -> str:
     """A field's value as a person would write it in the file: `1GiB`, `72h`, `true`."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if name == "registry":
+        return without_password(str(value))
     if isinstance(value, int) and value > 0:
         if _is_size(name):
             return _in_largest_unit(value, {unit: n for unit, n in SIZE_UNITS.items() if "i" in unit or unit == "B"})
@@ -187,7 +197,8 @@ def _converted(name: str, hint: object, given: _Given) -> object:
     try:
         return _as_type(name, hint, given.value)
     except (ValueError, InvalidOperation) as error:
-        raise SettingsError(f"{name} = {given.value!r} (from {given.origin}): {error}") from None
+        shown = repr(rendered(name, given.value) if name == "registry" else given.value)
+        raise SettingsError(f"{name} = {shown} (from {given.origin}): {error}") from None
 
 
 def _as_type(name: str, hint: object, value: object) -> object:

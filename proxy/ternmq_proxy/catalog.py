@@ -1,43 +1,68 @@
-"""The topics and groups that this process knows, in front of the registry.
+"""The topics, groups and brokers that this process knows, in front of the registry.
 
-Reads answer from memory. A change goes to the registry, in a thread, and into memory when it is done.
+Reads answer from the directory's snapshot. A change goes to the registry, in a thread, and is seen here when the call
+is done. What is missing may have been made by another proxy a moment ago, so the registry is looked at before it is
+made or refused.
 """
 
 import asyncio
+import logging
+import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import now_ms
+from ternmq_common.cluster import BrokerEntry, Permission
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS
 from ternmq_common.model import Group, Topic
 from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.looking import Looking
+from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.cluster import Snapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
-    from ternmq_registry.registry import Registry
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """Finds topics and groups, and makes missing ones if `auto_create` says so."""
+    """Finds topics and groups, and makes missing ones if `auto_create` says so.
 
-    def __init__(self, registry: "Registry", *, auto_create: bool, default_queues: int) -> None:
-        self._registry = registry
+    `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then.
+    """
+
+    def __init__(
+        self,
+        directory: "Directory",
+        *,
+        auto_create: bool,
+        default_queues: int,
+        embedded: str | None = None,
+        now: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._registry = directory.registry
         self._auto_create = auto_create
         self._default_queues = default_queues
-        self._topics: dict[str, Topic] = {}
-        self._groups: dict[str, Group] = {}
+        self._embedded = embedded
+        self._looking = Looking(directory, now)
 
-    async def load(self) -> None:
-        topics, groups = await asyncio.to_thread(lambda: (self._registry.topics(), self._registry.groups()))
-        self._topics = {topic.name: topic for topic in topics}
-        self._groups = {group.name: group for group in groups}
+    @property
+    def _known(self) -> "Snapshot":
+        return self._directory.snapshot
+
+    # --- reading
 
     def topics(self) -> list[Topic]:
-        return sorted(self._topics.values(), key=lambda topic: topic.name)
+        return sorted(self._known.topics.values(), key=lambda topic: topic.name)
 
     def groups(self) -> list[Group]:
-        return sorted(self._groups.values(), key=lambda group: group.name)
+        return sorted(self._known.groups.values(), key=lambda group: group.name)
 
     @property
     def default_queues(self) -> int:
@@ -46,95 +71,209 @@ class Catalog:
 
     def rules(self, group: str) -> Group:
         """The settings of the group, the defaults if it isn't there; makes nothing."""
-        return self._groups.get(group) or Group(name=group)
+        return self._known.groups.get(group) or Group(name=group)
 
     def has_group(self, name: str) -> bool:
-        return name in self._groups
+        return name in self._known.groups
 
     def type_of(self, name: str) -> "MessageType":
-        """What the topic takes, unspecified if it isn't there."""
-        topic = self._topics.get(name)
+        """What the topic takes, unspecified if it isn't known."""
+        topic = self._known.topics.get(name)
         return definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic is None else topic.type
 
     def find_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
-        """TOPIC_NOT_FOUND if it isn't there, with a word on how to make it for messages of that kind; makes nothing.
-        A group has its retry and dead letter topics."""
-        topic = self._topics.get(name)
-        if topic is None and (group := group_of_derived(name)) in self._groups:
-            return Topic(name=name, type=definition_pb2.NORMAL, queues=1, created_ms=self._groups[group].created_ms)
+        """TOPIC_NOT_FOUND if it isn't known, with a word on how to make it for messages of that kind; makes nothing.
+        A group has its retry and dead letter topics, on every broker."""
+        topic = self._known.topics.get(name)
+        if topic is None and (group := self._known.groups.get(group_of_derived(name) or "")):
+            brokers = tuple(sorted(self._known.brokers))
+            return Topic(name=name, type=definition_pb2.NORMAL, queues=1, created_ms=group.created_ms, brokers=brokers)
         if topic is None:
-            of_kind = (
-                "" if kind == definition_pb2.NORMAL else f" --type {definition_pb2.MessageType.Name(kind).lower()}"
-            )
-            raise MessagingError(
-                definition_pb2.TOPIC_NOT_FOUND,
-                f"topic {name!r} does not exist; make it with `ternmq topic create {name}{of_kind}`",
-            )
+            raise _no_topic(name, kind)
         return topic
 
     def find_group(self, name: str) -> Group:
-        """CONSUMER_GROUP_NOT_FOUND if it isn't there; makes nothing."""
-        group = self._groups.get(name)
+        """CONSUMER_GROUP_NOT_FOUND if it isn't known; makes nothing."""
+        group = self._known.groups.get(name)
         if group is None:
-            raise MessagingError(
-                definition_pb2.CONSUMER_GROUP_NOT_FOUND,
-                f"consumer group {name!r} does not exist; make it with `ternmq group create {name}`",
-            )
+            raise _no_group(name)
         return group
+
+    async def existing_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+        """As `find_topic`, and the registry is looked at before the topic is refused."""
+        group = group_of_derived(name)
+        if name not in self._known.topics and (group is None or group not in self._known.groups):
+            await self._look_for(name)
+        return self.find_topic(name, kind)
+
+    async def existing_group(self, name: str) -> Group:
+        """As `find_group`, and the registry is looked at before the group is refused."""
+        if name not in self._known.groups:
+            await self._look_for(f"group {name}")
+        return self.find_group(name)
+
+    # --- reading, and making what is missing
 
     async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
         """The topic, made now as a NORMAL one if that is allowed. `name` is a checked name.
 
         It is not made for messages of another `kind`, which a NORMAL topic would refuse from then on.
         """
+        known = self._known.topics.get(name)
+        if known is not None:
+            return known
         # Names with % are derived by the broker (%RETRY%, %DLQ%); to make one by asking for it would help nobody.
-        may_be_made = self._auto_create and kind == definition_pb2.NORMAL and not name.startswith("%")
-        if may_be_made and name not in self._topics:
-            topic = Topic(name=name, type=definition_pb2.NORMAL, queues=self._default_queues, created_ms=now_ms())
+        if not self._auto_create or kind != definition_pb2.NORMAL or name.startswith("%"):
+            return await self.existing_topic(name, kind)
+        await self._look_for(name)
+        if name not in self._known.topics:
+            topic = Topic(
+                name=name,
+                type=definition_pb2.NORMAL,
+                queues=self._default_queues,
+                created_ms=now_ms(),
+                brokers=self.places(),
+            )
             try:
-                await self.create_topic(topic)
+                return (await self.create_topic(topic))[0]
             except MessagingError as error:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
-                await self.load()  # somebody made it otherwise at the same moment
+                await self.refresh()  # somebody made it otherwise at the same moment
         return self.find_topic(name, kind)
 
     async def group(self, name: str) -> Group:
         """The group, made now with the defaults if that is allowed. `name` is a checked name."""
-        if name not in self._groups and self._auto_create:
+        known = self._known.groups.get(name)
+        if known is not None:
+            return known
+        await self._look_for(f"group {name}")
+        if name not in self._known.groups and self._auto_create:
             try:
-                await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
+                group = Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
+                return (await self.create_group(group))[0]
             except MessagingError as error:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
-                await self.load()
+                await self.refresh()
         return self.find_group(name)
 
-    async def create_topic(self, topic: Topic) -> bool:
-        """Whether it is new; BAD_REQUEST if it exists with other settings."""
-        topic, created = await asyncio.to_thread(self._registry.create_topic, topic)
-        self._topics[topic.name] = topic
+    # --- changing
+
+    async def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
+        """The topic, and whether it is new; BAD_REQUEST if it exists with other settings."""
+        created = await asyncio.to_thread(self._registry.create_topic, topic)
+        await self._seen()
         return created
 
-    async def create_group(self, group: Group) -> bool:
-        """Whether it is new; BAD_REQUEST if it exists with other settings."""
-        group, created = await asyncio.to_thread(self._registry.create_group, group)
-        self._groups[group.name] = group
+    async def update_topic(self, topic: Topic) -> None:
+        """Give a topic that is there these settings."""
+        await asyncio.to_thread(self._registry.update_topic, topic)
+        await self._seen()
+
+    async def create_group(self, group: Group) -> tuple[Group, bool]:
+        """The group, and whether it is new; BAD_REQUEST if it exists with other settings."""
+        created = await asyncio.to_thread(self._registry.create_group, group)
+        await self._seen()
         return created
 
     async def update_group(self, group: Group) -> None:
         """Give a group that is there these settings."""
         await asyncio.to_thread(self._registry.update_group, group)
-        self._groups[group.name] = group
+        await self._seen()
 
-    async def delete_topic(self, name: str) -> None:
-        """TOPIC_NOT_FOUND if it isn't there."""
-        self.find_topic(name)
-        await asyncio.to_thread(self._registry.delete_topic, name)
-        self._topics.pop(name, None)
+    async def delete_topic(self, name: str) -> int:
+        """The registry's version of the deletion; TOPIC_NOT_FOUND if it isn't there."""
+        await self.existing_topic(name)
+        version = await asyncio.to_thread(self._registry.delete_topic, name)
+        await self._seen()
+        if not version:  # another proxy was faster
+            raise _no_topic(name)
+        return version
 
-    async def delete_group(self, name: str) -> None:
-        """CONSUMER_GROUP_NOT_FOUND if it isn't there."""
-        self.find_group(name)
-        await asyncio.to_thread(self._registry.delete_group, name)
-        self._groups.pop(name, None)
+    async def delete_group(self, name: str) -> int:
+        """The registry's version of the deletion; CONSUMER_GROUP_NOT_FOUND if it isn't there."""
+        await self.existing_group(name)
+        version = await asyncio.to_thread(self._registry.delete_group, name)
+        await self._seen()
+        if not version:
+            raise _no_group(name)
+        return version
+
+    async def refresh(self) -> None:
+        """Read the registry now; an error if it can't be reached."""
+        await self._directory.refresh()
+
+    async def _look_for(self, name: str) -> None:
+        if self._embedded is None:  # else nobody makes anything but this process
+            await self._looking.look_for(name)
+
+    async def _seen(self) -> None:
+        """Have what was changed known here. The change is done, so it is no error if the registry has gone since."""
+        try:
+            await self.refresh()
+        except RegistryUnavailable as error:
+            _log.warning("a change was made, and is not known here yet: %s", error.message)
+
+    # --- brokers
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether there is one broker, which is part of this process."""
+        return self._embedded is not None
+
+    def brokers(self) -> list[BrokerEntry]:
+        """All brokers by their names."""
+        if self._embedded is not None:
+            return [BrokerEntry(name=self._embedded, address="", epoch=0)]
+        return [broker for _, broker in sorted(self._known.brokers.items())]
+
+    async def existing_broker(self, name: str) -> BrokerEntry:
+        """NOT_FOUND if it isn't known, nor in the registry."""
+        if not any(broker.name == name for broker in self.brokers()):
+            await self._look_for(f"broker {name}")
+        for broker in self.brokers():
+            if broker.name == name:
+                return broker
+        known = ", ".join(broker.name for broker in self.brokers()) or "none"
+        raise MessagingError(definition_pb2.NOT_FOUND, f"broker {name!r} does not exist; known are {known}")
+
+    def places(self) -> tuple[str, ...]:
+        """The brokers that a new topic is made on: all that take messages now. HA_NOT_AVAILABLE if there is none."""
+        if self._embedded is not None:
+            return ()
+        names = tuple(broker.name for broker in self.brokers() if broker.live and broker.can_write)
+        if not names:
+            raise MessagingError(
+                definition_pb2.HA_NOT_AVAILABLE,
+                "no broker is there that takes messages, so a topic would be nowhere; see `ternmq broker list`",
+            )
+        return names
+
+    async def set_broker(
+        self, name: str, *, permission: Permission | None = None, draining: bool | None = None
+    ) -> BrokerEntry:
+        """Give a broker another permission, or have it drained or not; None leaves it as it is."""
+        await asyncio.to_thread(self._registry.set_broker, name, permission=permission, draining=draining)
+        await self._seen()
+        return await self.existing_broker(name)
+
+    async def remove_broker(self, name: str, *, force: bool) -> None:
+        """Forget a broker, and take it off all topics; BAD_REQUEST if some are on no other, unless forced."""
+        await asyncio.to_thread(self._registry.remove_broker, name, force=force)
+        await self._seen()
+
+
+def _no_topic(name: str, kind: "MessageType" = definition_pb2.NORMAL) -> MessagingError:
+    of_kind = "" if kind == definition_pb2.NORMAL else f" --type {definition_pb2.MessageType.Name(kind).lower()}"
+    return MessagingError(
+        definition_pb2.TOPIC_NOT_FOUND,
+        f"topic {name!r} does not exist; make it with `ternmq topic create {name}{of_kind}`",
+    )
+
+
+def _no_group(name: str) -> MessagingError:
+    return MessagingError(
+        definition_pb2.CONSUMER_GROUP_NOT_FOUND,
+        f"consumer group {name!r} does not exist; make it with `ternmq group create {name}`",
+    )

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ternmq_common.clock import Clock
+    from ternmq_common.filters import Filters
     from ternmq_common.limits import MessageLimits
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
-    from ternmq_proxy.processors.filters import Filters
     from ternmq_proxy.processors.orphan_checks import OrphanChecks
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal

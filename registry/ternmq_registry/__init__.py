@@ -1,1 +1,4 @@
-"""Who and where: topics and groups, on SQLAlchemy; SQLite embedded. Blocking; callers use a thread."""
+"""Who and where: topics, groups, brokers and their leases, on SQLAlchemy; SQLite embedded, PostgreSQL in a cluster.
+
+Blocking; callers use a thread, or `directory.Directory`.
+"""

@@ -1,41 +1,47 @@
-"""Reads and changes topics and groups. Every call is one transaction, and blocks: callers use a thread."""
+"""The registry: topics and groups here, brokers and deletions in the modules beside it.
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self, cast
+Every call is one transaction, safe for several threads, and blocks: callers use a thread. All raise
+`RegistryUnavailable` when the database can't be reached.
+"""
 
-from sqlalchemy import create_engine, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from typing import TYPE_CHECKING, Self
 
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from ternmq_common.cluster import Deleted, Deletion, Snapshot
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import Group, Topic
-from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
-from ternmq_registry.tables import GROUPS, TOPICS
+from ternmq_registry.brokers import Brokers, brokers_in, version_in
+from ternmq_registry.database import Database, postgres_engine, raised_version, sqlite_engine
+from ternmq_registry.deletions import Deletions, record_deletion
+from ternmq_registry.errors import unavailable_if_unreachable
+from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
+from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from sqlalchemy import Engine, Row, Table
-
-    from ternmq_protos.v2.definition_pb2 import MessageType
+    from sqlalchemy import Connection, Engine, Table
 
 
-class Registry:
-    """The tables of one database. Safe for several threads."""
+class Registry(Brokers, Deletions):
+    """Who and where, in one database."""
 
     def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+        self._database = Database(engine)
 
     @classmethod
     def sqlite(cls, path: "Path") -> Self:
         """Open or make the embedded registry, and bring its schema up to date."""
-        engine = create_engine(f"sqlite:///{path}")
+        engine = sqlite_engine(path)
         try:
             with engine.begin() as connection:
-                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
                 migrations.upgrade(connection)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, StartupError) as error:
             engine.dispose()
             cause = error.__cause__ or error
             raise StartupError(
@@ -43,25 +49,52 @@ class Registry:
             ) from error
         return cls(engine)
 
+    @classmethod
+    def postgres(cls, url: str) -> Self:
+        """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
+        engine = postgres_engine(url)
+        try:
+            with unavailable_if_unreachable(), engine.connect() as connection:
+                migrations.check(connection)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
+
+    def snapshot(self, known: Snapshot | None = None) -> Snapshot:
+        """Everything, of one moment; of what is `known` only the changes are read."""
+        with self._database.reading() as connection:
+            version, brokers = version_in(connection), brokers_in(connection)
+            since = known if known is not None and known.version <= version else Snapshot()
+            topics = {**since.topics, **_topics(connection, since.version)}
+            groups = {**since.groups, **_groups(connection, since.version)}
+            if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
+                # Something was deleted, and the rows that are gone don't say so.
+                topics, groups = _topics(connection, 0), _groups(connection, 0)
+        return Snapshot(version=version, topics=topics, groups=groups, brokers=brokers)
+
     def topics(self) -> list[Topic]:
-        with self._engine.connect() as connection:
-            return [_topic(row) for row in connection.execute(select(TOPICS).order_by(TOPICS.c.name))]
+        """In the order of their names."""
+        topics = self.snapshot().topics
+        return [topics[name] for name in sorted(topics)]
 
     def groups(self) -> list[Group]:
-        with self._engine.connect() as connection:
-            return [_group(row) for row in connection.execute(select(GROUPS).order_by(GROUPS.c.name))]
+        """In the order of their names."""
+        groups = self.snapshot().groups
+        return [groups[name] for name in sorted(groups)]
 
     def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
-        """The topic, and whether this call made it; BAD_REQUEST if it is there with other settings."""
-        values = {
-            "name": topic.name,
-            "type": definition_pb2.MessageType.Name(topic.type),
-            "queues": topic.queues,
-            "created_ms": topic.created_ms,
-        }
-        if self._insert(TOPICS, values):
-            return topic, True
-        found = next(known for known in self.topics() if known.name == topic.name)
+        """The topic, and whether this call made it; BAD_REQUEST if it is there with another type or number of queues.
+
+        Where it is, and what may be done with it, are not compared: that may have been changed since.
+        """
+        with self._database.changing() as connection:
+            found = _topics(connection, 0, topic.name).get(topic.name)
+            if found is None:
+                _check_brokers(connection, topic.brokers)
+                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=raised_version(connection)))
+                _place(connection, topic)
+                return topic, True
         if (found.type, found.queues) != (topic.type, topic.queues):
             raise _exists_otherwise(
                 f"topic {topic.name!r} exists with type {definition_pb2.MessageType.Name(found.type)} "
@@ -69,76 +102,107 @@ class Registry:
             )
         return found, False
 
+    def update_topic(self, topic: Topic) -> None:
+        """Give a topic that exists these queues, permission and brokers; TOPIC_NOT_FOUND if it doesn't.
+
+        BAD_REQUEST for fewer queues: messages in those that go would be lost.
+        """
+        with self._database.changing() as connection:
+            found = _topics(connection, 0, topic.name).get(topic.name)
+            if found is None:
+                raise MessagingError(definition_pb2.TOPIC_NOT_FOUND, f"topic {topic.name!r} does not exist")
+            if topic.queues < found.queues:
+                raise MessagingError(
+                    definition_pb2.BAD_REQUEST,
+                    f"topic {topic.name!r} has {found.queues} queues; queues can be added, not taken away",
+                )
+            _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
+            values = {"queues": topic.queues, "permission": topic.permission.value}
+            changed = raised_version(connection)
+            connection.execute(update(TOPICS).where(TOPICS.c.name == topic.name).values(**values, changed=changed))
+            connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == topic.name))
+            _place(connection, topic)
+
+    def delete_topic(self, name: str) -> int:
+        """The version of the deletion, 0 if the topic wasn't there."""
+        with self._database.changing() as connection:
+            connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == name))
+            return _deleted(connection, TOPICS, Deleted.TOPIC, name)
+
     def create_group(self, group: Group) -> tuple[Group, bool]:
         """The group, and whether this call made it; BAD_REQUEST if it is there with other settings."""
-        if self._insert(GROUPS, _values(group)):
-            return group, True
-        found = next(known for known in self.groups() if known.name == group.name)
-        if replace(found, created_ms=group.created_ms) != group:
-            known, asked = _values(found), _values(group)
-            differences = ", ".join(
-                f"{name} {known[name]}" for name in known if name != "created_ms" and known[name] != asked[name]
-            )
+        asked = group_row(group)
+        with self._database.changing() as connection:
+            found = _groups(connection, 0, group.name).get(group.name)
+            if found is None:
+                connection.execute(insert(GROUPS).values(**asked, changed=raised_version(connection)))
+                return group, True
+        known = group_row(found)
+        differing = [name for name in known if name != "created_ms" and known[name] != asked[name]]
+        if differing:
+            differences = ", ".join(f"{name} {known[name]}" for name in differing)
             raise _exists_otherwise(f"consumer group {group.name!r} exists with {differences}")
         return found, False
 
     def update_group(self, group: Group) -> None:
-        """Give a group that exists these settings."""
-        with self._engine.begin() as connection:
-            connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(_values(group)))
+        """Give a group that exists these settings; CONSUMER_GROUP_NOT_FOUND if it doesn't."""
+        with self._database.changing() as connection:
+            values = {**group_row(group), "changed": raised_version(connection)}
+            if not connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values)).rowcount:
+                raise MessagingError(
+                    definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {group.name!r} does not exist"
+                )
 
-    def _insert(self, table: "Table", values: dict[str, object]) -> bool:
-        """Whether the row is new; False when one of that name is there."""
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(insert(table).values(values))
-        except IntegrityError:
-            return False
-        return True
-
-    def delete_topic(self, name: str) -> bool:
-        """Whether it was there."""
-        with self._engine.begin() as connection:
-            return connection.execute(delete(TOPICS).where(TOPICS.c.name == name)).rowcount > 0
-
-    def delete_group(self, name: str) -> bool:
-        """Whether it was there."""
-        with self._engine.begin() as connection:
-            return connection.execute(delete(GROUPS).where(GROUPS.c.name == name)).rowcount > 0
+    def delete_group(self, name: str) -> int:
+        """The version of the deletion, 0 if the group wasn't there."""
+        with self._database.changing() as connection:
+            return _deleted(connection, GROUPS, Deleted.GROUP, name)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
 
 
-def _topic(row: "Row[tuple[object, ...]]") -> Topic:
-    fields = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
-    return Topic(
-        name=fields["name"],
-        type=cast("MessageType", definition_pb2.MessageType.Value(fields["type"])),
-        queues=fields["queues"],
-        created_ms=fields["created_ms"],
-    )
+def _topics(connection: "Connection", since: int, name: str | None = None) -> dict[str, Topic]:
+    """Those that changed above the version `since`, or the one of this name."""
+    wanted = TOPICS.c.changed > since if name is None else TOPICS.c.name == name
+    brokers: dict[str, list[str]] = {}
+    placed = select(TOPIC_BROKERS).join(TOPICS, TOPICS.c.name == TOPIC_BROKERS.c.topic).where(wanted)
+    for topic, broker in connection.execute(placed):
+        brokers.setdefault(topic, []).append(broker)
+    rows = connection.execute(select(TOPICS).where(wanted)).mappings()
+    return {row["name"]: topic_of(row, tuple(sorted(brokers.get(row["name"], ())))) for row in rows}
 
 
-def _group(row: "Row[tuple[object, ...]]") -> Group:
-    fields = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
-    return Group(**{**fields, "retry_backoff": parse_backoff(fields["retry_backoff"])})
+def _groups(connection: "Connection", since: int, name: str | None = None) -> dict[str, Group]:
+    wanted = GROUPS.c.changed > since if name is None else GROUPS.c.name == name
+    return {row["name"]: group_of(row) for row in connection.execute(select(GROUPS).where(wanted)).mappings()}
 
 
-def _values(group: Group) -> dict[str, object]:
-    # The default is stored as nothing, so that a later version may have another.
-    backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
-    return {
-        "name": group.name,
-        "fifo": group.fifo,
-        "max_attempts": group.max_attempts,
-        "created_ms": group.created_ms,
-        "retry_backoff": backoff,
-        "consume_from": group.consume_from,
-        "assignment": group.assignment,
-        "queue_lock_hold_ms": group.queue_lock_hold_ms,
-        "priority_factor": group.priority_factor,
-    }
+def _count(connection: "Connection", table: "Table") -> int:
+    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def _check_brokers(connection: "Connection", names: "Sequence[str]") -> None:
+    # A proxy that chose them may not know yet that one was removed.
+    known = connection.execute(select(BROKERS.c.name).where(BROKERS.c.name.in_(names))).scalars() if names else ()
+    if missing := sorted(set(names) - set(known)):
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"there is no broker {missing[0]!r}; `ternmq broker list` shows them"
+        )
+
+
+def _place(connection: "Connection", topic: Topic) -> None:
+    if topic.brokers:
+        rows = [{"topic": topic.name, "broker": broker} for broker in topic.brokers]
+        connection.execute(insert(TOPIC_BROKERS), rows)
+
+
+def _deleted(connection: "Connection", table: "Table", kind: Deleted, name: str) -> int:
+    if not connection.execute(delete(table).where(table.c.name == name)).rowcount:
+        return 0
+    version = raised_version(connection)
+    record_deletion(connection, Deletion(version, kind, name))
+    return version
 
 
 def _exists_otherwise(found: str) -> MessagingError:

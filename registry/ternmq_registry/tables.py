@@ -1,10 +1,30 @@
-"""The registry's tables, as the newest migration leaves them; a test compares both."""
+"""The registry's tables, as the newest migration leaves them; a test compares both.
 
-from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, String, Table
+Version     `registry_version` has one row, which every change of topics, groups and brokers locks first: changes come
+            one after the other, and what has `changed` above a version is what came after it.
+Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
+            Leases and loads are no changes and raise no version.
+Deletions   kept until every broker has done them.
+"""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 
 METADATA = MetaData()
+BROKER_CHARACTERS_MAX = 127
+LOAD_CHARACTERS_MAX = 1024
+
+VERSION = Table(
+    "registry_version",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False, comment="1, the only row"),
+    Column("version", BigInteger, nullable=False, comment="raised by every change"),
+)
 
 TOPICS = Table(
     "topics",
@@ -13,6 +33,15 @@ TOPICS = Table(
     Column("type", String(16), nullable=False, comment="name of the value in v2.MessageType"),
     Column("queues", Integer, nullable=False, comment="message queues on each broker"),
     Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
+    Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
+    Column("permission", String(16), nullable=False, server_default="read-write", comment="Permission"),
+)
+
+TOPIC_BROKERS = Table(
+    "topic_brokers",
+    METADATA,
+    Column("topic", String(TOPIC_CHARACTERS_MAX), primary_key=True),
+    Column("broker", String(BROKER_CHARACTERS_MAX), primary_key=True),
 )
 
 GROUPS = Table(
@@ -27,4 +56,52 @@ GROUPS = Table(
     Column("assignment", String(4096), nullable=False, server_default="averagely", comment="see model.Group"),
     Column("queue_lock_hold_ms", BigInteger, nullable=False, server_default="0", comment="0: no lock"),
     Column("priority_factor", Integer, nullable=False, server_default="99", comment="see model.Group"),
+    Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
 )
+
+BROKERS = Table(
+    "brokers",
+    METADATA,
+    Column("name", String(BROKER_CHARACTERS_MAX), primary_key=True),
+    Column("store_id", String(64), nullable=False, comment="of the store that the process opened"),
+    Column("address", String(512), nullable=False, comment="HOST:PORT of the storage service"),
+    Column("epoch", BigInteger, nullable=False, comment="grows with each registration"),
+    Column("permission", String(16), nullable=False, comment="Permission"),
+    Column("draining", Boolean, nullable=False),
+    Column("version", String(64), nullable=False, comment="of the program"),
+    Column("started_ms", BigInteger, nullable=False, comment="registration, by the database's clock"),
+    Column("lease_end_ms", BigInteger, nullable=False, comment="by the database's clock"),
+    Column("load", String(LOAD_CHARACTERS_MAX), nullable=False, comment="BrokerLoad as JSON"),
+    Column("applied", BigInteger, nullable=False, comment="deletions up to this version are done there"),
+)
+
+DELETIONS = Table(
+    "deletions",
+    METADATA,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False, comment="Deleted"),
+    Column("name", String(TOPIC_CHARACTERS_MAX), nullable=False),
+)
+
+Index("topics_changed", TOPICS.c.changed)
+Index("consumer_groups_changed", GROUPS.c.changed)
+
+
+class DatabaseNow(FunctionElement[int]):
+    """The database's clock in milliseconds since the epoch."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(DatabaseNow, "postgresql")
+def _postgresql_now(*_: Any, **__: Any) -> str:  # noqa: ANN401 - SQLAlchemy's compiler and its options
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+@compiles(DatabaseNow, "sqlite")
+def _sqlite_now(*_: Any, **__: Any) -> str:  # noqa: ANN401
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+
+DATABASE_NOW_MS = DatabaseNow()

@@ -2,12 +2,16 @@
 # with_docker.sh COMMAND...: run a command with a Docker engine, and end with its exit code.
 #
 # An engine that answers already is used as it is. Where there is none, one is installed (Debian, root) and runs as long
-# as the command does; its images stay in the user's cache folder, so that only the first build is slow. Without a way
-# to get an engine this fails and says why.
+# as the command does; its images stay in the user's cache folder, so that only the first build is slow. It gets along
+# without a registry of images: those that ours begin with, and those that the compose file names, are made from Debian's
+# packages under the same names (stand_ins/). Without a way to get an engine this fails and says why.
 set -euo pipefail
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/ternmq
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+COMPOSE_FILE=$HERE/../../docker-compose.yml
 BASE_IMAGE=python:3.11-slim
+STAND_INS=(postgres haproxy prometheus)
 START_TIMEOUT_S=60
 
 say() { echo "with_docker.sh: $*" >&2; }
@@ -39,6 +43,7 @@ start_engine() {
     [ "$(id --user)" = 0 ] || fail "none answers, and only root can start one; start it, or run this as root"
     need docker.io=dockerd iptables=iptables
     need docker-cli=docker  # from Debian 13 on the client is a package of its own
+    need docker-compose=docker-compose
     mkdir -p "$CACHE"
     # Two engines can't share a data folder: the second run waits for the end of the first.
     exec 9>"$CACHE/docker.lock"
@@ -58,10 +63,12 @@ start_engine() {
     drop_leftovers
 }
 
-# What a run that was killed left running, and images that no build of the last day needed.
+# What a run that was killed left behind (its containers may have started again with the engine), and images that no
+# build of the last day needed.
 drop_leftovers() {
-    docker container prune --force
-    docker volume prune --force
+    docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes
+    docker network prune --force
+    docker volume ls --quiet | xargs --no-run-if-empty docker volume rm
     docker image prune --force --filter until=24h
 } >/dev/null
 
@@ -74,7 +81,21 @@ make_base_image() {
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$work/root" \
         >"$work/debootstrap.log" 2>&1 || { tail --lines=30 "$work/debootstrap.log" >&2; fail "debootstrap failed"; }
     cp --dereference /etc/ssl/certs/ca-certificates.crt "$work/root/etc/ssl/certs/ca-certificates.crt"
+    # What slim images do without.
+    rm -rf "$work"/root/usr/share/{doc,info,locale,man} "$work"/root/var/lib/apt/lists/* "$work"/root/var/cache/apt/*.bin \
+        "$work"/root/var/cache/apt/archives/*.deb
     tar --directory "$work/root" --create . | docker import - "$BASE_IMAGE" >/dev/null
+}
+
+# Built each time, since what has not changed is taken from the engine's cache.
+make_stand_ins() {
+    local each image
+    for each in "${STAND_INS[@]}"; do
+        image=$(grep --only-matching --extended-regexp "image: ([a-z]+/)?$each:\S+" "$COMPOSE_FILE") \
+            || fail "$COMPOSE_FILE names no image of $each"
+        docker build --tag "${image#image: }" --file "$HERE/stand_ins/$each.Dockerfile" "$HERE/stand_ins" \
+            >"$work/$each.log" 2>&1 || { tail --lines=30 "$work/$each.log" >&2; fail "no stand-in for ${image#image: }"; }
+    done
 }
 
 clean_up() {
@@ -92,5 +113,6 @@ trap clean_up EXIT
 if ! answers; then
     start_engine
     make_base_image
+    make_stand_ins
 fi
 "$@"

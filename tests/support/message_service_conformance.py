@@ -34,6 +34,7 @@ from ternmq_proxy.message_service.interface import MessageService
 TOPIC = Topic(name="orders", type=definition_pb2.NORMAL, queues=4)
 MINUTE_MS = 60_000
 _ids = count()
+versions = count(4_000_000_000_000)  # of the registry, later than any that it gives itself
 
 Restart = Callable[[], Awaitable[MessageService]]
 
@@ -91,6 +92,9 @@ class MessageServiceConformance:
     async def queue(self, service: MessageService, queue_id: int = 0) -> QueueRef:
         route = await service.route(TOPIC)
         return QueueRef(TOPIC.name, route.brokers[0], queue_id)
+
+    async def broker(self, service: MessageService) -> str:
+        return (await service.route(TOPIC)).brokers[0]
 
     async def send(self, service: MessageService, *messages: NewMessage, queue_id: int = 0) -> list[int]:
         appended = await service.append(await self.queue(service, queue_id), messages)
@@ -292,7 +296,7 @@ class MessageServiceConformance:
 
     async def test_a_deleted_topic_shows_nothing_and_goes_on_at_its_offsets(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
-        await service.forget_topic(TOPIC.name)
+        await service.forget_topic(TOPIC.name, version=next(versions))
         assert await self.pop(service, order()) == []
         assert await self.send(service, message(b"b")) == [1]
         assert [body(delivery) for delivery in await self.pop(service, order())] == [b"b"]
@@ -301,7 +305,7 @@ class MessageServiceConformance:
         self, service: MessageService, restarted: Restart
     ) -> None:
         await self.send(service, message(b"a"))
-        await service.forget_topic(TOPIC.name)
+        await service.forget_topic(TOPIC.name, version=next(versions))
         await self.send(service, message(b"b"))
         assert [body(delivery) for delivery in await self.pop(service, order("late"))] == [b"b"]
         again = await restarted()
@@ -310,7 +314,7 @@ class MessageServiceConformance:
     async def test_a_handle_of_a_deleted_group_settles_nothing(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
-        await service.forget_group("g")
+        await service.forget_group("g", version=next(versions))
         assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.STALE]
         assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
         assert await service.progress("g") == []
@@ -318,7 +322,7 @@ class MessageServiceConformance:
     async def test_a_deleted_group_begins_anew(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         assert len(await self.pop(service, order())) == 1
-        await service.forget_group("g")
+        await service.forget_group("g", version=next(versions))
         assert await service.progress("g") == []
         assert len(await self.pop(service, order())) == 1
 
@@ -384,10 +388,10 @@ class MessageServiceConformance:
         sent = message(b"a", tag="red", key="k")
         await self.send(service, sent)
         for _ in range(2):
-            assert await service.dead_letters("g", [0]) == {}
+            assert await service.dead_letters("g", await self.broker(service), [0]) == {}
             await self.give_back(service, *await self.pop(service, order()))
         assert await self.pop(service, order()) == []
-        letters = await service.dead_letters("g", [1, 0])
+        letters = await service.dead_letters("g", await self.broker(service), [1, 0])
         assert list(letters) == [0]
         assert letters[0].queue.topic == dead_letter_topic("g")
         letter = definition_pb2.Message.FromString(letters[0].rest)
@@ -424,7 +428,7 @@ class MessageServiceConformance:
         assert await service.dead_letter("g", TOPIC.name, given_up.handle) is Settled.STALE
         await self.acknowledge(service, finished)
         assert await service.dead_letter("g", TOPIC.name, finished.handle) is Settled.STALE
-        letters = await service.dead_letters("g", range(3))
+        letters = await service.dead_letters("g", await self.broker(service), range(3))
         assert [body_of(letter) for letter in letters.values()] == [b"a"]
         properties = definition_pb2.Message.FromString(letters[0].rest).user_properties
         assert (properties[ATTEMPTS], properties[REASON]) == ("1", Reason.FORWARDED.value)
@@ -448,7 +452,7 @@ class MessageServiceConformance:
         again = await self.pop(service, order())
         assert bodies_and_attempts(again) == [(b"a", 2), (b"b", 2)]
         await self.give_back(service, again[0])
-        assert len(await service.dead_letters("g", [0])) == 1
+        assert len(await service.dead_letters("g", await self.broker(service), [0])) == 1
         assert await self.acknowledge(service, again[1]) == [Settled.DONE]
 
     async def test_a_deleted_group_leaves_no_retries_and_no_dead_letters(self, service: MessageService) -> None:
@@ -456,8 +460,8 @@ class MessageServiceConformance:
         first, second = await self.pop(service, order())
         await self.give_back(service, first)
         await service.dead_letter("g", TOPIC.name, second.handle)
-        await service.forget_group("g")
-        assert await service.dead_letters("g", [0]) == {}
+        await service.forget_group("g", version=next(versions))
+        assert await service.dead_letters("g", await self.broker(service), [0]) == {}
         for topic in (retry_topic("g"), dead_letter_topic("g")):
             assert await self.stored(service, topic) == []
 
@@ -475,7 +479,7 @@ class MessageServiceConformance:
             taken += await self.pop(again, order(), poll_s=20)
         assert sorted(bodies_and_attempts(taken)) == [(b"ready", 2), (b"resent", 1)]
         assert await self.acknowledge(again, held) == [Settled.DONE]
-        assert [body_of(letter) for letter in (await again.dead_letters("g", [0, 1])).values()] == [b"dead"]
+        assert [body_of(letter) for letter in (await again.dead_letters("g", await self.broker(again), [0, 1])).values()] == [b"dead"]
 
     # --- looking
 
@@ -502,7 +506,7 @@ class MessageServiceConformance:
 
     async def test_a_deleted_topics_messages_are_not_found(self, service: MessageService) -> None:
         await self.send(service, message(b"old", key="k"))
-        await service.forget_topic(TOPIC.name)
+        await service.forget_topic(TOPIC.name, version=next(versions))
         await self.send(service, message(b"new", key="k"))
         assert [body_of(each) for each in await service.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
 
@@ -554,7 +558,7 @@ class MessageServiceConformance:
         await self.send(service, message(b"1", group="a"), message(b"2", group="a"))
         await self.pop(service, order(batch=1, invisible_ms=30))
         assert bodies_and_attempts(await self.pop(service, order(), poll_s=20)) == [(b"2", 1)]
-        assert [body_of(letter) for letter in (await service.dead_letters("g", [0])).values()] == [b"1"]
+        assert [body_of(letter) for letter in (await service.dead_letters("g", await self.broker(service), [0])).values()] == [b"1"]
 
     async def test_an_ordered_message_can_be_given_up_after_its_time_until_another_has_it(
         self, service: MessageService, stack: HasGroups
@@ -567,7 +571,7 @@ class MessageServiceConformance:
         (left,) = [each for each in late if body(each) != body(again)]
         assert await service.dead_letter("g", TOPIC.name, taken.handle) is Settled.EXPIRED
         assert await service.dead_letter("g", TOPIC.name, left.handle) is Settled.DONE
-        assert [body_of(each) for each in (await service.dead_letters("g", [0, 1])).values()] == [body(left)]
+        assert [body_of(each) for each in (await service.dead_letters("g", await self.broker(service), [0, 1])).values()] == [body(left)]
         assert await self.pop(service, order()) == []
 
     async def test_a_restart_keeps_the_order(

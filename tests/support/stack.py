@@ -1,6 +1,6 @@
-"""A real `ternmq up` process for tests, on free ports, with its data in a folder the test gives.
+"""Real server processes for tests: `ternmq up`, on free ports, with its data in a folder that the test gives.
 
-Ready    the server prints one line, `ready grpc=HOST:PORT http=HOST:PORT`; `start` waits on the pipe for it.
+Ready    a server prints one line, `ready NAME=HOST:PORT ...`; `start` waits on the pipe for it.
 Restart  comes back on the same folder and the same ports, so that clients can reconnect.
 Errors   whatever goes wrong is raised with the end of the server's log.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -25,24 +26,23 @@ LOG_TAIL_CHARACTERS = 4000
 ANY_PORT = "127.0.0.1:0"
 
 
-class Stack:
-    """A running server: `with Stack(tmp_path) as stack: ... stack.grpc`.
+class ServerProcess:
+    """A server: `with ServerProcess(...) as server`. `addresses` has what its ready line names, and stays the same.
 
-    Invariants: after `start` the process has served; `grpc` and `http` stay the same for the life of the object; after
-    `__exit__` no process is left.
+    Invariants: after `start` the process has served; after `__exit__` no process is left.
     """
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._folder, self._options = folder, options
-        self.data_dir = folder / "data"
+    def __init__(self, folder: Path, *arguments: str, addresses: Sequence[str], environment: Mapping[str, str] = {}):
+        """`addresses` are the names of the options that take an address, and of the addresses of the ready line."""
+        self._folder, self._arguments, self._environment = folder, arguments, environment
+        self.addresses = dict.fromkeys(addresses, ANY_PORT)
         self.log = folder / "server.log"
-        self.grpc, self.http = ANY_PORT, ANY_PORT
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
         """The process of the last `start`, which may have ended since."""
-        assert self._process is not None, "the stack was not started"
+        assert self._process is not None, "the server was not started"
         return self._process
 
     def __enter__(self) -> Self:
@@ -56,24 +56,32 @@ class Stack:
 
     def start(self) -> None:
         """Start the server and return once it serves."""
-        assert self._process is None or self._process.poll() is not None, "the stack runs already"
+        assert self._process is None or self._process.poll() is not None, "the server runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log)
+            environment = {**os.environ, **self._environment}
+            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, env=environment)
         try:
-            self.grpc, self.http = parsed_ready(self._first_line(START_TIMEOUT_S))
+            self.addresses = ready_addresses(self._first_line(START_TIMEOUT_S), self.addresses)
         except BaseException:
             self.kill9()
             raise
 
     def command(self) -> Sequence[str]:
         """The command line of the server."""
-        up = (sys.executable, "-m", "ternmq.command.main", "up")
-        return (*up, "--data-dir", str(self.data_dir), "--grpc", self.grpc, "--http", self.http, *self._options)
+        options = (text for name, address in self.addresses.items() for text in (f"--{name}", address))
+        return (sys.executable, "-m", "ternmq.command.main", *self._arguments, *options)
+
+    def pause(self) -> None:
+        """Stop answering, as a machine that hangs."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def kill9(self) -> None:
         """End the server as a crash does; nothing happens if it has ended."""
-        self.process.kill()
+        self.process.kill()  # also one that was paused
         self.process.wait()
         self._close_output()
 
@@ -95,7 +103,7 @@ class Stack:
         self.start()
 
     def log_tail(self) -> str:
-        """The end of what all processes of this stack wrote to their standard error."""
+        """The end of what all processes of this server wrote to their standard error."""
         return self.log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
     def _first_line(self, timeout_s: float) -> str:
@@ -119,10 +127,41 @@ class Stack:
         self.process.stdout.close()
 
 
+class Stack(ServerProcess):
+    """A running `ternmq up`: `with Stack(tmp_path) as stack: ... stack.grpc`."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.data_dir = folder / "data"
+        super().__init__(folder, "up", "--data-dir", str(self.data_dir), *options, addresses=("grpc", "http"))
+
+    @property
+    def grpc(self) -> str:
+        return self.addresses["grpc"]
+
+    @grpc.setter
+    def grpc(self, address: str) -> None:
+        self.addresses["grpc"] = address
+
+    @property
+    def http(self) -> str:
+        return self.addresses["http"]
+
+    @http.setter
+    def http(self, address: str) -> None:
+        self.addresses["http"] = address
+
+
 def parsed_ready(line: str) -> tuple[str, str]:
     """The gRPC and the HTTP address out of `ready grpc=HOST:PORT http=HOST:PORT`."""
+    addresses = ready_addresses(line, ("grpc", "http"))
+    return addresses["grpc"], addresses["http"]
+
+
+def ready_addresses(line: str, names: Iterable[str]) -> dict[str, str]:
+    """The addresses of these names, out of `ready NAME=HOST:PORT ...`."""
     words = line.split()
     addresses = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-    if words[:1] != ["ready"] or not {"grpc", "http"} <= addresses.keys():
+    wanted = list(names)
+    if words[:1] != ["ready"] or not set(wanted) <= addresses.keys():
         raise AssertionError(f"the server's first line is not a ready line: {line!r}")
-    return addresses["grpc"], addresses["http"]
+    return {name: addresses[name] for name in wanted}

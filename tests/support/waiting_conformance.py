@@ -30,7 +30,7 @@ from ternmq_common.tag_filter import ALL
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
-from tests.support.message_service_conformance import Restart, body_of, message
+from tests.support.message_service_conformance import Restart, body_of, message, versions
 
 TOPIC = Topic(name="orders", type=definition_pb2.DELAY, queues=4)
 SECOND_MS = 1000
@@ -178,7 +178,7 @@ class WaitingConformance:
         self, service: MessageService, stack: HasClock, restarted: Restart
     ) -> None:
         await self.schedule(service, stack, HOUR_MS)
-        await service.forget_topic(TOPIC.name)
+        await service.forget_topic(TOPIC.name, version=next(versions))
         [(_, body)] = await self.schedule(service, stack, HOUR_MS)
         service = await restarted()
         stack.clock.advance(2 * HOUR_MS)
@@ -305,7 +305,7 @@ class WaitingConformance:
         await self.end(service, begun[0], ROLLBACK)
         service = await restarted()
         assert await self.committed(service) == [b"1"]
-        page = await service.transactions(TransactionState.PENDING, topic="", start=0, limit=10)
+        page = await service.transactions(TransactionState.PENDING, topic="", start="", limit=10)
         assert [each.transaction_id for each in page.transactions] == [begun[2].transaction_id]
 
     async def test_a_producer_is_asked_again_and_again_until_the_message_is_discarded(
@@ -412,11 +412,11 @@ class WaitingConformance:
 
     async def discarded(self, service: MessageService) -> list[str]:
         found: list[str] = []
-        start: int | None = 0
-        while start is not None:
+        start, is_more = "", True
+        while is_more:
             page = await service.transactions(TransactionState.DISCARDED, topic=TOPIC.name, start=start, limit=1)
             found += [each.transaction_id for each in page.transactions]
-            start = page.following
+            start, is_more = page.following, page.following != ""
         return found
 
     async def test_an_operator_decides_about_what_is_pending(self, service: MessageService) -> None:
@@ -428,21 +428,21 @@ class WaitingConformance:
     async def test_pending_transactions_are_listed_by_page_and_topic(self, service: MessageService) -> None:
         begun = [(await self.begin(service, b"%d" % number)).transaction_id for number in range(5)]
         found: list[str] = []
-        start: int | None = 0
-        while start is not None:
+        start, is_more = "", True
+        while is_more:
             page = await service.transactions(TransactionState.PENDING, topic=TOPIC.name, start=start, limit=2)
             assert len(page.transactions) <= 2
             found += [each.transaction_id for each in page.transactions]
-            start = page.following
+            start, is_more = page.following, page.following != ""
         assert found == begun
-        page = await service.transactions(TransactionState.PENDING, topic="another", start=0, limit=2)
-        assert (page.transactions, page.following) == ([], None)
+        page = await service.transactions(TransactionState.PENDING, topic="another", start="", limit=2)
+        assert (page.transactions, page.following) == ([], "")
 
     async def test_transactions_of_a_deleted_topic_end(self, service: MessageService) -> None:
         begun = await self.begin(service, b"half")
-        await service.forget_topic(TOPIC.name)
+        await service.forget_topic(TOPIC.name, version=next(versions))
         await self.refused(service, begun, COMMIT)
-        assert not (await service.transactions(TransactionState.PENDING, topic="", start=0, limit=9)).transactions
+        assert not (await service.transactions(TransactionState.PENDING, topic="", start="", limit=9)).transactions
 
     # --- priority
 

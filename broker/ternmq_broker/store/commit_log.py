@@ -82,6 +82,8 @@ class CommitLog:
         self._names_unsynced = False
         self._open_files = threading.Lock()
         self.synced = self.start
+        self.records = self.skipped_bytes = 0
+        """What was appended, and what recovery stepped over, since the log was opened."""
 
     @property
     def start(self) -> int:
@@ -118,6 +120,7 @@ class CommitLog:
         except OSError:
             self.cut(began)
             raise
+        self.records += len(offsets)
         return offsets
 
     def roll(self) -> None:
@@ -219,6 +222,7 @@ class CommitLog:
                 found = self._next_whole_record(position) if position < durable else None
                 if found is None:
                     break
+                self.skipped_bytes += found - position
                 position = found
                 continue
             yield placed

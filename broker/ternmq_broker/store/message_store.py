@@ -330,6 +330,20 @@ class MessageStore:
     def start(self) -> int:
         return self._log.start
 
+    @property
+    def segments(self) -> int:
+        return len(self._log.segment_bases)
+
+    @property
+    def records(self) -> int:
+        """How many were appended since the store was opened."""
+        return self._log.records
+
+    @property
+    def skipped_bytes(self) -> int:
+        """What recovery stepped over."""
+        return self._log.skipped_bytes
+
     def roll(self) -> None:
         self._log.roll()
 

@@ -215,6 +215,11 @@ class TimerIndex:
             del self._passed_over[entry[1]]
         return [*free, *given_back], BEHIND_ALL if self._passed_over else None
 
+    def finish_count(self, job: ScanJob) -> tuple[int, Key | None]:
+        """How many were found that are pending still and not held, and the key to go on from."""
+        self.release(job)
+        return len(self._free(job)), job.following
+
     def _free(self, job: Reading) -> dict[int, TimerEntry]:
         """What was found and is neither settled nor held now."""
         found = job.found

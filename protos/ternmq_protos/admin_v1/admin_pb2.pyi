@@ -27,16 +27,20 @@ ROLLED_BACK: TransactionState
 DISCARDED: TransactionState
 
 class Topic(_message.Message):
-    __slots__ = ("name", "type", "queues", "created")
+    __slots__ = ("name", "type", "queues", "created", "permission", "brokers")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: _definition_pb2.MessageType
     queues: int
     created: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    permission: _definition_pb2.Permission
+    brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor")
@@ -142,14 +146,16 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicResponse(_message.Message):
-    __slots__ = ("status", "topic", "queues")
+    __slots__ = ("status", "topic", "queues", "silent_brokers")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_BROKERS_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     topic: Topic
     queues: _containers.RepeatedCompositeFieldContainer[QueueState]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueState, _Mapping]]] = ...) -> None: ...
+    silent_brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueState, _Mapping]]] = ..., silent_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("name",)
@@ -162,6 +168,28 @@ class DeleteTopicResponse(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class UpdateTopicRequest(_message.Message):
+    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    ADDED_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    queues: int
+    permission: _definition_pb2.Permission
+    added_brokers: _containers.RepeatedScalarFieldContainer[str]
+    removed_brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateTopicResponse(_message.Message):
+    __slots__ = ("status", "topic")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    topic: Topic
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class CreateGroupRequest(_message.Message):
     __slots__ = ("group",)
@@ -278,22 +306,26 @@ class QueryMessagesRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class QueryMessagesResponse(_message.Message):
-    __slots__ = ("status", "messages")
+    __slots__ = ("status", "messages", "brokers")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     messages: _containers.RepeatedCompositeFieldContainer[_definition_pb2.Message]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[_definition_pb2.Message, _Mapping]]] = ...) -> None: ...
+    brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[_definition_pb2.Message, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResendDeadLettersRequest(_message.Message):
-    __slots__ = ("group", "offsets", "to_topic")
+    __slots__ = ("group", "offsets", "to_topic", "broker")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     TO_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
     group: str
     offsets: _containers.RepeatedScalarFieldContainer[int]
     to_topic: str
-    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., to_topic: _Optional[str] = ...) -> None: ...
+    broker: str
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., to_topic: _Optional[str] = ..., broker: _Optional[str] = ...) -> None: ...
 
 class ResentDeadLetter(_message.Message):
     __slots__ = ("offset", "status", "topic", "message_id")
@@ -400,6 +432,116 @@ class ResolveTransactionResponse(_message.Message):
     status: _definition_pb2.Status
     transaction: Transaction
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., transaction: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
+
+class BrokerLoad(_message.Message):
+    __slots__ = ("messages_in", "messages_out", "proxies", "timers", "transactions", "disk_used")
+    MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
+    PROXIES_FIELD_NUMBER: _ClassVar[int]
+    TIMERS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_FIELD_NUMBER: _ClassVar[int]
+    messages_in: float
+    messages_out: float
+    proxies: int
+    timers: int
+    transactions: int
+    disk_used: float
+    def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., timers: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ...) -> None: ...
+
+class Broker(_message.Message):
+    __slots__ = ("name", "address", "live", "permission", "draining", "epoch", "version", "started", "load")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    live: bool
+    permission: _definition_pb2.Permission
+    draining: bool
+    epoch: int
+    version: str
+    started: _timestamp_pb2.Timestamp
+    load: BrokerLoad
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., live: bool = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., draining: bool = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., load: _Optional[_Union[BrokerLoad, _Mapping]] = ...) -> None: ...
+
+class ListBrokersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListBrokersResponse(_message.Message):
+    __slots__ = ("status", "brokers")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    brokers: _containers.RepeatedCompositeFieldContainer[Broker]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ...) -> None: ...
+
+class UpdateBrokerRequest(_message.Message):
+    __slots__ = ("name", "permission", "draining")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    permission: _definition_pb2.Permission
+    draining: bool
+    def __init__(self, name: _Optional[str] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., draining: bool = ...) -> None: ...
+
+class UpdateBrokerResponse(_message.Message):
+    __slots__ = ("status", "broker")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    broker: Broker
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., broker: _Optional[_Union[Broker, _Mapping]] = ...) -> None: ...
+
+class RemoveBrokerRequest(_message.Message):
+    __slots__ = ("name", "force")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    force: bool
+    def __init__(self, name: _Optional[str] = ..., force: bool = ...) -> None: ...
+
+class RemoveBrokerResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class BrokerRemainingRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class Backlog(_message.Message):
+    __slots__ = ("group", "topic", "messages")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    messages: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[int] = ...) -> None: ...
+
+class BrokerRemainingResponse(_message.Message):
+    __slots__ = ("status", "backlogs", "timers", "transactions")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BACKLOGS_FIELD_NUMBER: _ClassVar[int]
+    TIMERS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    backlogs: _containers.RepeatedCompositeFieldContainer[Backlog]
+    timers: int
+    transactions: int
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., backlogs: _Optional[_Iterable[_Union[Backlog, _Mapping]]] = ..., timers: _Optional[int] = ..., transactions: _Optional[int] = ...) -> None: ...
 
 class AdvanceClockRequest(_message.Message):
     __slots__ = ("by",)

@@ -37,20 +37,22 @@ class ProxyFrame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., registry_version: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ..., question_answers: _Optional[_Iterable[_Union[QuestionAnswer, _Mapping]]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., ping: _Optional[int] = ...) -> None: ...
 
 class BrokerFrame(_message.Message):
-    __slots__ = ("welcome", "registry_version", "answers", "ready", "questions", "pong")
+    __slots__ = ("welcome", "registry_version", "answers", "ready", "questions", "pong", "leaving")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REGISTRY_VERSION_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     QUESTIONS_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     registry_version: int
     answers: _containers.RepeatedCompositeFieldContainer[Answer]
     ready: _containers.RepeatedCompositeFieldContainer[Ready]
     questions: _containers.RepeatedCompositeFieldContainer[Question]
     pong: int
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., registry_version: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., ready: _Optional[_Iterable[_Union[Ready, _Mapping]]] = ..., questions: _Optional[_Iterable[_Union[Question, _Mapping]]] = ..., pong: _Optional[int] = ...) -> None: ...
+    leaving: bool
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., registry_version: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., ready: _Optional[_Iterable[_Union[Ready, _Mapping]]] = ..., questions: _Optional[_Iterable[_Union[Question, _Mapping]]] = ..., pong: _Optional[int] = ..., leaving: bool = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("proxy", "version")

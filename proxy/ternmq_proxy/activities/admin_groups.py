@@ -31,7 +31,8 @@ async def create_group(
     """Make a group; one that exists with the same settings is fine."""
     del call
     group = replace(_checked(request.group), created_ms=now_ms())
-    return admin_pb2.CreateGroupResponse(status=OK, created=await services.catalog.create_group(group))
+    _, created = await services.catalog.create_group(group)
+    return admin_pb2.CreateGroupResponse(status=OK, created=created)
 
 
 async def update_group(
@@ -39,7 +40,7 @@ async def update_group(
 ) -> admin_pb2.UpdateGroupResponse:
     """Give a group other settings; BAD_REQUEST for a change between FIFO and not, which its progress can't follow."""
     del call
-    known = services.catalog.find_group(request.group.name)
+    known = await services.catalog.existing_group(request.group.name)
     group = replace(_checked(request.group), created_ms=known.created_ms)
     if group.fifo != known.fifo:
         raise MessagingError(
@@ -108,7 +109,7 @@ async def describe_group(
 ) -> admin_pb2.DescribeGroupResponse:
     """The group, how far it is in each queue, its members that are connected here, and where they contradict."""
     del call
-    group = services.catalog.find_group(request.name)
+    group = await services.catalog.existing_group(request.name)
     members = services.clients.members(group.name)
     answer = admin_pb2.DescribeGroupResponse(
         status=OK,
@@ -132,8 +133,8 @@ async def delete_group(
 ) -> admin_pb2.DeleteGroupResponse:
     """Delete the group with its progress, its retries and its dead letters."""
     del call
-    await services.catalog.delete_group(request.name)
-    await services.messages.forget_group(request.name)
+    version = await services.catalog.delete_group(request.name)
+    await services.messages.forget_group(request.name, version=version)
     return admin_pb2.DeleteGroupResponse(status=OK)
 
 

@@ -1,5 +1,6 @@
 """Calls of `ternmq.admin.v1.Admin` that look at messages, move groups among them, and deliver dead letters again."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,8 @@ async def reset_offsets(
 ) -> admin_pb2.ResetOffsetsResponse:
     """Move a group in all queues of a topic, or in some; see the request's comment."""
     del call
-    group = services.catalog.find_group(request.group)
-    topic = services.catalog.find_topic(checked_topic(request.topic))
+    group = await services.catalog.existing_group(request.group)
+    topic = await services.catalog.existing_topic(checked_topic(request.topic))
     if request.WhichOneof("target") is None:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no target: earliest, latest, a time, ...")
     wanted = sorted(set(request.queue_ids)) or range(topic.queues)
@@ -43,18 +44,23 @@ async def reset_offsets(
             f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
         )
     route = await services.messages.route(topic)
-    answer = admin_pb2.ResetOffsetsResponse(status=OK)
-    for broker in route.brokers:
-        for queue_id in wanted:
-            queue = QueueRef(topic.name, broker, queue_id)
-            before = await services.messages.committed(group.name, queue)
-            after = await _target(request, queue, before, services)
-            answer.moves.add(broker=broker, queue_id=queue_id, before=-1 if before is None else before, after=after)
-            if not request.dry_run:
-                await services.messages.set_committed(group.name, queue, after)
+    queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in wanted]
+    # All brokers are asked before anything moves, so that one that is away refuses the whole.
+    moves = await asyncio.gather(*(_move(request, queue, services) for queue in queues))
+    if not request.dry_run:
+        for queue, move in zip(queues, moves, strict=True):
+            await services.messages.set_committed(group.name, queue, move.after)
+    answer = admin_pb2.ResetOffsetsResponse(status=OK, moves=moves)
     if not request.queue_ids and not request.dry_run:
         await services.messages.drop_retries(group.name, topic.name)
     return answer
+
+
+async def _move(request: admin_pb2.ResetOffsetsRequest, queue: QueueRef, services: "Services") -> admin_pb2.OffsetMove:
+    before = await services.messages.committed(request.group, queue)
+    after = await _target(request, queue, before, services)
+    known = -1 if before is None else before
+    return admin_pb2.OffsetMove(broker=queue.broker, queue_id=queue.queue_id, before=known, after=after)
 
 
 async def _target(
@@ -81,13 +87,14 @@ async def query_messages(
 ) -> admin_pb2.QueryMessagesResponse:
     """The newest messages of a topic with a key or message id, as consumers get them."""
     del call
-    topic = services.catalog.find_topic(checked_topic(request.topic))
+    topic = await services.catalog.existing_topic(checked_topic(request.topic))
     if not request.key:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no key")
     limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
     found = await services.messages.find_by_key(topic.name, request.key, limit)
     shown = [delivered_form(message, topic=message.queue.topic, store_host=services.store_host) for message in found]
-    return admin_pb2.QueryMessagesResponse(status=OK, messages=shown)
+    brokers = [message.queue.broker for message in found]
+    return admin_pb2.QueryMessagesResponse(status=OK, messages=shown, brokers=brokers)
 
 
 # --- dead letters
@@ -98,7 +105,7 @@ async def resend_dead_letters(
 ) -> admin_pb2.ResendDeadLettersResponse:
     """Deliver dead letters again, each by itself: one that can't be does not hold up the others."""
     del call
-    group = services.catalog.find_group(request.group)
+    group = await services.catalog.existing_group(request.group)
     if len(request.offsets) > _RESENT_MAX:
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"{len(request.offsets)} dead letters were named; {_RESENT_MAX} are allowed"
@@ -106,12 +113,28 @@ async def resend_dead_letters(
     if group_of_derived(request.to_topic) is not None:
         raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.to_topic!r} is written by the broker alone")
     if request.to_topic:
-        services.catalog.find_topic(checked_topic(request.to_topic))
-    found = await services.messages.dead_letters(group.name, list(request.offsets))
+        await services.catalog.existing_topic(checked_topic(request.to_topic))
+    broker = await _broker_of_letters(request, services)
+    found = await services.messages.dead_letters(group.name, broker, list(request.offsets))
     answer = admin_pb2.ResendDeadLettersResponse(status=OK)
     for offset in request.offsets:
         answer.letters.append(await _resent(offset, found.get(offset), request, group, services))
     return answer
+
+
+async def _broker_of_letters(request: admin_pb2.ResendDeadLettersRequest, services: "Services") -> str:
+    """The broker whose offsets the request means: the one it names, or the only one."""
+    name = dead_letter_topic(request.group)
+    route = await services.messages.route(services.catalog.find_topic(name))
+    if not request.broker and len(route.brokers) == 1:
+        return route.brokers[0]
+    if request.broker not in route.brokers:
+        asked = f"broker {request.broker!r} has no part of it" if request.broker else "the request names no broker"
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"{asked}: the offsets of {name} are those of one of the brokers {', '.join(route.brokers)}",
+        )
+    return request.broker
 
 
 async def _resent(
@@ -128,7 +151,7 @@ async def _resent(
     name = request.to_topic or letter.topic
     outcome = admin_pb2.ResentDeadLetter(offset=offset, topic=name, message_id=letter.message.message_id)
     try:
-        topic = services.catalog.find_topic(checked_topic(name))
+        topic = await services.catalog.existing_topic(checked_topic(name))
         if group.fifo or request.to_topic:
             await _send(letter, topic, services)
         else:

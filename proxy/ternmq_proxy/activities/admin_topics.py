@@ -1,6 +1,8 @@
 """Calls of `ternmq.admin.v1.Admin` about topics, and about the server itself."""
 
+import asyncio
 import os
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +14,13 @@ from ternmq_common.model import QueueRef, Topic
 from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.admin_brokers import permission_of, refuse_if_embedded, wire_permission
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -22,21 +28,125 @@ if TYPE_CHECKING:
 async def create_topic(
     request: admin_pb2.CreateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.CreateTopicResponse:
-    """Make a topic; one that exists with the same settings is fine."""
+    """Make a topic, on all brokers unless the request names some; one that exists with the same settings is fine."""
     del call
     asked = request.topic
-    queues = asked.queues or services.catalog.default_queues
+    if group_of_derived(asked.name) is not None:
+        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
+    topic = Topic(
+        name=checked_topic(asked.name),
+        type=_checked_type(asked.type or definition_pb2.NORMAL),
+        queues=_checked_queues(asked.queues or services.catalog.default_queues),
+        created_ms=now_ms(),
+        permission=permission_of(asked.permission or definition_pb2.READ_WRITE),
+        brokers=await _checked_places(asked.brokers, services),
+    )
+    found, created = await _created(topic, services)
+    if found.permission != topic.permission or (asked.brokers and set(found.brokers) != set(topic.brokers)):
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"topic {topic.name!r} exists with permission {found.permission}"
+            f"{' on ' if found.brokers else ''}{', '.join(found.brokers)}; "
+            "change it with `ternmq topic update`, or ask for the same settings",
+        )
+    return admin_pb2.CreateTopicResponse(status=OK, created=created)
+
+
+async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
+    """The topic, and whether it is new. One that is there is on the brokers of its day, which need not be today's."""
+    try:
+        known = await services.catalog.existing_topic(topic.name)
+    except MessagingError as error:
+        if error.code != definition_pb2.TOPIC_NOT_FOUND:
+            raise
+        brokers = topic.brokers or services.catalog.places()
+        return await services.catalog.create_topic(replace(topic, brokers=brokers))
+    same = replace(topic, permission=known.permission, brokers=known.brokers)
+    return await services.catalog.create_topic(same)
+
+
+async def update_topic(
+    request: admin_pb2.UpdateTopicRequest, call: "Call", services: "Services"
+) -> admin_pb2.UpdateTopicResponse:
+    """More queues, another permission, brokers added or taken off; see the request's comment."""
+    del call
+    if group_of_derived(request.name) is not None:
+        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
+    name = checked_topic(request.name)
+    # Another proxy may have changed it: what isn't asked for must stay as it is now.
+    await services.catalog.refresh()
+    known = services.catalog.find_topic(name)
+    topic = known
+    if request.HasField("queues"):
+        topic = replace(topic, queues=_more_queues(request.queues, known))
+    if request.HasField("permission"):
+        topic = replace(topic, permission=permission_of(request.permission))
+    added = await _checked_places(request.added_brokers, services)
+    if added or request.removed_brokers:
+        topic = replace(topic, brokers=_changed_brokers(topic, added, request.removed_brokers, services))
+    if topic != known:
+        await services.catalog.update_topic(topic)
+    return admin_pb2.UpdateTopicResponse(status=OK, topic=_topic(topic))
+
+
+def _checked_type(kind: "MessageType") -> "MessageType":
+    if kind not in definition_pb2.MessageType.values():
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
+    return kind
+
+
+def _checked_queues(queues: int) -> int:
     if not 1 <= queues <= QUEUES_MAX:
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"{queues} queues were asked for; 1 to {QUEUES_MAX} are allowed"
         )
-    kind = asked.type or definition_pb2.NORMAL
-    if kind not in definition_pb2.MessageType.values():
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
-    if group_of_derived(asked.name) is not None:
-        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
-    topic = Topic(name=checked_topic(asked.name), type=kind, queues=queues, created_ms=now_ms())
-    return admin_pb2.CreateTopicResponse(status=OK, created=await services.catalog.create_topic(topic))
+    return queues
+
+
+def _more_queues(queues: int, known: Topic) -> int:
+    if queues < known.queues:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"topic {known.name!r} has {known.queues} queues on each broker; queues can be added, never taken away",
+        )
+    return _checked_queues(queues)
+
+
+async def _checked_places(names: "Iterable[str]", services: "Services") -> tuple[str, ...]:
+    """The brokers of these names, each once, that may get queues of a topic; BAD_REQUEST if one may not."""
+    places = tuple(sorted(set(names)))
+    if places:
+        refuse_if_embedded(services)
+    for name in places:
+        broker = await services.catalog.existing_broker(name)
+        if broker.draining:
+            raise MessagingError(
+                definition_pb2.BAD_REQUEST,
+                f"broker {name!r} is draining and takes no topics; see `ternmq broker resume`",
+            )
+    return places
+
+
+def _changed_brokers(
+    topic: Topic, added: "Iterable[str]", removed: "Iterable[str]", services: "Services"
+) -> tuple[str, ...]:
+    refuse_if_embedded(services)
+    draining = {broker.name for broker in services.catalog.brokers() if broker.draining}
+    for name in removed:
+        if name not in topic.brokers:
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"topic {topic.name!r} is not on broker {name!r}")
+        if topic.permission.can_write and name not in draining:
+            raise MessagingError(
+                definition_pb2.BAD_REQUEST,
+                f"messages of topic {topic.name!r} are being sent to broker {name!r}; drain it, or make the topic "
+                "read-only first, and have consumers take what is there",
+            )
+    left = (set(topic.brokers) | set(added)) - set(removed)
+    if not left:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"topic {topic.name!r} would be on no broker; delete it instead"
+        )
+    return tuple(sorted(left))
 
 
 async def list_topics(
@@ -52,14 +162,31 @@ async def describe_topic(
 ) -> admin_pb2.DescribeTopicResponse:
     """The topic and what each of its queues holds."""
     del call
-    topic = services.catalog.find_topic(checked_topic(request.name))
+    topic = await services.catalog.existing_topic(checked_topic(request.name))
     route = await services.messages.route(topic)
     answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
     for broker in route.brokers:
-        for queue_id in range(topic.queues):
-            bounds = await services.messages.bounds(QueueRef(topic.name, broker, queue_id))
-            answer.queues.add(broker=broker, queue_id=queue_id, min_offset=bounds.minimum, max_offset=bounds.maximum)
+        states = await _queue_states(topic, broker, services)
+        if states is None:
+            answer.silent_brokers.append(broker)
+        else:
+            answer.queues.extend(states)
     return answer
+
+
+async def _queue_states(topic: Topic, broker: str, services: "Services") -> list[admin_pb2.QueueState] | None:
+    """None if the broker doesn't answer: what the others hold is worth knowing then."""
+    queues = [QueueRef(topic.name, broker, queue_id) for queue_id in range(topic.queues)]
+    try:
+        bounds = await asyncio.gather(*map(services.messages.bounds, queues))
+    except MessagingError as error:
+        if error.code not in (definition_pb2.HA_NOT_AVAILABLE, definition_pb2.PROXY_TIMEOUT):
+            raise
+        return None
+    return [
+        admin_pb2.QueueState(broker=broker, queue_id=each.queue_id, min_offset=held.minimum, max_offset=held.maximum)
+        for each, held in zip(queues, bounds, strict=True)
+    ]
 
 
 async def delete_topic(
@@ -68,8 +195,8 @@ async def delete_topic(
     """Delete the topic with its messages."""
     del call
     name = checked_topic(request.name)
-    await services.catalog.delete_topic(name)
-    await services.messages.forget_topic(name)
+    version = await services.catalog.delete_topic(name)
+    await services.messages.forget_topic(name, version=version)
     return admin_pb2.DeleteTopicResponse(status=OK)
 
 
@@ -97,6 +224,12 @@ def _resident_bytes() -> int:
 
 
 def _topic(topic: Topic) -> admin_pb2.Topic:
-    answer = admin_pb2.Topic(name=topic.name, type=topic.type, queues=topic.queues)
+    answer = admin_pb2.Topic(
+        name=topic.name,
+        type=topic.type,
+        queues=topic.queues,
+        permission=wire_permission(topic.permission),
+        brokers=topic.brokers,
+    )
     answer.created.FromMilliseconds(topic.created_ms)
     return answer

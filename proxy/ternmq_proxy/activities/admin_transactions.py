@@ -1,6 +1,5 @@
 """Calls of `ternmq.admin.v1.Admin` about transactions: those that nobody ended, and what becomes of them."""
 
-import re
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _LISTED_DEFAULT = 64
 _LISTED_MAX = 1000
-_PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 _LISTED_STATES = {
     admin_pb2.TRANSACTION_STATE_UNSPECIFIED: TransactionState.PENDING,
     admin_pb2.PENDING: TransactionState.PENDING,
@@ -44,23 +42,14 @@ async def list_transactions(
         raise MessagingError(
             definition_pb2.BAD_REQUEST, "only transactions in the states PENDING and DISCARDED can be listed"
         )
-    topic = services.catalog.find_topic(checked_topic(request.topic)).name if request.topic else ""
+    topic = (await services.catalog.existing_topic(checked_topic(request.topic))).name if request.topic else ""
     limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
-    page = await services.messages.transactions(state, topic=topic, start=_start(request.page), limit=limit)
+    page = await services.messages.transactions(state, topic=topic, start=request.page, limit=limit)
     return admin_pb2.ListTransactionsResponse(
         status=OK,
         transactions=map(_transaction, page.transactions),
-        next_page="" if page.following is None else f"{page.following:x}",
+        next_page=page.following,
     )
-
-
-def _start(page: str) -> int:
-    """Where a page begins; what `next_page` was before, or nothing for the first."""
-    if not page:
-        return 0
-    if not _PAGE.fullmatch(page):
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"{page[:100]!r} is no page; give what next_page was")
-    return int(page, 16)
 
 
 async def get_transaction(

@@ -16,6 +16,7 @@ from ternmq_protos.v2.service_pb2 import (
 )
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.assignment import assign
+from ternmq_proxy.processors.placement import unreadable, unwritable
 
 if TYPE_CHECKING:
     from ternmq_common.model import Group, Route
@@ -30,6 +31,10 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     call.require_client()
     topic = await services.catalog.topic(checked_topic(request.topic.name))
     route = await services.messages.route(topic)
+    brokers = [(broker, _permission(route, broker)) for broker in sorted({*route.readable, *route.writable})]
+    if not brokers:
+        # Clients keep the route that they have, for as long as they get none.
+        raise unreadable(route) if topic.permission.can_read else unwritable(route)
     endpoints = endpoints_for(request.endpoints, services)
     return QueryRouteResponse(
         status=OK,
@@ -37,14 +42,20 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
             MessageQueue(
                 topic=request.topic,
                 id=queue_id,
-                permission=definition_pb2.READ_WRITE,
+                permission=permission,
                 broker=Broker(name=broker, id=0, endpoints=endpoints),
                 accept_message_types=[topic.type],
             )
-            for broker in route.brokers
+            for broker, permission in brokers
             for queue_id in range(topic.queues)
         ],
     )
+
+
+def _permission(route: "Route", broker: str) -> "definition_pb2.Permission":
+    if broker not in route.writable:
+        return definition_pb2.READ
+    return definition_pb2.READ_WRITE if broker in route.readable else definition_pb2.WRITE
 
 
 async def query_assignment(
@@ -59,13 +70,15 @@ async def query_assignment(
     topic = await services.catalog.topic(checked_topic(request.topic.name))
     group = services.catalog.rules(checked_group(request.group.name))
     route = await services.messages.route(topic)
+    if not route.readable:
+        raise unreadable(route)
     endpoints = endpoints_for(request.endpoints, services)
     client = services.clients.find(client_id)
     if client is not None and client.is_pulling:
-        queues = _share(client_id, group, route, services)
+        queues = await _share(client_id, group, route, services)
     else:
         ids = range(topic.queues) if group.fifo else (ALL_QUEUES,)
-        queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in ids]
+        queues = [QueueRef(topic.name, broker, queue_id) for broker in route.readable for queue_id in ids]
     return QueryAssignmentResponse(
         status=OK,
         assignments=[
@@ -73,7 +86,7 @@ async def query_assignment(
                 message_queue=MessageQueue(
                     topic=request.topic,
                     id=queue.queue_id,
-                    permission=definition_pb2.READ_WRITE,
+                    permission=_permission(route, queue.broker),
                     broker=Broker(name=queue.broker, id=0, endpoints=endpoints),
                 )
             )
@@ -82,10 +95,11 @@ async def query_assignment(
     )
 
 
-def _share(client_id: str, group: "Group", route: "Route", services: "Services") -> list[QueueRef]:
+async def _share(client_id: str, group: "Group", route: "Route", services: "Services") -> list[QueueRef]:
     name = route.topic.name
-    queues = [QueueRef(name, broker, number) for broker in route.brokers for number in range(route.topic.queues)]
-    members = services.clients.pulling_members(group.name, name)
+    queues = [QueueRef(name, broker, number) for broker in route.readable for number in range(route.topic.queues)]
+    here = services.clients.pulling_members(group.name, name)
+    members = await services.messages.pulling_members(group.name, name, here)
     return assign(AssignmentStrategy.parse(group.assignment), queues, members, client_id)
 
 

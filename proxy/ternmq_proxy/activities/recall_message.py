@@ -11,6 +11,7 @@ from ternmq_protos.v2.service_pb2 import RecallMessageRequest, RecallMessageResp
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
+    from ternmq_common.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -25,7 +26,8 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
     """
     call.require_client()
     name = checked_topic(request.topic.name)
-    if services.catalog.type_of(name) != definition_pb2.DELAY:
+    topic = await _topic(name, services)
+    if topic is None or topic.type != definition_pb2.DELAY:
         raise MessagingError(
             definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",
@@ -35,7 +37,7 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}"
         )
-    route = await services.messages.route(services.catalog.find_topic(name))
+    route = await services.messages.route(topic)
     if handle.broker not in route.brokers:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
@@ -45,3 +47,12 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
         raise MessagingError(definition_pb2.BAD_REQUEST, "no message waits for as long as the recall handle says")
     await services.messages.recall(handle)
     return RecallMessageResponse(status=OK, message_id=handle.message_id)
+
+
+async def _topic(name: str, services: "Services") -> "Topic | None":
+    try:
+        return await services.catalog.existing_topic(name)
+    except MessagingError as error:
+        if error.code != definition_pb2.TOPIC_NOT_FOUND:
+            raise
+        return None

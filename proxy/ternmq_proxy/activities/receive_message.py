@@ -21,6 +21,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.activities.status import OK, status, status_of
+from ternmq_proxy.processors.placement import check_readable
 
 if TYPE_CHECKING:
     from ternmq_common.model import Topic
@@ -76,6 +77,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     batch = _batch(request.batch_size)
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.topic(topic_name)
+    check_readable(topic)
     group = await services.catalog.group(group_name)
     services.clients.seen(client_id, group_name)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)

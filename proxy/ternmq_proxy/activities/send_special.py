@@ -150,7 +150,7 @@ def _due_ms(properties: "SystemProperties", now_ms: int) -> int:
 async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Services") -> list[SendResultEntry]:
     entries = []
     for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
-        handle = RecallHandle(queue.topic, queue.broker, message.due_ms, appended.message_id)
+        handle = RecallHandle(queue.topic, appended.broker or queue.broker, message.due_ms, appended.message_id)
         entry = sent_entry(appended)
         entry.recall_handle = handle.encode()
         entries.append(entry)

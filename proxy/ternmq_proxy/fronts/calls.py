@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
-from ternmq_proxy.activities import admin_clock, admin_groups, admin_messages, admin_topics, admin_transactions
+from ternmq_proxy.activities import (
+    admin_brokers,
+    admin_clock,
+    admin_groups,
+    admin_messages,
+    admin_topics,
+    admin_transactions,
+)
 from ternmq_proxy.activities.client_life import heartbeat, notify_client_termination
 from ternmq_proxy.activities.end_transaction import end_transaction
 from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
@@ -43,10 +50,12 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """One request; the activity makes all frames of the answer, serialized."""
+    """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
+    status."""
 
     activity: Activity
     request: Any
+    response: Any
 
 
 _MESSAGING_UNARY: dict[str, Activity] = {
@@ -70,6 +79,7 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "ListTopics": admin_topics.list_topics,
     "DescribeTopic": admin_topics.describe_topic,
     "DeleteTopic": admin_topics.delete_topic,
+    "UpdateTopic": admin_topics.update_topic,
     "CreateGroup": admin_groups.create_group,
     "UpdateGroup": admin_groups.update_group,
     "ListGroups": admin_groups.list_groups,
@@ -81,6 +91,10 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "ListTransactions": admin_transactions.list_transactions,
     "GetTransaction": admin_transactions.get_transaction,
     "ResolveTransaction": admin_transactions.resolve_transaction,
+    "ListBrokers": admin_brokers.list_brokers,
+    "UpdateBroker": admin_brokers.update_broker,
+    "RemoveBroker": admin_brokers.remove_broker,
+    "BrokerRemaining": admin_brokers.broker_remaining,
     "AdvanceClock": admin_clock.advance_clock,
     "GetServerInfo": admin_topics.get_server_info,
 }
@@ -91,11 +105,12 @@ def messaging_calls() -> "dict[str, Unary | Streamed]":
     calls: dict[str, Unary | Streamed] = {}
     for method in MESSAGING_SERVICE.methods:
         request = getattr(service_pb2, method.input_type.name)
+        response = getattr(service_pb2, method.output_type.name)
         if method.name in _MESSAGING_STREAMED:
-            calls[method.name] = Streamed(_MESSAGING_STREAMED[method.name], request)
+            calls[method.name] = Streamed(_MESSAGING_STREAMED[method.name], request, response)
         elif method.name != "Telemetry":
             activity = _MESSAGING_UNARY.get(method.name) or _not_served(method.name)
-            calls[method.name] = Unary(activity, request, getattr(service_pb2, method.output_type.name))
+            calls[method.name] = Unary(activity, request, response)
     return calls
 
 

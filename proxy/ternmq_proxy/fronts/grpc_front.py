@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -18,6 +19,8 @@ from grpc_reflection.v1alpha import reflection
 
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.limits import HEADER_LIST_BYTES_MAX, INBOUND_BYTES_MAX
+from ternmq_common.observability.figures import FrontFigures
+from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
 from ternmq_protos.pool import POOL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
@@ -25,12 +28,14 @@ from ternmq_proxy.activities.client_life import detach
 from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
 from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.call_spans import CallSpans
 from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+    from ternmq_common.observability.observability import Observability
     from ternmq_proxy.services import Services
 
 _log = logging.getLogger(__name__)
@@ -48,6 +53,9 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 _LAST_ANSWERS_S = 0.1
+_CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
+# What becomes of a call that gets no answer.
+_UNPARSED, _CUT = "UNPARSED", "CUT"
 
 
 class GrpcFront:
@@ -56,7 +64,10 @@ class GrpcFront:
     Raises StartupError if the address can't be had.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, observability: "Observability") -> None:
+        self._figures = FrontFigures()
+        self._observability = observability
+        observability.watch_front(self._figures)
         self._server = aio.server(options=_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._calls = 0
@@ -118,45 +129,86 @@ class GrpcFront:
 
     def _handler(self, name: str, call: Unary | Streamed) -> grpc.RpcMethodHandler:
         if isinstance(call, Streamed):
-            return grpc.unary_stream_rpc_method_handler(self._streamed(call))
-        return grpc.unary_unary_rpc_method_handler(
-            self._unary(name, call), response_serializer=call.response.SerializeToString
-        )
+            return grpc.unary_stream_rpc_method_handler(self._streamed(name, call))
+        return grpc.unary_unary_rpc_method_handler(self._unary(name, call))
 
-    def _unary(self, name: str, call: Unary) -> "Callable[[bytes, aio.ServicerContext], Awaitable[Any]]":
-        async def answer(data: bytes, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - of the call's own type
-            request = await _parsed(call.request, data, context)
-            with self._under_way():
-                try:
-                    return await call.activity(request, _call(context), self._services)
-                except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
-                    return call.response(status=status_of(error, name))
+    def _unary(self, name: str, call: Unary) -> "Callable[[bytes, aio.ServicerContext], Awaitable[bytes]]":
+        figures, spans = self._figures, self._spans(name, call)
+
+        async def answer(data: bytes, context: aio.ServicerContext) -> bytes:
+            figures.bytes_in += len(data)
+            with _Measured(figures.called, name) as measured:
+                request = await _parsed(call.request, data, context)
+                measured.code = _CUT
+                with self._under_way():
+                    made = _call(context)
+                    span = None if spans is None else spans.begin(request, made, context)
+                    with NOTHING if span is None else Within(span):
+                        response = await self._response(name, call, request, made)
+                    measured.code = _code_of(response.status)
+                    answered: bytes = response.SerializeToString()
+            figures.bytes_out += len(answered)
+            return answered
 
         return answer
 
-    def _streamed(self, call: Streamed) -> "Callable[[bytes, aio.ServicerContext], Awaitable[None]]":
+    async def _response(self, name: str, call: Unary, request: Any, made: Call) -> Any:  # noqa: ANN401 - of the call's own types
+        try:
+            return await call.activity(request, made, self._services)
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+            status = status_of(error, name)
+            mark_failed(_code_of(status))
+            return call.response(status=status)
+
+    def _streamed(self, name: str, call: Streamed) -> "Callable[[bytes, aio.ServicerContext], Awaitable[None]]":
+        figures, spans = self._figures, self._spans(name, call)
+
         async def answer(data: bytes, context: aio.ServicerContext) -> None:
-            request = await _parsed(call.request, data, context)
-            with self._under_way():
-                answered = await call.activity(request, _call(context), self._services)
-                whole = False
-                try:
-                    for frame in answered.frames:
-                        await context.write(frame)
-                    whole = True
-                finally:
-                    if not whole:
-                        await asyncio.shield(answered.undelivered())
+            figures.bytes_in += len(data)
+            began_ns = 0 if spans is None else time.time_ns()
+            with _Measured(figures.polled, name) as measured:
+                request = await _parsed(call.request, data, context)
+                measured.code = _CUT
+                with self._under_way():
+                    made = _call(context)
+                    figures.polls_waiting += 1
+                    try:
+                        answered = await call.activity(request, made, self._services)
+                    finally:
+                        figures.polls_waiting -= 1
+                    span = None if spans is None else spans.received(request, made, context, answered, began_ns)
+                    with NOTHING if span is None else Within(span):
+                        await self._write(answered, context)
+                    measured.code = _code_of(call.response.FromString(answered.frames[0]).status)
 
         return answer
+
+    async def _write(self, answered: Any, context: aio.ServicerContext) -> None:  # noqa: ANN401 - of the call's own type
+        whole = False
+        try:
+            for frame in answered.frames:
+                await context.write(frame)
+                self._figures.bytes_out += len(frame)
+            whole = True
+        finally:
+            if not whole:
+                await asyncio.shield(answered.undelivered())
+
+    def _spans(self, name: str, call: Unary | Streamed) -> CallSpans | None:
+        """What makes the spans of such calls; None in a process that makes none."""
+        tracing = self._observability.tracing
+        service = ADMIN_SERVICE if name in ADMIN_SERVICE.methods_by_name else MESSAGING_SERVICE
+        return None if tracing is None else CallSpans(service.full_name, name, tracing)
 
     async def _converse(self, commands: "AsyncIterator[bytes]", context: aio.ServicerContext) -> None:
         call = _call(context)
         # Rust takes its start for done when the headers arrive.
         await context.send_initial_metadata(())
         stream = TelemetryStream(context)
+        self._figures.stream_began(call.client_id)
         try:
             async for data in commands:
+                self._figures.bytes_in += len(data)
                 command = await _parsed(TelemetryCommand, data, context)
                 try:
                     answer = await telemetry(command, call, self._services)
@@ -168,8 +220,31 @@ class GrpcFront:
                     await stream.answer(answer)
                     self._services.clients.attach(call.client_id, stream)
         finally:
+            self._figures.stream_ended(call.client_id)
             stream.close()
             detach(call.client_id, stream, self._services)
+
+
+class _Measured:
+    """Tells how long a call took, and what became of it. A class, as a generator costs several times as much."""
+
+    __slots__ = ("_began", "_name", "_tell", "code")
+
+    def __init__(self, tell: "Callable[[str, str, float], None]", name: str) -> None:
+        self._tell = tell
+        self._name = name
+        self.code = _UNPARSED
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._tell(self._name, self.code, time.perf_counter() - self._began)
+
+
+def _code_of(status: "definition_pb2.Status") -> str:
+    return _CODE_NAMES.get(status.code) or str(status.code)
 
 
 def _probe(host: str, port: int) -> None:

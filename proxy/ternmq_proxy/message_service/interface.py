@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ternmq_common.cluster import Remaining
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         OrphanedTransaction,
         PopOrder,
         Pulled,
+        PullingMember,
         QueueBounds,
         QueueProgress,
         QueueReaderId,
@@ -68,8 +70,9 @@ class MessageService(Protocol):
         INVALID_TRANSACTION_ID for one that contradicts, for an unknown transaction or one of another topic, and, for
         all but an operator, for a discarded one."""
 
-    async def transactions(self, state: "TransactionState", *, topic: str, start: int, limit: int) -> "TransactionPage":
-        """Pending or discarded transactions, the oldest first, of that topic or, if it is empty, of all."""
+    async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> "TransactionPage":
+        """Pending or discarded transactions, each broker's oldest first, of that topic or, if it is empty, of all.
+        `start` is what `following` of the page before was, or empty; BAD_REQUEST if it is anything else."""
 
     async def transaction(self, transaction: "TransactionId") -> "tuple[Transaction, StoredMessage]":
         """What became of a transaction, and its half message; INVALID_TRANSACTION_ID if there is none."""
@@ -143,14 +146,33 @@ class MessageService(Protocol):
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
         """The newest messages of the topic with that key or message id."""
 
-    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
-        """Those of the group's dead letters that are there, by their offsets."""
+    async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        """Those of the group's dead letters that are on that broker, by their offsets; an empty name is fine where
+        there is one broker."""
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
         """Deliver messages of the topic to that group alone, with all their attempts; not for a FIFO group."""
 
-    async def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: none of its messages is found any more."""
+    async def forget_topic(self, topic: str, *, version: int) -> None:
+        """The topic was deleted, which gave the registry that version: none of its messages is found any more. A broker
+        that can't be reached does so before it comes back."""
 
-    async def forget_group(self, group: str) -> None:
-        """The group was deleted: drop its progress, its retries and its dead letters."""
+    async def forget_group(self, group: str, *, version: int) -> None:
+        """The group was deleted, as `forget_topic`: drop its progress, its retries and its dead letters."""
+
+    async def remaining(self, broker: str) -> "Remaining":
+        """What keeps a broker from being removed without a loss."""
+
+    def announce(self, members: "Sequence[PullingMember]") -> None:
+        """These members of groups pull, and are connected here; replaces what was said before."""
+
+    async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
+        """The client ids of the group's members that pull the topic, wherever they are connected; `here` are those of
+        this proxy."""
+
+    def end_polls(self) -> None:
+        """Answer the waiting polls, since the process ends."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why no message can be stored or received now, None while it can."""

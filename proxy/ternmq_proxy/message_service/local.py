@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.clock import Clock
+    from ternmq_common.cluster import Remaining
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         OrphanedTransaction,
         PopOrder,
         Pulled,
+        PullingMember,
         QueueBounds,
         QueueProgress,
         QueueReaderId,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         TransactionPage,
         TransactionState,
     )
+    from ternmq_common.observability.figures import BrokerSource
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
@@ -56,21 +59,7 @@ class LocalMessageService:
 
         `rules` gives the settings of a consumer group, defaults for one that is not known.
         """
-        broker_settings = BrokerSettings(
-            name=settings.broker_name,
-            folder=settings.data_dir / "store",
-            flush=settings.flush,
-            segment_bytes=settings.segment_bytes,
-            retention_ms=settings.retention_ms,
-            retention_check_interval_ms=settings.retention_check_interval_ms,
-            consumption_flush_interval_ms=settings.consumption_flush_interval_ms,
-            transaction_timeout_ms=settings.transaction_timeout_ms,
-            transaction_check_interval_ms=settings.transaction_check_interval_ms,
-            transaction_check_max=settings.transaction_check_max,
-            transactions_max=settings.transactions_max,
-            accept_corruption=settings.accept_corruption,
-        )
-        broker = await asyncio.to_thread(Broker.open, broker_settings, rules, clock)
+        broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), rules, clock)
         broker.start()
         return cls(broker)
 
@@ -79,15 +68,18 @@ class LocalMessageService:
         self._broker.end_polls()
 
     @property
-    def failure(self) -> MessagingError | None:
-        """Why nothing can be stored any more, if so."""
-        return self._broker.failure
+    def problem(self) -> str | None:
+        return None if self._broker.failure is None else str(self._broker.failure)
+
+    @property
+    def figures(self) -> "BrokerSource":
+        return self._broker.figures
 
     async def close(self) -> None:
         await self._broker.close()
 
     async def route(self, topic: "Topic") -> Route:
-        return Route(topic, (self._broker.name,))
+        return Route.to_one(topic, self._broker.name)
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
         return await self._broker.append(queue.topic, queue.queue_id, messages)
@@ -106,7 +98,7 @@ class LocalMessageService:
     ) -> None:
         await self._broker.end_transaction(topic, transaction, resolution, by_operator=by_operator)
 
-    async def transactions(self, state: "TransactionState", *, topic: str, start: int, limit: int) -> "TransactionPage":
+    async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> "TransactionPage":
         return await self._broker.transactions.page(state, topic=topic, start=start, limit=limit)
 
     async def transaction(self, transaction: "TransactionId") -> "tuple[Transaction, StoredMessage]":
@@ -183,14 +175,28 @@ class LocalMessageService:
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
         return await self._broker.find_by_key(topic, key, limit)
 
-    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+    async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        del broker
         return await self._broker.dead_letters(group, offsets)
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
         await self._broker.retry(group, topic, messages)
 
-    async def forget_topic(self, topic: str) -> None:
+    async def forget_topic(self, topic: str, *, version: int) -> None:
+        del version
         await self._broker.forget_topic(topic)
 
-    async def forget_group(self, group: str) -> None:
+    async def forget_group(self, group: str, *, version: int) -> None:
+        del version
         await self._broker.forget_group(group)
+
+    async def remaining(self, broker: str) -> "Remaining":
+        del broker
+        return await self._broker.remaining()
+
+    def announce(self, members: "Sequence[PullingMember]") -> None:
+        """Nobody else has to know."""
+
+    async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
+        del group, topic
+        return list(here)

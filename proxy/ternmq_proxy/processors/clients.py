@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ternmq_protos.v2.definition_pb2 import ClientType, Resource, Settings
     from ternmq_protos.v2.service_pb2 import TelemetryCommand
@@ -55,10 +56,13 @@ class Client:
         """Send a command on its newest Telemetry stream; whether it was sent."""
         return bool(self.streams) and await self.streams[-1].push(command)
 
-    def pulls(self, topic: str) -> bool:
-        """Whether it reads that topic by offset; one that names no topics may read any."""
+    @property
+    def membership(self) -> PullingMember | None:
+        """As what queues are shared out to it, None if it doesn't pull."""
+        if not (self.is_pulling and self.group):
+            return None
         entries = self.settings.subscription.subscriptions if self.settings else ()
-        return self.is_pulling and (not entries or any(entry.topic.name == topic for entry in entries))
+        return PullingMember(self.group, self.client_id, tuple(entry.topic.name for entry in entries))
 
 
 class ClientRegistry:
@@ -69,6 +73,12 @@ class ClientRegistry:
         self._expiry_s = expiry_s
         self._clients: dict[str, Client] = {}
         self._publishers: dict[str, dict[str, Client]] = {}  # topic, client id
+        self._pulling: dict[str, PullingMember] = {}  # client id
+        self._on_pulling: Callable[[Sequence[PullingMember]], None] | None = None
+
+    def on_pulling(self, callback: "Callable[[Sequence[PullingMember]], None]") -> None:
+        """Have all pulling members told whenever they are others, or read other topics."""
+        self._on_pulling = callback
 
     def seen(
         self,
@@ -77,6 +87,12 @@ class ClientRegistry:
         client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
     ) -> Client:
         """The client made a call, which may tell of what group and type it is; it is known from now on."""
+        client = self._known(client_id, group, client_type)
+        if client.is_pulling or client_id in self._pulling:
+            self._share_out(client_id, client.membership)
+        return client
+
+    def _known(self, client_id: str, group: str, client_type: "ClientType") -> Client:
         client = self._clients.get(client_id)
         if client is None:
             client = self._clients[client_id] = Client(client_id)
@@ -87,8 +103,9 @@ class ClientRegistry:
 
     def configured(self, client_id: str, settings: "Settings") -> Client:
         """The client sent its settings."""
-        client = self.seen(client_id, settings.subscription.group.name, settings.client_type)
+        client = self._known(client_id, settings.subscription.group.name, settings.client_type)
         client.settings = settings
+        self._share_out(client_id, client.membership)
         before, client.topics = client.topics, frozenset(topic.name for topic in settings.publishing.topics)
         is_producer = settings.client_type == definition_pb2.PRODUCER
         self._withdraw(client, before - client.topics if is_producer else before)
@@ -120,6 +137,7 @@ class ClientRegistry:
         client = self._clients.pop(client_id, None)
         if client is not None:
             self._withdraw(client, client.topics)
+            self._share_out(client_id, None)
         return client is not None
 
     def publishers(self, topic: str) -> list[Client]:
@@ -140,8 +158,22 @@ class ClientRegistry:
         )
 
     def pulling_members(self, group: str, topic: str) -> list[str]:
-        """The ids of the group's members that pull the topic, in order."""
-        return [client.client_id for client in self.members(group) if client.pulls(topic)]
+        """The ids of the group's members here that pull the topic, in order."""
+        return sorted(
+            member.client_id
+            for member in self._pulling.values()
+            if member.group == group and (not member.topics or topic in member.topics)
+        )
+
+    def _share_out(self, client_id: str, member: PullingMember | None) -> None:
+        if self._pulling.get(client_id) == member:
+            return
+        if member is None:
+            del self._pulling[client_id]
+        else:
+            self._pulling[client_id] = member
+        if self._on_pulling is not None:
+            self._on_pulling(tuple(self._pulling.values()))
 
     def expire(self) -> list[Client]:
         """Forget the clients that are gone without a word, and say who."""

@@ -89,7 +89,7 @@ class OrphanChecks:
     def _candidate(self, orphan: OrphanedTransaction, tried: "AbstractSet[str]") -> "Client | None":
         candidates = [client for client in self._clients.publishers(orphan.topic) if client.client_id not in tried]
         sender = next((client for client in candidates if client.client_id == orphan.sender), None)
-        if sender is not None or not candidates:
+        if sender is not None or orphan.sender_only or not candidates:
             return sender
         turn = self._turns[orphan.topic] = self._turns.get(orphan.topic, -1) + 1
         return candidates[turn % len(candidates)]

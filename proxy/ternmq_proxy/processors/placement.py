@@ -1,8 +1,8 @@
 """Which queue a message goes to (`producer.md` 6.6): in turn over all queues that can be written, by its message group,
-or by its priority.
+or by its priority; and why there is none.
 
-A message group is always in the same queue, whichever client or proxy sends it; when queues are added, most groups
-stay where they are.
+A message group is always in the same queue, whichever client or proxy sends it, and also while its broker is away: it
+would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.
 """
 
 import itertools
@@ -26,21 +26,27 @@ class Placement:
         self._turns: dict[str, Iterator[int]] = {}
 
     def next_queue(self, route: "Route") -> QueueRef:
-        """The queue for one request's messages; FORBIDDEN if there is none that can be written."""
-        turn = next(self._turns.setdefault(route.topic.name, itertools.count())) % _total(route)
-        queue_id, broker = divmod(turn, len(route.brokers))
-        return QueueRef(route.topic.name, route.brokers[broker], queue_id)
+        """The queue for one request's messages; an error says why there is none that can be written."""
+        brokers = route.writable
+        if not brokers:
+            raise unwritable(route)
+        turn = next(self._turns.setdefault(route.topic.name, itertools.count())) % (len(brokers) * route.topic.queues)
+        queue_id, broker = divmod(turn, len(brokers))
+        return QueueRef(route.topic.name, brokers[broker], queue_id)
 
     def next_broker(self, route: "Route") -> str:
-        """The broker for one request's messages, each broker in its turn; FORBIDDEN if none can be written."""
+        """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""
         return self.next_queue(route).broker
 
 
 def queue_of_group(route: "Route", message_group: str) -> QueueRef:
-    """The queue of a message group; FORBIDDEN if there is none that can be written."""
-    digest = blake2b(message_group.encode(), digest_size=8).digest()
-    broker, queue_id = divmod(_jump(int.from_bytes(digest), _total(route)), route.topic.queues)
-    return QueueRef(route.topic.name, sorted(route.brokers)[broker], queue_id)
+    """The queue of a message group, on a broker that may be away; FORBIDDEN if none of them takes messages."""
+    brokers = route.ordered
+    if not brokers:
+        raise unwritable(route)
+    # Rendezvous hashing: a broker that comes takes its share of groups from all others, one that goes leaves its own.
+    broker = brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash(f"{name} {message_group}"))
+    return QueueRef(route.topic.name, broker, _jump(_hash(message_group), route.topic.queues))
 
 
 def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
@@ -48,11 +54,45 @@ def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
     return QueueRef(topic.name, broker, min(priority, topic.queues - 1))
 
 
-def _total(route: "Route") -> int:
-    total = len(route.brokers) * route.topic.queues
-    if not total:
-        raise MessagingError(definition_pb2.FORBIDDEN, f"topic {route.topic.name!r} has no queue that can be written")
-    return total
+def unwritable(route: "Route") -> MessagingError:
+    """Why no queue can be written: the topic or its brokers don't permit it, or the brokers are away."""
+    topic = route.topic
+    if not topic.permission.can_write:
+        return MessagingError(
+            definition_pb2.FORBIDDEN, f"topic {topic.name!r} takes no messages: its permission is {topic.permission}"
+        )
+    if route.ordered:
+        return MessagingError(
+            definition_pb2.HA_NOT_AVAILABLE, f"no broker of topic {topic.name!r} is there: {', '.join(route.ordered)}"
+        )
+    return MessagingError(definition_pb2.FORBIDDEN, f"topic {topic.name!r} has no queue that can be written")
+
+
+def unreadable(route: "Route") -> MessagingError:
+    """Why no queue can be read: the topic doesn't permit it, or no broker of it is there that does."""
+    topic = route.topic
+    if not topic.permission.can_read:
+        return _not_readable(topic)
+    return MessagingError(
+        definition_pb2.HA_NOT_AVAILABLE,
+        f"no broker of topic {topic.name!r} can be read now: {', '.join(route.brokers) or 'it has none'}",
+    )
+
+
+def check_readable(topic: "Topic") -> None:
+    """FORBIDDEN if consumers get nothing of the topic."""
+    if not topic.permission.can_read:
+        raise _not_readable(topic)
+
+
+def _not_readable(topic: "Topic") -> MessagingError:
+    return MessagingError(
+        definition_pb2.FORBIDDEN, f"topic {topic.name!r} can't be read: its permission is {topic.permission}"
+    )
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def _jump(key: int, buckets: int) -> int:

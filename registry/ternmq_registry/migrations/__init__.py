@@ -1,20 +1,25 @@
-"""Alembic's scripts; `upgrade` brings a database to the newest."""
+"""Alembic's scripts; `upgrade` brings a database to the newest, `check` demands that it is there already."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, text
 
+from ternmq_common.errors import StartupError
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-NEWEST = "0003"
+NEWEST = "0004"
 
 
 def upgrade(connection: "Connection") -> None:
     """Bring the schema to `NEWEST`, step by step, in the caller's transaction."""
-    if _current(connection) == NEWEST:
+    found = current(connection)
+    if found == NEWEST:
         return  # the usual start; Alembic takes longer to import than this check
+    if found is not None and found > NEWEST:
+        raise _too_new(found)
     from alembic import command
     from alembic.config import Config
 
@@ -24,8 +29,23 @@ def upgrade(connection: "Connection") -> None:
     command.upgrade(config, "head")
 
 
-def _current(connection: "Connection") -> str | None:
+def check(connection: "Connection") -> None:
+    """`StartupError` unless the schema is `NEWEST`: with another, queries would fail one by one."""
+    found = current(connection)
+    if found is not None and found > NEWEST:
+        raise _too_new(found)
+    if found != NEWEST:
+        state = "has no tables yet" if found is None else f"has the older schema {found}"
+        raise StartupError(f"the registry {state}, {NEWEST} is needed: run `ternmq registry migrate`")
+
+
+def current(connection: "Connection") -> str | None:
+    """The schema's version, None if there is no registry."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     return version
+
+
+def _too_new(found: str) -> StartupError:
+    return StartupError(f"its schema {found} is of a newer TernMQ, this one knows those up to {NEWEST}: upgrade it")

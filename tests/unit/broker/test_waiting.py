@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ternmq_broker.delivery.pending_halves import CheckRules
-from ternmq_broker.pollers import Pollers
 from ternmq_broker.store.message_store import Incoming, MessageStore
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
@@ -25,6 +24,7 @@ from ternmq_common.clock import Clock
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import HalfMessage, NewMessage, Resolution, TimedMessage, TransactionState
 from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.pollers import Pollers
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -1,6 +1,7 @@
 """An admin service in this process: topics and groups in two dicts, behind a real gRPC port.
 
-The messages are those of `memory`, whose calls are served on the same port; the transactions are in `transactions`.
+The messages are those of `memory`, whose calls are served on the same port; the transactions are in `transactions`, the
+brokers of a cluster in `brokers`.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import grpc
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
+from tests.unit.command.memory_brokers import MemoryBrokers
 from tests.unit.command.memory_transactions import MemoryTransactions
 from tests.unit.command.messaging_server import BROKER, MemoryTopics
 
@@ -34,6 +36,7 @@ class AdminServer:
         self.client_ids: list[str] = []
         self.memory = MemoryTopics()
         self.transactions = MemoryTransactions()
+        self.brokers = MemoryBrokers()
         self.ahead: timedelta | None = timedelta(0)
         self.test_clock = True
         self.progress = [
@@ -50,7 +53,9 @@ class AdminServer:
         self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
             name: grpc.unary_unary_rpc_method_handler(
-                self._recorded(getattr(self.transactions, name, None) or getattr(self, name)),
+                self._recorded(
+                    getattr(self.transactions, name, None) or getattr(self.brokers, name, None) or getattr(self, name)
+                ),
                 request_deserializer=getattr(admin_pb2, f"{name}Request").FromString,
                 response_serializer=lambda message: message.SerializeToString(),
             )
@@ -95,7 +100,19 @@ class AdminServer:
             admin_pb2.QueueState(broker=BROKER, queue_id=queue_id, min_offset=queue.first, max_offset=queue.end)
             for queue_id, queue in enumerate(self.memory.queues[request.name])
         ]
-        return admin_pb2.DescribeTopicResponse(status=OK, topic=self.topics[request.name], queues=queues)
+        return admin_pb2.DescribeTopicResponse(
+            status=OK, topic=self.topics[request.name], queues=queues, silent_brokers=self.brokers.silent
+        )
+
+    def UpdateTopic(self, request: admin_pb2.UpdateTopicRequest) -> admin_pb2.UpdateTopicResponse:  # noqa: N802
+        topic = self.topics[request.name]
+        if request.HasField("queues"):
+            topic.queues = request.queues
+        if request.HasField("permission"):
+            topic.permission = request.permission
+        left = (set(topic.brokers) | set(request.added_brokers)) - set(request.removed_brokers)
+        topic.brokers[:] = sorted(left)
+        return admin_pb2.UpdateTopicResponse(status=OK, topic=topic)
 
     def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:  # noqa: N802
         gone = self.topics.pop(request.name, None)
@@ -136,12 +153,15 @@ class AdminServer:
     def QueryMessages(self, request: admin_pb2.QueryMessagesRequest) -> admin_pb2.QueryMessagesResponse:  # noqa: N802
         """As brokers do: the newest first, and no more than 64."""
         found = [
-            message
-            for queue in self.memory.queues[request.topic]
+            (broker, message)
+            for broker, queues in self.memory.places(request.topic).items()
+            for queue in queues
             for message in reversed(queue.messages)
             if request.key in (message.system_properties.message_id, *message.system_properties.keys)
-        ]
-        return admin_pb2.QueryMessagesResponse(status=OK, messages=found[: min(request.limit, 64)])
+        ][: min(request.limit, 64)]
+        return admin_pb2.QueryMessagesResponse(
+            status=OK, messages=[message for _, message in found], brokers=[broker for broker, _ in found]
+        )
 
     def ResendDeadLetters(  # noqa: N802
         self, request: admin_pb2.ResendDeadLettersRequest

@@ -42,7 +42,9 @@ class Queue:
 
 
 class MemoryTopics:
-    """`queues` by topic, `committed` by (group, topic, queue id).
+    """`queues` by topic, `elsewhere` those of other brokers by broker and topic.
+
+    `committed` is by (group, topic, queue id).
 
     A `before` hook may refuse a call, or change the world. `calls` counts the calls of each method, `requests` are the
     messages of every SendMessage that was stored, `commits` every offset that was set, `recalled` (topic, handle) of
@@ -51,6 +53,7 @@ class MemoryTopics:
 
     def __init__(self) -> None:
         self.queues: dict[str, list[Queue]] = {}
+        self.elsewhere: dict[str, dict[str, list[Queue]]] = {}
         self.committed: dict[tuple[str, str, int], int] = {}
         self.commits: list[tuple[str, int, int]] = []
         self.requests: list[list[pb.Message]] = []
@@ -59,11 +62,26 @@ class MemoryTopics:
         self.before: Callable[[str, Any], pb.Status | None] = lambda method, request: None
         self._turn = 0
 
-    def make(self, topic: str, queues: int) -> list[Queue]:
-        return self.queues.setdefault(topic, [Queue() for _ in range(queues)])
+    def make(self, topic: str, queues: int, *, broker: str = BROKER) -> list[Queue]:
+        held = self.queues if broker == BROKER else self.elsewhere.setdefault(broker, {})
+        return held.setdefault(topic, [Queue() for _ in range(queues)])
 
-    def put(self, topic: str, queue_id: int, message: pb.Message, *, stored_ms: int = 1_700_000_000_000) -> None:
-        self.queues[topic][queue_id].append(message, topic=topic, queue_id=queue_id, stored_ms=stored_ms)
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        message: pb.Message,
+        *,
+        stored_ms: int = 1_700_000_000_000,
+        broker: str = BROKER,
+    ) -> None:
+        queue = self.places(topic)[broker][queue_id]
+        queue.append(message, topic=topic, queue_id=queue_id, stored_ms=stored_ms)
+
+    def places(self, topic: str) -> dict[str, list[Queue]]:
+        """The topic's queues by their brokers."""
+        others = {broker: held[topic] for broker, held in self.elsewhere.items() if topic in held}
+        return {BROKER: self.queues[topic], **others}
 
     def bodies(self, topic: str) -> list[list[str]]:
         return [[message.body.decode() for message in queue.messages] for queue in self.queues[topic]]
@@ -103,9 +121,10 @@ class MemoryTopics:
                 topic=request.topic,
                 id=queue_id,
                 permission=pb.READ_WRITE,
-                broker=pb.Broker(name=BROKER, endpoints=request.endpoints),
+                broker=pb.Broker(name=broker, endpoints=request.endpoints),
             )
-            for queue_id in range(len(self.queues[name]))
+            for broker, held in self.places(name).items()
+            for queue_id in range(len(held))
         ]
         return service_pb2.QueryRouteResponse(status=OK, message_queues=queues)
 
@@ -167,8 +186,7 @@ class MemoryTopics:
         yield answer(next_offset=at + len(found))
 
     def _queue(self, queue: pb.MessageQueue) -> Queue:
-        assert queue.broker.name == BROKER
-        return self.queues[queue.topic.name][queue.id]
+        return self.places(queue.topic.name)[queue.broker.name][queue.id]
 
     def _place(self, request: Any) -> tuple[str, str, int]:  # noqa: ANN401
         return request.group.name, request.message_queue.topic.name, request.message_queue.id

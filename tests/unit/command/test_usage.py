@@ -103,7 +103,7 @@ def test_completion_offers_subcommands_and_choices() -> None:
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     assert offered("ternmq") == list(COMMANDS)
-    assert {"create", "list", "describe", "delete"} == set(offered("ternmq topic"))
+    assert {"create", "list", "describe", "update", "delete"} == set(offered("ternmq topic"))
     assert "fifo" in offered("ternmq topic create x --type")
     assert {"list", "show", "commit", "rollback"} == set(offered("ternmq transaction"))
     assert {"pending", "discarded", "all"} == set(offered("ternmq transaction list --state"))

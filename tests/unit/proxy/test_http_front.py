@@ -8,9 +8,7 @@ from typing import Self
 
 import pytest
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.fronts.http_front import HttpFront
+from ternmq_common.observability.http_front import HttpFront
 from tests.support.embedded import Embedded
 from tests.unit.proxy.conftest import SERVER_LOOP
 
@@ -61,6 +59,7 @@ def get(path: str, *headers: str, method: str = "GET") -> bytes:
 @pytest.mark.parametrize(
     ("path", "content"),
     [
+        ("/health/started", {"status": "started"}),
         ("/health/live", {"status": "live"}),
         ("/health/ready", {"status": "ready"}),
         ("/health/ready?verbose=1", {"status": "ready"}),
@@ -149,17 +148,46 @@ async def test_a_client_that_goes_away_in_the_middle_harms_nobody(server: Embedd
 
 
 async def test_a_process_that_can_not_store_lives_but_is_not_ready() -> None:
-    front = HttpFront(lambda: MessagingError(pb.INTERNAL_SERVER_ERROR, "the disk is broken"))
+    front = HttpFront(lambda: None, lambda: "the disk is broken")
     address = await front.listen("127.0.0.1:0")
     assert (await ask(address, get("/health/live")))[0] == 200
+    assert (await ask(address, get("/health/started")))[0] == 200
     status, _, body = await ask(address, get("/health/ready"))
     assert status == 503
     assert "the disk is broken" in json.loads(body)["status"]
     await front.stop()
 
 
+async def test_a_process_that_has_not_begun_says_what_it_waits_for() -> None:
+    front = HttpFront(lambda: "the registry was not read yet", lambda: "the registry was not read yet")
+    address = await front.listen("127.0.0.1:0")
+    answers = {path: await ask(address, get(path)) for path in ("/health/started", "/health/live", "/health/ready")}
+    assert [status for status, _, _ in answers.values()] == [503, 200, 503]
+    assert json.loads(answers["/health/started"][2])["status"] == "the registry was not read yet"
+    await front.stop()
+
+
+async def test_metrics_that_can_not_be_made_harm_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken() -> bytes:
+        raise ValueError("a figure is missing")
+
+    front = HttpFront(lambda: None, lambda: None, metrics=broken)
+    address = await front.listen("127.0.0.1:0")
+    assert (await ask(address, get("/metrics")))[0] == 500
+    assert (await ask(address, get("/health/live")))[0] == 200
+    assert "a figure is missing" in caplog.text
+    await front.stop()
+
+
+async def test_a_front_without_metrics_has_no_path_for_them() -> None:
+    front = HttpFront(lambda: None, lambda: None)
+    status, _, body = await ask(await front.listen("127.0.0.1:0"), get("/metrics"))
+    assert (status, "/metrics" in json.loads(body)["error"].partition(";")[2]) == (404, False)
+    await front.stop()
+
+
 async def test_an_open_connection_does_not_keep_the_front_from_stopping() -> None:
-    front = HttpFront(lambda: None)
+    front = HttpFront(lambda: None, lambda: None)
     async with Connection(await front.listen("127.0.0.1:0")) as connection:
         assert (await connection.ask(get("/health/live")))[0] == 200
         async with asyncio.timeout(5):

@@ -1,27 +1,34 @@
 """Registries of older versions are brought up to date with all that is in them."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy.exc import ProgrammingError
 
+from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry import migrations
 from ternmq_registry.registry import Registry
+from ternmq_registry.schema import Migrated, migrate, schema_version
 from ternmq_registry.tables import METADATA
 
 TOPIC = "INSERT INTO topics (name, type, queues, created_ms) VALUES ('orders', 'FIFO', 3, 17)"
-FIRST_GROUP = "INSERT INTO consumer_groups (name, fifo, max_attempts, created_ms) VALUES ('billing', 1, 5, 18)"
+FIRST_GROUP = "INSERT INTO consumer_groups (name, fifo, max_attempts, created_ms) VALUES ('billing', true, 5, 18)"
 SECOND_GROUP = (
     "INSERT INTO consumer_groups (name, fifo, max_attempts, created_ms, retry_backoff, consume_from, assignment, "
-    "queue_lock_hold_ms) VALUES ('report', 0, 7, 19, 'customized:1s', 'earliest', 'consistent-hash', 30000)"
+    "queue_lock_hold_ms) VALUES ('report', false, 7, 19, 'customized:1s', 'earliest', 'consistent-hash', 30000)"
 )
 BILLING = Group(name="billing", fifo=True, max_attempts=5, created_ms=18)
 REPORT = Group(
@@ -36,8 +43,8 @@ REPORT = Group(
 
 
 @contextmanager
-def connected(path: Path) -> Iterator[Connection]:
-    engine = create_engine(f"sqlite:///{path}")
+def connected(url: str) -> Iterator[Connection]:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     try:
         with engine.begin() as connection:
             yield connection
@@ -52,45 +59,120 @@ def steps(connection: Connection) -> Config:
     return config
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "registry.db"
+def opened(url: str) -> Registry:
+    if url.startswith("sqlite:"):
+        return Registry.sqlite(Path(url.removeprefix("sqlite:///")))
+    migrate(url)
+    return Registry.postgres(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with nothing in it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'registry.db'}"
+    url: str = request.getfixturevalue("empty_url")
+    return url
 
 
 @pytest.mark.parametrize(
     ("revision", "rows", "groups"),
-    [("0001", [FIRST_GROUP], [BILLING]), ("0002", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT])],
+    [
+        ("0001", [FIRST_GROUP], [BILLING]),
+        ("0002", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0003", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+    ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
-    path: Path, revision: str, rows: list[str], groups: list[Group]
+    any_url: str, revision: str, rows: list[str], groups: list[Group]
 ) -> None:
-    with connected(path) as connection:
+    with connected(any_url) as connection:
         command.upgrade(steps(connection), revision)
         for row in [TOPIC, *rows]:
             connection.execute(text(row))
     for _ in range(2):  # the second time nothing is left to do
-        registry = Registry.sqlite(path)
+        registry = opened(any_url)
         assert registry.topics() == [Topic(name="orders", type=pb.FIFO, queues=3, created_ms=17)]
         assert registry.groups() == groups
+        assert registry.snapshot().version == 1
         registry.close()
 
 
-def test_a_step_back_keeps_the_rows(path: Path) -> None:
-    registry = Registry.sqlite(path)
+def test_a_step_back_keeps_the_rows(any_url: str) -> None:
+    registry = opened(any_url)
     registry.create_group(REPORT)
     registry.close()
-    with connected(path) as connection:
-        command.downgrade(steps(connection), "0002")
-        command.downgrade(steps(connection), "0001")
+    with connected(any_url) as connection:
+        for revision in ("0003", "0002", "0001"):
+            command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}
 
 
-def test_the_tables_are_those_that_the_newest_step_leaves(path: Path) -> None:
+def test_the_tables_are_those_that_the_newest_step_leaves(any_url: str) -> None:
+    opened(any_url).close()
+    with connected(any_url) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+        assert ScriptDirectory.from_config(steps(connection)).get_heads() == [migrations.NEWEST]
+
+
+def test_columns_have_the_order_and_defaults_that_the_newest_step_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "registry.db"
     Registry.sqlite(path).close()
-    with connected(path) as upgraded, connected(path.with_name("new.db")) as new:
+    with connected(f"sqlite:///{path}") as upgraded, connected(f"sqlite:///{tmp_path / 'new.db'}") as new:
         METADATA.create_all(new)
         for table in METADATA.tables:
             columns = text(f"PRAGMA table_info({table})")
             assert upgraded.execute(columns).all() == new.execute(columns).all()
-        assert ScriptDirectory.from_config(steps(upgraded)).get_heads() == [migrations.NEWEST]
+
+
+def test_a_clusters_registry_is_not_migrated_by_opening_it(empty_url: str) -> None:
+    with pytest.raises(StartupError, match=r"has no tables yet, .* is needed: run `ternmq registry migrate`"):
+        Registry.postgres(empty_url)
+    with connected(empty_url) as connection:
+        command.upgrade(steps(connection), "0003")
+    with pytest.raises(StartupError, match=r"has the older schema 0003, .* is needed: run `ternmq registry migrate`"):
+        Registry.postgres(empty_url)
+    assert schema_version(empty_url) == "0003"
+    assert migrate(empty_url) == Migrated("0003", migrations.NEWEST)
+    assert migrate(empty_url) == Migrated(migrations.NEWEST, migrations.NEWEST)
+    Registry.postgres(empty_url).close()
+
+
+def test_a_registry_of_a_newer_version_is_left_alone(any_url: str) -> None:
+    opened(any_url).close()
+    with connected(any_url) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StartupError, match="schema 9999 is of a newer TernMQ, this one knows those up to"):
+        opened(any_url)
+
+
+def test_a_newer_registry_is_not_opened_by_a_process_of_a_cluster(url: str) -> None:
+    with connected(url) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StartupError, match="schema 9999 is of a newer TernMQ"):
+        Registry.postgres(url)
+
+
+def test_of_migrations_at_once_one_does_it_and_the_others_wait(empty_url: str) -> None:
+    barrier = threading.Barrier(3)
+
+    def wait_and_migrate(_: int) -> Migrated:
+        barrier.wait()
+        return migrate(empty_url)
+
+    with ThreadPoolExecutor(3) as threads:
+        done = list(threads.map(wait_and_migrate, range(3)))
+    assert sorted(each.before or "" for each in done) == ["", migrations.NEWEST, migrations.NEWEST]
+
+
+def test_a_migration_that_fails_changes_nothing(empty_url: str) -> None:
+    with connected(empty_url) as connection:
+        command.upgrade(steps(connection), "0003")
+        connection.execute(text("CREATE TABLE deletions (id integer)"))  # what the next step is to make
+    with pytest.raises(ProgrammingError, match="already exists"):
+        migrate(empty_url)
+    assert schema_version(empty_url) == "0003"
+    with connected(empty_url) as connection:
+        assert not inspect(connection).has_table("registry_version")

@@ -1,18 +1,27 @@
 """Topics and groups as the registry keeps them."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, Snapshot
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_registry import registry as registry_module
+from ternmq_registry.brokers import brokers_in
 from ternmq_registry.registry import Registry
+from tests.unit.registry.conftest import Open, Sql
 
+LEASE_MS = 60_000
 TOPIC = Topic(name="orders", type=pb.PRIORITY, queues=3, created_ms=17)
+PLACED = replace(TOPIC, brokers=("b1",))
 GROUP = Group(
     name="billing",
     fifo=True,
@@ -26,22 +35,17 @@ GROUP = Group(
 )
 
 
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    opened = Registry.sqlite(tmp_path / "registry.db")
-    yield opened
-    opened.close()
-
-
-def test_what_is_made_is_read_back_after_a_restart(tmp_path: Path) -> None:
-    before = Registry.sqlite(tmp_path / "registry.db")
-    assert before.create_topic(TOPIC) == (TOPIC, True)
+def test_what_is_made_is_read_back_after_a_restart(open_registry: Open) -> None:
+    before = open_registry()
+    before.register("b1", "store", "host:1", "1.0", LEASE_MS)
+    assert before.create_topic(PLACED) == (PLACED, True)
     assert before.create_group(GROUP) == (GROUP, True)
     assert before.create_group(Group(name="plain")) == (Group(name="plain"), True)
     before.close()
-    after = Registry.sqlite(tmp_path / "registry.db")
-    assert (after.topics(), after.groups()) == ([TOPIC], [GROUP, Group(name="plain")])
-    after.close()
+    after = open_registry()
+    assert (after.topics(), after.groups()) == ([PLACED], [GROUP, Group(name="plain")])
+    snapshot = after.snapshot()
+    assert (snapshot.topics, snapshot.groups) == ({"orders": PLACED}, {"billing": GROUP, "plain": Group(name="plain")})
 
 
 def test_making_the_same_again_is_no_error(registry: Registry) -> None:
@@ -69,12 +73,196 @@ def test_a_group_gets_other_settings(registry: Registry) -> None:
     assert registry.groups() == [replace(GROUP, priority_factor=0), Group(name="plain")]
 
 
+def test_a_topic_gets_more_queues_another_permission_and_other_brokers(registry: Registry) -> None:
+    for name in ("b1", "b2", "b3"):
+        registry.register(name, f"store of {name}", "host:1", "1.0", LEASE_MS)
+    registry.create_topic(replace(TOPIC, brokers=("b1", "b2")))
+    registry.create_topic(Topic(name="letters", type=pb.NORMAL, brokers=("b1",)))
+    changed = replace(TOPIC, queues=5, permission=Permission.READ, brokers=("b2", "b3"))
+    registry.update_topic(replace(changed, type=pb.FIFO, created_ms=99))  # what it is doesn't change
+    assert registry.topics() == [changed, Topic(name="letters", type=pb.NORMAL, brokers=("b1",))][::-1]
+
+
+def test_what_a_topic_cannot_become(registry: Registry) -> None:
+    with pytest.raises(MessagingError, match="'orders' does not exist") as refused:
+        registry.update_topic(TOPIC)
+    assert refused.value.code == pb.TOPIC_NOT_FOUND
+    registry.create_topic(TOPIC)
+    with pytest.raises(MessagingError, match="has 3 queues; queues can be added, not taken away") as refused:
+        registry.update_topic(replace(TOPIC, queues=2))
+    assert refused.value.code == pb.BAD_REQUEST
+    with pytest.raises(MessagingError, match="no broker 'b9'"):
+        registry.update_topic(replace(TOPIC, brokers=("b9",)))
+    assert registry.topics() == [TOPIC]
+
+
+def test_a_topic_is_placed_on_registered_brokers_only(registry: Registry) -> None:
+    with pytest.raises(MessagingError, match="no broker 'b1'; `ternmq broker list` shows them") as refused:
+        registry.create_topic(PLACED)
+    assert refused.value.code == pb.BAD_REQUEST
+    assert registry.topics() == []
+
+
+def test_a_group_that_is_gone_gets_no_settings(registry: Registry) -> None:
+    with pytest.raises(MessagingError, match="'billing' does not exist") as refused:
+        registry.update_group(GROUP)
+    assert refused.value.code == pb.CONSUMER_GROUP_NOT_FOUND
+
+
 def test_what_is_deleted_is_gone(registry: Registry) -> None:
     registry.create_topic(TOPIC)
     registry.create_group(GROUP)
-    assert (registry.delete_topic("orders"), registry.delete_group("billing")) == (True, True)
+    first = registry.delete_topic("orders")
+    second = registry.delete_group("billing")
+    assert second == registry.snapshot().version > first > 0
     assert (registry.topics(), registry.groups()) == ([], [])
-    assert (registry.delete_topic("orders"), registry.delete_group("billing")) == (False, False)
+    assert (registry.delete_topic("orders"), registry.delete_group("billing")) == (0, 0)
+
+
+def test_a_topic_that_is_made_again_begins_anew(registry: Registry) -> None:
+    registry.register("b1", "store", "host:1", "1.0", LEASE_MS)
+    registry.create_topic(PLACED)
+    registry.delete_topic("orders")
+    registry.create_topic(TOPIC)
+    assert registry.topics() == [TOPIC]
+
+
+CHANGES: dict[str, Callable[[Registry], object]] = {
+    "create topic": lambda registry: registry.create_topic(replace(TOPIC, name="new")),
+    "update topic": lambda registry: registry.update_topic(replace(TOPIC, queues=9)),
+    "delete topic": lambda registry: registry.delete_topic("orders"),
+    "create group": lambda registry: registry.create_group(Group(name="new")),
+    "update group": lambda registry: registry.update_group(replace(GROUP, priority_factor=1)),
+    "delete group": lambda registry: registry.delete_group("billing"),
+    "register": lambda registry: registry.register("b2", "store", "host:2", "1.0", LEASE_MS),
+    "register again": lambda registry: registry.register("b1", "store", "host:2", "1.0", LEASE_MS),
+    "drain": lambda registry: registry.set_broker("b1", draining=True),
+    "forbid": lambda registry: registry.set_broker("b1", permission=Permission.NONE),
+    "remove": lambda registry: registry.remove_broker("b1"),
+}
+OTHER_CALLS: dict[str, Callable[[Registry], object]] = {
+    "topic that is there": lambda registry: registry.create_topic(TOPIC),
+    "group that is there": lambda registry: registry.create_group(GROUP),
+    "topic that isn't there": lambda registry: registry.delete_topic("nowhere"),
+    "group that isn't there": lambda registry: registry.delete_group("nowhere"),
+    "heartbeat": lambda registry: registry.heartbeat("b1", epoch_of_b1(registry), BrokerLoad(transactions=1), LEASE_MS),
+    "good-bye": lambda registry: registry.deregister("b1", epoch_of_b1(registry)),
+    "applied": lambda registry: registry.set_applied("b1", 99),
+    "look": lambda registry: registry.look(),
+}
+
+
+def epoch_of_b1(registry: Registry) -> int:
+    return registry.look()[1]["b1"].epoch
+
+
+@pytest.fixture
+def filled(registry: Registry) -> Registry:
+    registry.register("b1", "store", "host:1", "1.0", LEASE_MS)
+    registry.create_topic(TOPIC)
+    registry.create_group(GROUP)
+    return registry
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_every_change_raises_the_version(filled: Registry, change: Callable[[Registry], object]) -> None:
+    version = filled.snapshot().version
+    change(filled)
+    assert filled.look()[0] == filled.snapshot().version > version
+
+
+@pytest.mark.parametrize("call", OTHER_CALLS.values(), ids=OTHER_CALLS)
+def test_nothing_else_raises_the_version(filled: Registry, call: Callable[[Registry], object]) -> None:
+    version = filled.snapshot().version
+    call(filled)
+    assert filled.look()[0] == filled.snapshot().version == version
+
+
+def test_a_version_is_not_given_twice_by_a_database_that_lost_its_last_changes(filled: Registry, sql: Sql) -> None:
+    version, brokers = filled.look()
+    sql("UPDATE registry_version SET version = version - 1")
+    assert filled.register("b1", "store", "host:1", "1.0", LEASE_MS) > version > brokers["b1"].epoch
+
+
+def test_a_clock_that_goes_back_leaves_versions_rising(filled: Registry, sql: Sql) -> None:
+    sql("UPDATE registry_version SET version = 9000000000000")
+    filled.delete_topic("orders")
+    filled.delete_group("billing")
+    assert filled.look()[0] == 9_000_000_000_002
+
+
+def test_a_change_that_is_refused_raises_no_version(filled: Registry) -> None:
+    version = filled.snapshot().version
+    with pytest.raises(MessagingError):
+        filled.update_group(Group(name="nowhere"))
+    with pytest.raises(MessagingError):
+        filled.set_broker("nowhere", draining=True)
+    assert filled.look()[0] == version
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_snapshot_after_another_is_a_whole_one(filled: Registry, change: Callable[[Registry], object]) -> None:
+    known = filled.snapshot()
+    change(filled)
+    newer, whole = filled.snapshot(known), filled.snapshot()
+    assert newer != known
+    assert newer == whole
+
+
+def test_a_snapshot_after_another_is_whole_if_as_much_was_deleted_as_made(filled: Registry) -> None:
+    known = filled.snapshot()
+    for call in ("delete topic", "create topic", "delete group", "create group"):
+        CHANGES[call](filled)
+    assert filled.snapshot(known) == filled.snapshot()
+
+
+def test_a_snapshot_of_a_database_that_went_back_is_a_whole_one(filled: Registry) -> None:
+    later = Snapshot(version=2**60, topics={"gone": replace(TOPIC, name="gone")})
+    assert filled.snapshot(later) == filled.snapshot()
+
+
+def test_a_snapshot_is_of_one_moment(open_registry: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = open_registry(), open_registry()
+    before = reader.snapshot()
+
+    def changed_meanwhile(connection: Connection) -> dict[str, BrokerEntry]:
+        found = brokers_in(connection)
+        writer.register("b1", "store", "host:1", "1.0", LEASE_MS)
+        writer.create_topic(PLACED)
+        return found
+
+    monkeypatch.setattr(registry_module, "brokers_in", changed_meanwhile)
+    assert reader.snapshot() == before
+
+
+def test_of_creators_at_once_one_makes_it_and_the_others_find_it(open_registry: Open) -> None:
+    registries = [open_registry() for _ in range(4)]
+    barrier = threading.Barrier(len(registries))
+
+    def create(registry: Registry) -> tuple[tuple[Topic, bool], tuple[Group, bool]]:
+        barrier.wait()
+        return registry.create_topic(TOPIC), registry.create_group(GROUP)
+
+    with ThreadPoolExecutor(len(registries)) as threads:
+        answers = list(threads.map(create, registries))
+    assert {answer for answer, _ in answers} == {(TOPIC, True), (TOPIC, False)}
+    assert {answer for _, answer in answers} == {(GROUP, True), (GROUP, False)}
+    assert [sum(made for _, made in kind) for kind in zip(*answers, strict=True)] == [1, 1]
+
+
+def test_changes_at_once_have_a_version_each(open_registry: Open) -> None:
+    registries = [open_registry() for _ in range(3)]
+    before = registries[0].snapshot()
+
+    def register(registry: Registry, number: int) -> list[int]:
+        return [registry.register(f"b{number}", "store", "host:1", "1.0", LEASE_MS) for _ in range(10)]
+
+    with ThreadPoolExecutor(len(registries)) as threads:
+        epochs = list(threads.map(register, registries, range(3)))
+    assert all(each == sorted(each) for each in epochs)
+    assert len({epoch for each in epochs for epoch in each}) == 30
+    after = registries[0].snapshot(before)
+    assert (after.version, set(after.brokers)) == (max(max(each) for each in epochs), {"b0", "b1", "b2"})
 
 
 def test_a_file_that_is_no_registry_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,12 @@ TYPES = {
     "priority": definition_pb2.PRIORITY,
     "lite": definition_pb2.LITE,
 }
+PERMISSIONS = {
+    "read-write": definition_pb2.READ_WRITE,
+    "read": definition_pb2.READ,
+    "write": definition_pb2.WRITE,
+    "none": definition_pb2.NONE,
+}
 OPEN_STATES = {"pending": admin_pb2.PENDING, "discarded": admin_pb2.DISCARDED}
 RESOLUTIONS = {"commit": definition_pb2.COMMIT, "rollback": definition_pb2.ROLLBACK}
 
@@ -30,9 +36,9 @@ class AdminClient(Calls):
 
     service = "ternmq.admin.v1.Admin"
 
-    def create_topic(self, name: str, type_name: str, queues: int) -> bool:
+    def create_topic(self, name: str, type_name: str, queues: int, brokers: Iterable[str] = ()) -> bool:
         """Whether the topic is new; False when it was there with the same settings. 0 queues: the server's default."""
-        topic = admin_pb2.Topic(name=name, type=TYPES[type_name], queues=queues)
+        topic = admin_pb2.Topic(name=name, type=TYPES[type_name], queues=queues, brokers=brokers)
         request = admin_pb2.CreateTopicRequest(topic=topic)
         return self._call("CreateTopic", request, admin_pb2.CreateTopicResponse).created
 
@@ -43,6 +49,10 @@ class AdminClient(Calls):
     def topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
         request = admin_pb2.DescribeTopicRequest(name=name)
         return self._call("DescribeTopic", request, admin_pb2.DescribeTopicResponse)
+
+    def update_topic(self, request: admin_pb2.UpdateTopicRequest) -> admin_pb2.Topic:
+        """The topic as it is now."""
+        return self._call("UpdateTopic", request, admin_pb2.UpdateTopicResponse).topic
 
     def delete_topic(self, name: str) -> None:
         self._call("DeleteTopic", admin_pb2.DeleteTopicRequest(name=name), admin_pb2.DeleteTopicResponse)
@@ -72,15 +82,18 @@ class AdminClient(Calls):
         answer = self._call("ResetOffsets", request, admin_pb2.ResetOffsetsResponse)
         return sorted(answer.moves, key=lambda move: (move.broker, move.queue_id))
 
-    def query_messages(self, topic: str, key: str, *, limit: int) -> list[definition_pb2.Message]:
-        """Messages with this key or message id, the newest first."""
+    def query_messages(self, topic: str, key: str, *, limit: int) -> list[tuple[str, definition_pb2.Message]]:
+        """Messages with this key or message id, the newest first, each with its broker."""
         request = admin_pb2.QueryMessagesRequest(topic=topic, key=key, limit=limit)
-        return list(self._call("QueryMessages", request, admin_pb2.QueryMessagesResponse).messages)
+        answer = self._call("QueryMessages", request, admin_pb2.QueryMessagesResponse)
+        return list(zip(answer.brokers, answer.messages, strict=True))
 
     def resend_dead_letters(
-        self, group: str, queue_offsets: Iterable[int], *, to_topic: str
+        self, group: str, broker: str, queue_offsets: Iterable[int], *, to_topic: str
     ) -> list[admin_pb2.ResentDeadLetter]:
-        request = admin_pb2.ResendDeadLettersRequest(group=group, offsets=queue_offsets, to_topic=to_topic)
+        request = admin_pb2.ResendDeadLettersRequest(
+            group=group, broker=broker, offsets=queue_offsets, to_topic=to_topic
+        )
         answer_type = admin_pb2.ResendDeadLettersResponse
         return list(self._call("ResendDeadLetters", request, answer_type, timeout_s=RESEND_TIMEOUT_S).letters)
 
@@ -104,6 +117,30 @@ class AdminClient(Calls):
         request = admin_pb2.ResolveTransactionRequest(transaction_id=transaction_id, resolution=resolution)
         return self._call("ResolveTransaction", request, admin_pb2.ResolveTransactionResponse).transaction
 
+    def brokers(self) -> list[admin_pb2.Broker]:
+        answer = self._call("ListBrokers", admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse)
+        return sorted(answer.brokers, key=lambda broker: broker.name)
+
+    def update_broker(
+        self, name: str, *, permission_name: str | None = None, draining: bool | None = None
+    ) -> admin_pb2.Broker:
+        """The broker as it is now; what is None stays."""
+        request = admin_pb2.UpdateBrokerRequest(name=name)
+        if draining is not None:
+            request.draining = draining
+        if permission_name is not None:
+            request.permission = PERMISSIONS[permission_name]
+        return self._call("UpdateBroker", request, admin_pb2.UpdateBrokerResponse).broker
+
+    def remove_broker(self, name: str, *, force: bool) -> None:
+        request = admin_pb2.RemoveBrokerRequest(name=name, force=force)
+        self._call("RemoveBroker", request, admin_pb2.RemoveBrokerResponse)
+
+    def remaining(self, name: str) -> admin_pb2.BrokerRemainingResponse:
+        """What would be lost with the broker."""
+        request = admin_pb2.BrokerRemainingRequest(name=name)
+        return self._call("BrokerRemaining", request, admin_pb2.BrokerRemainingResponse)
+
     def advance_clock(self, by: timedelta) -> admin_pb2.AdvanceClockResponse:
         request = admin_pb2.AdvanceClockRequest()
         request.by.FromTimedelta(by)
@@ -112,3 +149,8 @@ class AdminClient(Calls):
 
     def server_info(self) -> admin_pb2.GetServerInfoResponse:
         return self._call("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse)
+
+
+def permission_name(permission: "definition_pb2.Permission") -> str:
+    """`read-write` for READ_WRITE; a server that doesn't tell is one that permits all."""
+    return next((name for name, value in PERMISSIONS.items() if value == permission), "read-write")

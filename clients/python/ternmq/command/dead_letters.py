@@ -1,18 +1,20 @@
-"""The dead letters of a group: the messages of its dead letter topic, a log of one queue, found and read as a stream.
+"""The dead letters of a group: the messages of its dead letter topic, found and read as a stream. The topic is a log of
+one queue on each broker.
 
-Selection   by queue offset, by message id (the newest letter of that id: one that was resent may have died again), by
-            key, or by the time at which they became dead letters; nothing at all means every one.
+Selection   by queue offset on one broker, by message id (the newest letter of that id, as one that was resent may have
+            died again), by key, or by the time at which they became dead letters; nothing at all means every one.
 Ends        reading stops at the end of the queue as it was at the first look, so that it ends while letters arrive.
 
 The module imports grpc, so subcommands import it when they run.
 """
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.command.admin import AdminClient
-from ternmq.command.failures import Refused
+from ternmq.command.failures import CommandFailure, Refused, WrongUsage
 from ternmq.command.library import body_record, iso_ms, readable_body
 from ternmq.command.messaging import MessagingClient
 from ternmq.endpoints import Endpoints
@@ -36,62 +38,90 @@ class Selection:
     until: datetime | None = None
 
 
-class DeadLetters:
-    """Reads one group's letters; `missing` names what a selection asked for and the topic does not have."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The letters on one broker: offsets `first` up to, not including, `end`."""
 
-    def __init__(self, admin: AdminClient, messaging: MessagingClient, group: str) -> None:
+    queue: pb.MessageQueue
+    first: int
+    end: int
+
+
+class DeadLetters:
+    """Reads one group's letters, of all brokers or of one; `missing` names what a selection asked for and isn't there.
+
+    `is_spread`: there are several brokers, so that an offset alone names no letter.
+    """
+
+    def __init__(self, admin: AdminClient, messaging: MessagingClient, group: str, *, broker: str = "") -> None:
         self.missing: list[str] = []
         self._admin, self._messaging = admin, messaging
         self._topic = dead_letter_topic(group)
-        self._queue = self._found_queue(group)
-        self._first, self._end = 0, 0
-        if self._queue is not None:
-            self._first, self._end = messaging.first_offset(self._queue), messaging.end_offset(self._queue)
+        queues = {queue.broker.name: queue for queue in self._found_queues(group)}
+        self.is_spread = len(queues) > 1
+        if broker and queues and broker not in queues:
+            raise CommandFailure(f"{self._topic} is not on broker {broker}; it is on {', '.join(sorted(queues))}")
+        self._parts = {
+            name: _Part(queue, messaging.first_offset(queue), messaging.end_offset(queue))
+            for name, queue in sorted(queues.items())
+            if broker in ("", name)
+        }
 
-    def _found_queue(self, group: str) -> pb.MessageQueue | None:
-        """None if no letter ever came; the refusal of the server if there is not even such a group."""
+    def _found_queues(self, group: str) -> list[pb.MessageQueue]:
+        """One for each broker, none if no letter ever came; the server's refusal if there is not even such a group."""
         try:
             queues = self._messaging.queues(self._topic)
         except Refused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise
             self._admin.group(group)
-            return None
-        return next((queue for queue in queues if queue.id == 0), None)
+            return []
+        return [queue for queue in queues if queue.id == 0]
 
     @property
     def is_empty(self) -> bool:
-        return self._first == self._end
+        return all(part.first == part.end for part in self._parts.values())
 
     def letters(self, selection: Selection) -> Iterator[MessageView]:
-        """The selected letters in the order of their offsets, or as they were named."""
+        """The selected letters, each broker's in the order of their offsets and the brokers' by time, or as they were
+        named."""
         if selection.queue_offsets:
             return self._at_offsets(selection.queue_offsets)
         if selection.message_ids:
             return self._of_ids(selection.message_ids)
         if selection.key is not None:
-            return self._with_key(selection.key, self._range(selection))
-        return self._in_range(self._range(selection))
+            return self._with_key(selection.key, self._ranges(selection))
+        return self._in_ranges(self._ranges(selection))
 
-    def offsets(self, selection: Selection) -> Sequence[int]:
-        """Where the selected letters are; those named by offset are not looked for."""
+    def offsets(self, selection: Selection) -> dict[str, Sequence[int]]:
+        """Where the selected letters are, by their brokers; those named by offset are not looked for."""
         if selection.queue_offsets:
-            return list(dict.fromkeys(selection.queue_offsets))
+            return {self._only_broker(): list(dict.fromkeys(selection.queue_offsets))}
         if selection.message_ids or selection.key is not None:
-            return [view.offset for view in self.letters(selection)]
-        return self._range(selection)
+            places: dict[str, list[int]] = {}
+            for view in self.letters(selection):
+                places.setdefault(view.broker, []).append(view.offset)
+            return dict(places)
+        return {broker: within for broker, within in self._ranges(selection).items() if within}
 
     def at_offset(self, queue_offset: int) -> MessageView | None:
-        if self._queue is None or not self._first <= queue_offset < self._end:
+        part = self._parts.get(self._only_broker())
+        if part is None or not part.first <= queue_offset < part.end:
             return None
-        pulled = self._messaging.pull(self._queue, queue_offset, 1).messages
+        pulled = self._messaging.pull(part.queue, queue_offset, 1).messages
         found = [message for message in pulled if message.system_properties.queue_offset == queue_offset]
-        return self._view(found[0]) if found else None
+        return self._view(part, found[0]) if found else None
+
+    def _only_broker(self) -> str:
+        """The broker whose offsets are meant."""
+        if len(self._parts) > 1:
+            raise WrongUsage(f"offsets are those of one broker: say --broker, one of {', '.join(self._parts)}")
+        return next(iter(self._parts), "")
 
     def of_id(self, message_id: str) -> MessageView | None:
         """The newest letter of that message."""
         views = [view for view in self._found(message_id) if view.message_id == message_id]
-        return max(views, key=lambda view: view.offset, default=None)
+        return max(views, key=lambda view: (_stored_s(view), view.offset), default=None)
 
     def _at_offsets(self, queue_offsets: Sequence[int]) -> Iterator[MessageView]:
         for queue_offset in dict.fromkeys(queue_offsets):
@@ -109,39 +139,59 @@ class DeadLetters:
             else:
                 yield view
 
-    def _with_key(self, key: str, within: range) -> Iterator[MessageView]:
+    def _with_key(self, key: str, within: dict[str, range]) -> Iterator[MessageView]:
         found = self._found(key)
-        views = sorted(found, key=lambda view: view.offset) if len(found) < FOUND_MAX else self._in_range(within)
-        return (view for view in views if key in view.keys and view.offset in within)
+        views = self._in_ranges(within)
+        if len(found) < FOUND_MAX:
+            by_offset = sorted(found, key=lambda view: view.offset)
+            views = _by_time([view for view in by_offset if view.broker == broker] for broker in within)
+        return (view for view in views if key in view.keys and view.offset in within[view.broker])
 
     def _found(self, key: str) -> list[MessageView]:
         """Up to FOUND_MAX letters with that key or message id."""
-        if self._queue is None:
+        if not self._parts:
             return []
-        return [self._view(message) for message in self._admin.query_messages(self._topic, key, limit=FOUND_MAX)]
+        found = self._admin.query_messages(self._topic, key, limit=FOUND_MAX)
+        return [self._view(self._parts[broker], message) for broker, message in found if broker in self._parts]
 
-    def _range(self, selection: Selection) -> range:
-        start, end = self._first, self._end
-        if self._queue is not None and selection.since is not None:
-            start = max(start, self._messaging.offset_at(self._queue, selection.since))
-        if self._queue is not None and selection.until is not None:
-            end = min(end, self._messaging.offset_at(self._queue, selection.until))
+    def _ranges(self, selection: Selection) -> dict[str, range]:
+        return {broker: self._range(part, selection) for broker, part in self._parts.items()}
+
+    def _range(self, part: _Part, selection: Selection) -> range:
+        start, end = part.first, part.end
+        if selection.since is not None:
+            start = max(start, self._messaging.offset_at(part.queue, selection.since))
+        if selection.until is not None:
+            end = min(end, self._messaging.offset_at(part.queue, selection.until))
         return range(start, end)
 
-    def _in_range(self, within: range) -> Iterator[MessageView]:
-        if self._queue is not None:
-            yield from map(self._view, self._messaging.messages(self._queue, within.start, within.stop))
+    def _in_ranges(self, within: dict[str, range]) -> Iterator[MessageView]:
+        return _by_time(self._in_range(self._parts[broker], offsets) for broker, offsets in within.items())
 
-    def _view(self, message: pb.Message) -> MessageView:
-        broker = self._queue.broker if self._queue else pb.Broker()
+    def _in_range(self, part: _Part, within: range) -> Iterator[MessageView]:
+        for message in self._messaging.messages(part.queue, within.start, within.stop):
+            yield self._view(part, message)
+
+    def _view(self, part: _Part, message: pb.Message) -> MessageView:
+        broker = part.queue.broker
         return MessageView(message, broker=broker.name, endpoints=Endpoints.from_proto(broker.endpoints))
 
 
-def letter_record(view: MessageView) -> dict[str, object]:
+def _by_time(parts: Iterable[Iterable[MessageView]]) -> Iterator[MessageView]:
+    """The letters of all brokers, each read as it is asked for; the order within a broker stays."""
+    return heapq.merge(*parts, key=_stored_s)
+
+
+def _stored_s(view: MessageView) -> float:
+    return view.store_timestamp.timestamp() if view.store_timestamp else 0.0
+
+
+def letter_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
     """One line of a list."""
     origin = view.to_proto().system_properties.dead_letter_queue
     attempts = view.properties.get(ATTEMPTS, "")
     return {
+        **({"broker": view.broker} if with_broker else {}),
         "offset": view.offset,
         "message_id": view.message_id,
         "origin_topic": view.properties.get(ORIGIN_TOPIC) or origin.topic or None,
@@ -154,11 +204,12 @@ def letter_record(view: MessageView) -> dict[str, object]:
     }
 
 
-def whole_record(view: MessageView) -> dict[str, object]:
+def whole_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
     """All that there is to know."""
     origin = view.to_proto().system_properties.dead_letter_queue
     listed = letter_record(view)
     return {
+        **({"broker": view.broker} if with_broker else {}),
         "offset": view.offset,
         "message_id": view.message_id,
         "origin_topic": listed["origin_topic"],

@@ -11,6 +11,7 @@ from ternmq.command import dlq_resend
 from ternmq.command.failures import CommandFailure, WrongUsage
 from ternmq.command.letter_selection import (
     SelectionOptions,
+    broker_option,
     opened,
     range_options,
     selection_of,
@@ -60,6 +61,7 @@ def list_(
     since: datetime | None,
     until: datetime | None,
     letters_max: int | None,
+    broker: str,
     endpoint: str,
     as_json: bool,
 ) -> None:
@@ -73,9 +75,9 @@ def list_(
     """
     from ternmq.command.dead_letters import Selection, letter_record
 
-    with opened(endpoint, group) as (_, letters):
+    with opened(endpoint, group, broker) as (_, letters):
         found = letters.letters(Selection(key=key, since=since, until=until))
-        records = map(letter_record, itertools.islice(found, letters_max))
+        records = (letter_record(view, with_broker=letters.is_spread) for view in itertools.islice(found, letters_max))
         if not print_stream(records, as_json=as_json):
             tell_none(letters, group)
 
@@ -83,10 +85,13 @@ def list_(
 @command.command()
 @click.argument("group")
 @click.argument("letter", metavar="MESSAGE_ID|OFFSET")
+@broker_option
 @endpoint_option
 @json_option
-def show(group: str, letter: str, endpoint: str, as_json: bool) -> None:
+def show(group: str, letter: str, broker: str, endpoint: str, as_json: bool) -> None:
     """Show one dead letter of GROUP with its properties and its body: the one at OFFSET, or the newest of MESSAGE_ID.
+
+    Where a group has dead letters on several brokers, an offset is one of the broker that --broker names.
 
     \b
     Examples:
@@ -95,11 +100,11 @@ def show(group: str, letter: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq.command.dead_letters import whole_record
 
-    with opened(endpoint, group) as (_, letters):
+    with opened(endpoint, group, broker) as (_, letters):
         view = _named(letters, letter)
         if view is None:
             raise CommandFailure(f"group {group} has no dead letter {letter}")
-        record = whole_record(view)
+        record = whole_record(view, with_broker=letters.is_spread)
     if as_json:
         print_json(record)
     else:
@@ -116,7 +121,7 @@ def _named(letters: "DeadLetters", name: str) -> "MessageView | None":
 @click.argument("file", type=click.Path(allow_dash=True))
 @selection_options
 @endpoint_option
-def export(group: str, file: str, endpoint: str, **options: Unpack[SelectionOptions]) -> None:
+def export(group: str, file: str, broker: str, endpoint: str, **options: Unpack[SelectionOptions]) -> None:
     """Write dead letters of GROUP to FILE (- is standard output), all of them unless options say which.
 
     One JSON object a line: offset, ids, origin, attempts, reason, tag, keys, all properties, times, and the body, as
@@ -129,10 +134,10 @@ def export(group: str, file: str, endpoint: str, **options: Unpack[SelectionOpti
       ternmq dlq export billing one.jsonl --offset 17
     """
     selection = selection_of(options)
-    with opened(endpoint, group) as (_, letters):
+    with opened(endpoint, group, broker) as (_, letters):
         try:
             with click.open_file(file, "w", encoding="utf-8") as out:
-                count = _write(out, letters.letters(selection))
+                count = _write(out, letters.letters(selection), with_broker=letters.is_spread)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -145,11 +150,11 @@ def export(group: str, file: str, endpoint: str, **options: Unpack[SelectionOpti
             raise CommandFailure(f"group {group} has no dead letter with {', '.join(letters.missing)}")
 
 
-def _write(out: "IO[str]", letters: "Iterator[MessageView]") -> int:
+def _write(out: "IO[str]", letters: "Iterator[MessageView]", *, with_broker: bool) -> int:
     from ternmq.command.dead_letters import whole_record
 
     count = 0
     for view in letters:
-        out.write(json.dumps(whole_record(view), ensure_ascii=False) + "\n")
+        out.write(json.dumps(whole_record(view, with_broker=with_broker), ensure_ascii=False) + "\n")
         count += 1
     return count

@@ -1,6 +1,6 @@
 """`ternmq dlq resend`: deliver dead letters again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -40,6 +40,7 @@ def command(
     to_topic: str,
     dry_run: bool,
     yes: bool,
+    broker: str,
     endpoint: str,
     as_json: bool,
     **options: Unpack[SelectionOptions],
@@ -60,7 +61,7 @@ def command(
     if not is_given(options):
         raise WrongUsage("say which: --all, --offset, --id, --key, --since or --until")
     selection = selection_of(options)
-    with opened(endpoint, group) as (admin, letters):
+    with opened(endpoint, group, broker) as (admin, letters):
         if dry_run:
             _rehearse(letters, selection, group, as_json=as_json)
             return
@@ -69,15 +70,17 @@ def command(
             tell_none(letters, group)
             return
         where = f"to {to_topic}" if to_topic else "again"
-        confirm(f"Deliver {counted(len(chosen), 'dead letter')} of group {group} {where}?", yes=yes)
-        resending = Resending(admin, group, to_topic, as_json=as_json)
+        count = sum(map(len, chosen.values()))
+        confirm(f"Deliver {counted(count, 'dead letter')} of group {group} {where}?", yes=yes)
+        resending = Resending(admin, group, to_topic, with_broker=letters.is_spread, as_json=as_json)
         resending.run(chosen, letters.missing)
 
 
 def _rehearse(letters: "DeadLetters", selection: "Selection", group: str, *, as_json: bool) -> None:
     from ternmq.command.dead_letters import letter_record
 
-    count = print_stream(map(letter_record, letters.letters(selection)), as_json=as_json)
+    records = (letter_record(view, with_broker=letters.is_spread) for view in letters.letters(selection))
+    count = print_stream(records, as_json=as_json)
     for name in letters.missing:
         click.echo(f"{name}: there is no such dead letter", err=True)
     if count:
@@ -89,18 +92,20 @@ def _rehearse(letters: "DeadLetters", selection: "Selection", group: str, *, as_
 class Resending:
     """Sends letters in batches and counts what became of them."""
 
-    def __init__(self, admin: "AdminClient", group: str, to_topic: str, *, as_json: bool) -> None:
-        self._admin, self._group, self._to_topic, self._as_json = admin, group, to_topic, as_json
+    def __init__(self, admin: "AdminClient", group: str, to_topic: str, *, with_broker: bool, as_json: bool) -> None:
+        self._admin, self._group, self._to_topic = admin, group, to_topic
+        self._with_broker, self._as_json = with_broker, as_json
         self._resent = self._failed = 0
 
-    def run(self, queue_offsets: Sequence[int], missing: Sequence[str]) -> None:
+    def run(self, places: Mapping[str, Sequence[int]], missing: Sequence[str]) -> None:
         """All of them, whatever becomes of each; CommandFailure at the end if some failed."""
         try:
             for name in missing:
                 self._fail(name, "there is no such dead letter")
-            for page in pages(queue_offsets, BATCH_MAX):
-                for letter in self._batch(page):
-                    self._take(letter)
+            for broker, queue_offsets in places.items():
+                for page in pages(queue_offsets, BATCH_MAX):
+                    for letter in self._batch(broker, page):
+                        self._take(broker, letter)
         finally:
             self._summarize()
         if self._failed:
@@ -108,22 +113,26 @@ class Resending:
                 f"{self._failed} of {counted(self._failed + self._resent, 'dead letter')} could not be resent"
             )
 
-    def _batch(self, queue_offsets: list[int]) -> "Iterator[admin_pb2.ResentDeadLetter]":
-        answers = self._admin.resend_dead_letters(self._group, queue_offsets, to_topic=self._to_topic)
+    def _batch(self, broker: str, queue_offsets: list[int]) -> "Iterator[admin_pb2.ResentDeadLetter]":
+        answers = self._admin.resend_dead_letters(self._group, broker, queue_offsets, to_topic=self._to_topic)
         yield from answers
         for queue_offset in sorted(set(queue_offsets) - {answer.offset for answer in answers}):
-            self._fail(f"offset {queue_offset}", "the server did not answer for it")
+            self._fail(self._name(broker, queue_offset), "the server did not answer for it")
 
-    def _take(self, letter: "admin_pb2.ResentDeadLetter") -> None:
+    def _name(self, broker: str, queue_offset: int) -> str:
+        return f"offset {queue_offset} on {broker}" if self._with_broker else f"offset {queue_offset}"
+
+    def _take(self, broker: str, letter: "admin_pb2.ResentDeadLetter") -> None:
         from ternmq_common.errors import code_name
         from ternmq_protos.v2 import definition_pb2
 
         if letter.status.code != definition_pb2.OK:
-            self._fail(f"offset {letter.offset}", f"{code_name(letter.status.code)}: {letter.status.message}")
+            self._fail(self._name(broker, letter.offset), f"{code_name(letter.status.code)}: {letter.status.message}")
             return
         self._resent += 1
         if self._as_json:
-            print_json_line({"offset": letter.offset, "topic": letter.topic, "message_id": letter.message_id})
+            named = {"broker": broker} if self._with_broker else {}
+            print_json_line({**named, "offset": letter.offset, "topic": letter.topic, "message_id": letter.message_id})
 
     def _fail(self, name: str, reason: str) -> None:
         self._failed += 1

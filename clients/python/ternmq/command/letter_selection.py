@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_BROKER_OPTION = click.option("--broker", default="", metavar="NAME", help="Only those on this broker of a cluster.")
 _RANGE_OPTIONS = (
     click.option("--since", type=Moment(), help="Only those since this time: ISO 8601, or 2h for two hours ago."),
     click.option("--until", type=Moment(), help="Only those before this time."),
@@ -41,16 +42,20 @@ class SelectionOptions(TypedDict):
     until: datetime | None
 
 
+def broker_option(command: F) -> F:
+    return _BROKER_OPTION(command)
+
+
 def range_options(command: F) -> F:
-    """`--since`, `--until` and `--key`."""
-    for option in reversed(_RANGE_OPTIONS):
+    """`--since`, `--until`, `--key` and `--broker`."""
+    for option in (_BROKER_OPTION, *reversed(_RANGE_OPTIONS)):
         command = option(command)
     return command
 
 
 def selection_options(command: F) -> F:
-    """All of `SelectionOptions`."""
-    for option in reversed(_OPTIONS):
+    """All of `SelectionOptions`, and `--broker`."""
+    for option in (_BROKER_OPTION, *reversed(_OPTIONS)):
         command = option(command)
     return command
 
@@ -75,13 +80,13 @@ def is_given(options: SelectionOptions) -> bool:
 
 
 @contextmanager
-def opened(endpoint: str, group: str) -> "Iterator[tuple[AdminClient, DeadLetters]]":
+def opened(endpoint: str, group: str, broker: str) -> "Iterator[tuple[AdminClient, DeadLetters]]":
     from ternmq.command.admin import AdminClient
     from ternmq.command.dead_letters import DeadLetters
     from ternmq.command.messaging import MessagingClient
 
     with AdminClient(endpoint) as admin, MessagingClient(endpoint) as messaging:
-        yield admin, DeadLetters(admin, messaging, group)
+        yield admin, DeadLetters(admin, messaging, group, broker=broker)
 
 
 def tell_none(letters: "DeadLetters", group: str) -> None:

@@ -16,6 +16,8 @@ INTERRUPTED = 130
 # Name of the subcommand and its module, in the order of `--help`.
 COMMANDS = {
     "up": "up",
+    "broker": "broker",
+    "proxy": "proxy",
     "topic": "topic",
     "group": "group",
     "send": "send",
@@ -26,6 +28,7 @@ COMMANDS = {
     "transaction": "transaction",
     "backlog": "backlog",
     "apply": "apply",
+    "registry": "registry",
     "clock": "clock",
     "config": "config",
     "version": "version",
@@ -94,6 +97,8 @@ def cli() -> None:
       ternmq send reminders 'call back' --delay 2h     send one
       ternmq dlq list billing                          see what a group gave up
       ternmq transaction list                          see what waits for its producer's word
+      ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster
+      ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
 
     Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
     the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted.

@@ -1,10 +1,12 @@
-"""`ternmq topic`: create, list, describe, delete."""
+"""`ternmq topic`: create, list, describe, update, delete."""
 
 from typing import TYPE_CHECKING
 
 import click
 
+from ternmq.command.broker_admin import PERMISSION_NAMES
 from ternmq.command.confirmation import confirm
+from ternmq.command.failures import WrongUsage
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
 
@@ -17,13 +19,14 @@ TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite")
 
 @click.group()
 def command() -> None:
-    """Create, list, describe and delete topics.
+    """Create, list, describe, update and delete topics.
 
     \b
     Examples:
       ternmq topic create orders --type fifo --queues 16
       ternmq topic list
       ternmq topic describe orders --json
+      ternmq topic update orders --queues 32
     """
 
 
@@ -39,9 +42,10 @@ def command() -> None:
     "taken by priority, or anything else (normal).",
 )
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
+@click.option("--brokers", default="", metavar="A,B", help="Brokers of a cluster that have it.  [default: all]")
 @endpoint_option
 @json_option
-def create(name: str, type_name: str, queues: int | None, endpoint: str, as_json: bool) -> None:
+def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint: str, as_json: bool) -> None:
     """Create topic NAME; succeeds when it is there with the same settings.
 
     \b
@@ -51,11 +55,13 @@ def create(name: str, type_name: str, queues: int | None, endpoint: str, as_json
       ternmq topic create reminders --type delay --endpoint broker.example:8081
       ternmq topic create payments --type transaction
       ternmq topic create alarms --type priority
+      ternmq topic create audit --brokers broker-0,broker-1
     """
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        created = admin.create_topic(name, type_name, queues or 0)
+        places = [place for broker in brokers.split(",") if (place := broker.strip())]
+        created = admin.create_topic(name, type_name, queues or 0, places)
     if as_json:
         print_json({"name": name, "created": created})
     else:
@@ -96,7 +102,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
     with AdminClient(endpoint) as admin:
         answer = admin.topic(name)
-    record = topic_record(answer.topic)
+    record = described_record(answer.topic)
     queues = [
         {
             "broker": queue.broker,
@@ -113,6 +119,53 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     click.echo(described(record))
     if queues:
         click.echo("\n" + table(queues))
+    if answer.silent_brokers:
+        click.echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
+
+
+@command.command()
+@click.argument("name")
+@click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker; never fewer than there are.")
+@click.option("--permission", type=click.Choice(PERMISSION_NAMES), help="What clients may do with it.")
+@click.option("--add-broker", "added", multiple=True, metavar="NAME", help="Have it on that broker too; repeatable.")
+@click.option("--remove-broker", "removed", multiple=True, metavar="NAME", help="Take it off that broker; repeatable.")
+@endpoint_option
+@json_option
+def update(
+    name: str,
+    queues: int | None,
+    permission: str | None,
+    added: tuple[str, ...],
+    removed: tuple[str, ...],
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Change topic NAME: more queues, another permission, other brokers.
+
+    To move a topic off a broker, drain the broker or make the topic read-only, have consumers take what is there, and
+    remove the broker then.
+
+    \b
+    Examples:
+      ternmq topic update orders --queues 32
+      ternmq topic update orders --add-broker broker-2
+      ternmq topic update orders --permission read
+      ternmq topic update orders --remove-broker broker-0
+    """
+    if queues is None and permission is None and not added and not removed:
+        raise WrongUsage("say what: --queues, --permission, --add-broker or --remove-broker")
+    from ternmq.command.admin import PERMISSIONS, AdminClient
+    from ternmq_protos.admin_v1 import admin_pb2
+
+    request = admin_pb2.UpdateTopicRequest(name=name, queues=queues, added_brokers=added, removed_brokers=removed)
+    if permission is not None:
+        request.permission = PERMISSIONS[permission]
+    with AdminClient(endpoint) as admin:
+        record = described_record(admin.update_topic(request))
+    if as_json:
+        print_json(record)
+    else:
+        click.echo(described(record))
 
 
 @command.command()
@@ -140,3 +193,10 @@ def topic_record(topic: "admin_pb2.Topic") -> dict[str, object]:
 
     type_name = definition_pb2.MessageType.Name(topic.type).lower()
     return {"name": topic.name, "type": type_name, "queues": topic.queues, "created": iso(topic.created)}
+
+
+def described_record(topic: "admin_pb2.Topic") -> dict[str, object]:
+    """A topic with what is of interest in a cluster."""
+    from ternmq.command.admin import permission_name
+
+    return {**topic_record(topic), "permission": permission_name(topic.permission), "brokers": list(topic.brokers)}

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import click
 
-from ternmq.command.failures import CommandFailure
-from ternmq.command.server_options import loaded_settings, server_options
-from ternmq_common.errors import StartupError
-from ternmq_common.server_settings import LogLevel
+from ternmq.command.server_options import config_option, loaded_settings, server_options
+from ternmq.command.server_process import SERVER_EXTRA_MODULES, server_failures
+from ternmq_common.server_settings import LogLevel, ServerSettings
 
-SERVER_EXTRA_MODULES = frozenset({"alembic", "grpc_health", "grpc_reflection", "h11", "sqlalchemy"})
+__all__ = ["SERVER_EXTRA_MODULES", "command"]
 
 
 @click.command()
-@server_options
+@config_option
+@server_options(ServerSettings)
 def command(config: Path | None, **flags: object) -> int:
     """Start a broker here, in this process.
 
@@ -33,19 +33,11 @@ def command(config: Path | None, **flags: object) -> int:
       ternmq up --data-dir /tmp/ternmq-test --test-clock
       TERNMQ_RETENTION_MS=3d ternmq up --config ternmq.toml
     """
-    settings = loaded_settings(config, flags).settings
+    settings = loaded_settings(ServerSettings, config, flags).settings
     if settings.test_clock and settings.log_level is LogLevel.ERROR:
         # The server warns in its log, which would not show it.
         click.echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
-    try:
+    with server_failures():
         from ternmq_proxy.main import run
 
         return run(settings)
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in SERVER_EXTRA_MODULES:
-            raise
-        raise CommandFailure(
-            f"the server's packages are not installed ({missing.name} is missing): pip install 'ternmq[server]'"
-        ) from None
-    except StartupError as error:
-        raise CommandFailure(str(error)) from None

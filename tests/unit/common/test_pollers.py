@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ternmq_broker import pollers as pollers_module
-from ternmq_broker.pollers import Pollers
+from ternmq_common import pollers as pollers_module
 from ternmq_common.errors import MessagingError
+from ternmq_common.pollers import Pollers
 from ternmq_protos.v2 import definition_pb2
 
 
@@ -67,3 +67,55 @@ async def test_a_full_line_refuses_a_poll(monkeypatch: pytest.MonkeyPatch) -> No
     assert refused.value.code == definition_pb2.TOO_MANY_REQUESTS
     pollers.close()
     await asyncio.gather(*waiting)
+
+
+async def test_every_watcher_is_told_once() -> None:
+    pollers = Pollers()
+    told: list[tuple[str, str, str]] = []
+
+    def first(group: str, topic: str) -> None:
+        told.append(("first", group, topic))
+
+    def second(group: str, topic: str) -> None:
+        told.append(("second", group, topic))
+
+    pollers.watch("g", "t", first)
+    pollers.watch("g", "t", second)
+    pollers.watch("other", "t", first)
+    assert pollers.has_waiting("g", "t")
+    pollers.wake_group("g", "t", 1)
+    assert told == [("first", "g", "t"), ("second", "g", "t")]
+    pollers.wake_topic("t", 1)
+    assert told[2:] == [("first", "other", "t")]
+    pollers.wake_topic("t", 1)
+    assert len(told) == 3
+    assert not pollers.has_waiting("g", "t")
+
+
+async def test_a_watcher_that_is_gone_is_not_told() -> None:
+    pollers = Pollers()
+    told: list[str] = []
+
+    def watcher(group: str, topic: str) -> None:
+        told.append(group)
+
+    pollers.watch("g", "t", watcher)
+    pollers.watch("g", "other", watcher)
+    pollers.unwatch(watcher)
+    pollers.wake_topic("t", 1)
+    assert told == []
+    assert pollers._watchers == {}
+
+
+async def test_waits_that_end_together_share_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pollers = Pollers()
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_at = loop.call_at
+    monkeypatch.setattr(loop, "call_at", lambda when, *rest: timers.append(when) or call_at(when, *rest))
+    monkeypatch.setattr(loop, "time", lambda: 1000.0)
+    waiting = [poll(pollers, seconds=5) for _ in range(100)]
+    await woken(waiting)
+    assert timers == [1005.0]
+    pollers.close()
+    assert not any(await asyncio.gather(*waiting))

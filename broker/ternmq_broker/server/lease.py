@@ -1,0 +1,90 @@
+"""The broker's lease: while it is renewed, the broker is in the routes.
+
+The registry's epoch fences: of two processes of one name only the later one may renew, and the other ends.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError, StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.cluster import BrokerLoad
+    from ternmq_registry.registry import Registry
+
+_log = logging.getLogger(__name__)
+_BEATS_PER_LEASE = 3
+
+
+class Lease:
+    """The registration of one broker."""
+
+    def __init__(
+        self, registry: "Registry", *, name: str, store_id: str, address: str, version: str, lease_ms: int
+    ) -> None:
+        self._registry = registry
+        self._name = name
+        self._store_id = store_id
+        self._address = address
+        self._version = version
+        self._lease_ms = lease_ms
+        self._epoch = 0
+        self._task: asyncio.Task[None] | None = None
+        self.problem: str | None = "the broker is not registered yet"
+        self.superseded = asyncio.Event()
+
+    async def take(self) -> None:
+        """Register; StartupError if another store has the name, RegistryUnavailable without the registry."""
+        self._epoch = await asyncio.to_thread(
+            self._registry.register, self._name, self._store_id, self._address, self._version, self._lease_ms
+        )
+        self.problem = None
+        _log.info("registered as %s, epoch %d, at %s", self._name, self._epoch, self._address)
+
+    def start(self, load: "Callable[[], BrokerLoad]") -> None:
+        """Renew it from now on."""
+        self._task = asyncio.create_task(self._beat(load), name="heartbeat")
+
+    async def give_up(self) -> None:
+        """The broker ends: leave the routes at once, if the registry can be reached."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._epoch and not self.superseded.is_set():
+            try:
+                await asyncio.to_thread(self._registry.deregister, self._name, self._epoch)
+            except MessagingError as error:
+                _log.warning("the lease runs out by itself: %s", error)
+
+    async def _beat(self, load: "Callable[[], BrokerLoad]") -> None:
+        while True:
+            await asyncio.sleep(self._lease_ms / 1000 / _BEATS_PER_LEASE)
+            try:
+                renewed = await asyncio.to_thread(
+                    self._registry.heartbeat, self._name, self._epoch, load(), self._lease_ms
+                )
+            except MessagingError as error:
+                if self.problem is None:
+                    _log.warning("the lease can't be renewed: %s", error)
+                self.problem = str(error)
+                continue
+            if not renewed and not await self._renew_lost():
+                return
+            if self.problem is not None:
+                _log.info("the lease is renewed again")
+            self.problem = None
+
+    async def _renew_lost(self) -> bool:
+        """The registry does not know this epoch: the broker was removed there, or another process has its name."""
+        try:
+            await self.take()
+        except StartupError as error:
+            _log.critical("another process is broker %s now, this one ends: %s", self._name, error)
+            self.superseded.set()
+            return False
+        except MessagingError as error:
+            _log.warning("the broker can't be registered again: %s", error)
+        return True

@@ -1,0 +1,154 @@
+"""`ternmq broker`: one storage broker of a cluster as a process, from `ready` to a clean end."""
+
+import asyncio
+import logging
+import secrets
+import signal
+import sys
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.server.forgetting import Forgetting
+from ternmq_broker.server.lease import Lease
+from ternmq_broker.server.load import Load
+from ternmq_broker.server.proxies import Proxies
+from ternmq_broker.server.storage_front import StorageFront
+from ternmq_common.clock import Clock
+from ternmq_common.errors import StartupError
+from ternmq_common.model import Group
+from ternmq_common.observability.http_front import HttpFront
+from ternmq_common.observability.logs import configure_logging
+from ternmq_common.observability.observability import Observability
+from ternmq_registry.joining import join
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_common.server_settings import BrokerServerSettings
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: "BrokerServerSettings") -> int:
+    """Serve until SIGTERM or SIGINT, or until another process is this broker; the process's exit code. StartupError: it
+    could not begin."""
+    configure_logging(settings.log_level, settings.log_format)
+    return asyncio.run(_serve(settings))
+
+
+async def _serve(settings: "BrokerServerSettings") -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        broker = BrokerServer(settings, Clock())
+        starting = asyncio.create_task(broker.start(stack))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return 0
+        starting.result()
+        sys.stdout.write(f"ready storage={broker.address} http={broker.http_address}\n")
+        sys.stdout.flush()
+        fenced = asyncio.create_task(broker.superseded.wait())
+        await asyncio.wait({stopping, fenced}, return_when=asyncio.FIRST_COMPLETED)
+        _log.info("stopping")
+        return 1 if broker.superseded.is_set() else 0
+
+
+class BrokerServer:
+    """All of a broker process but the process."""
+
+    def __init__(self, settings: "BrokerServerSettings", clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._not_started: str | None = "the registry was not read yet"
+        self._broker: Broker | None = None
+        self._lease: Lease | None = None
+        self.superseded = asyncio.Event()
+        self.address = self.http_address = ""
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Begin everything; `stack` ends it. StartupError says why it can't begin."""
+        settings = self._settings
+        observability = Observability(settings, service="ternmq-broker", instance=settings.broker_name)
+        stack.push_async_callback(observability.stop)
+        await observability.start()
+        http = HttpFront(lambda: self._not_started, self._problem, metrics=observability.scrape)
+        stack.push_async_callback(http.stop)
+        self.http_address = await http.listen(settings.http)
+        directory = await join(settings, stack)
+        self._not_started = "the store is being recovered"
+        broker = self._broker = await self._open(directory, stack)
+        observability.watch_broker(broker.figures)
+        front = StorageFront(settings.storage)
+        self.address = front.address
+        self._not_started = "the broker is not registered yet"
+        await self._register(broker, directory, front, stack)
+        self._not_started = None
+
+    async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:
+        def rules(group: str) -> Group:
+            return directory.snapshot.groups.get(group) or Group(name=group)
+
+        _make(self._settings.data_dir)
+        broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(self._settings), rules, self._clock)
+        stack.push_async_callback(broker.close)
+        broker.start()
+        return broker
+
+    async def _register(
+        self, broker: Broker, directory: "Directory", front: StorageFront, stack: AsyncExitStack
+    ) -> None:
+        settings = self._settings
+        forgetting = Forgetting(broker, directory)
+        await forgetting.begin()
+        proxies = Proxies(broker, directory, forgetting)
+        await front.start(proxies)
+        stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
+        lease = self._lease = Lease(
+            directory.registry,
+            name=broker.name,
+            store_id=await asyncio.to_thread(_store_id, settings.data_dir),
+            address=settings.advertised_storage or front.address,
+            version=version("ternmq"),
+            lease_ms=settings.lease_ms,
+        )
+        lease.superseded = self.superseded
+        await lease.take()
+        stack.push_async_callback(lease.give_up)
+        lease.start(Load(broker.figures, proxies).now)
+
+    def _problem(self) -> str | None:
+        """Why no message can be stored or received now. A lease that can't be renewed does not keep the proxies that
+        know the broker from using it."""
+        if self._not_started is not None:
+            return self._not_started
+        assert self._broker is not None
+        return None if self._broker.failure is None else str(self._broker.failure)
+
+
+def _make(data_dir: "Path") -> None:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(
+            f"the data directory {data_dir} can't be made: {error.strerror}; "
+            "give this user the right to write there, or choose another --data-dir"
+        ) from error
+
+
+def _store_id(data_dir: "Path") -> str:
+    """What tells this store from another one whose broker has the same name; made once."""
+    path = data_dir / "store-id"
+    if not path.exists():
+        unnamed = path.with_suffix(".new")
+        unnamed.write_text(secrets.token_hex(16) + "\n")
+        unnamed.replace(path)
+    return path.read_text().strip()

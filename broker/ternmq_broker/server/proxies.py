@@ -1,0 +1,93 @@
+"""All proxies that are connected to a broker: who pulls where, and who can ask a producer."""
+
+import asyncio
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from ternmq_broker.server.answers import Answers
+from ternmq_common.filters import Filters
+from ternmq_common.tag_filter import ALL, TagFilter
+
+if TYPE_CHECKING:
+    from ternmq_broker.broker import Broker
+    from ternmq_broker.server.connection import ProxyConnection
+    from ternmq_broker.server.forgetting import Forgetting
+    from ternmq_common.cluster import Snapshot
+    from ternmq_common.model import OrphanedTransaction
+    from ternmq_registry.directory import Directory
+
+
+class Proxies:
+    """The connections, and what they share."""
+
+    def __init__(self, broker: "Broker", directory: "Directory", forgetting: "Forgetting") -> None:
+        self.broker = broker
+        self.filters = Filters()
+        self.answers = Answers(broker, self.filters, forgetting)
+        self.version = version("ternmq")
+        self._directory = directory
+        self._forgetting = forgetting
+        self._connections: list[ProxyConnection] = []
+        self._leaving = False
+        self._empty = asyncio.Event()
+        broker.orphans.watch(self._ask)
+        directory.on_change(self._changed)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, connection: "ProxyConnection") -> None:
+        self._connections.append(connection)
+        self._empty.clear()
+        connection.tell_version(self._directory.snapshot.version)
+        if self._leaving:
+            connection.leave()
+
+    def remove(self, connection: "ProxyConnection") -> None:
+        self._connections.remove(connection)
+        connection.close()
+        if not self._connections:
+            self._empty.set()
+
+    async def leave(self) -> None:
+        """Have the proxies end their streams, and return when all have."""
+        for connection in self._connections:
+            connection.leave()
+        self._leaving = True
+        if self._connections:
+            await self._empty.wait()
+
+    async def known_up_to(self, version: int) -> None:
+        """A proxy knows that version of the registry; know it too, as far as the registry can be reached."""
+        if version > self._directory.snapshot.version:
+            await self._directory.at_least(version)
+        await self._forgetting.catch_up()
+
+    def _changed(self, snapshot: "Snapshot") -> None:
+        for connection in self._connections:
+            connection.tell_version(snapshot.version)
+
+    def tag_filter(self, expression: str) -> TagFilter:
+        return ALL if expression == "*" else TagFilter.parse(expression)
+
+    def pulling_members(self, group: str, topic: str) -> list[str]:
+        """The group's members that pull the topic, through whichever proxy."""
+        return sorted(
+            {
+                member.client_id
+                for connection in self._connections
+                for member in connection.members
+                if member.group == group and (not member.topics or topic in member.topics)
+            }
+        )
+
+    async def _ask(self, orphan: "OrphanedTransaction") -> bool:
+        """Find a producer to ask, wherever one is connected: the sender for choice."""
+        if len(self._connections) > 1:
+            for connection in list(self._connections):
+                if await connection.ask(orphan, sender_only=True):
+                    return True
+        for connection in list(self._connections):
+            if await connection.ask(orphan, sender_only=False):
+                return True
+        return False

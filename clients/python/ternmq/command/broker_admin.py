@@ -1,0 +1,179 @@
+"""The subcommands of `ternmq broker`: list, drain, resume, permission, remove."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq.command.confirmation import confirm
+from ternmq.command.options import endpoint_option, json_option
+from ternmq.command.output import counted, iso, print_records
+
+if TYPE_CHECKING:
+    from ternmq_protos.admin_v1 import admin_pb2
+
+# The keys of `admin.PERMISSIONS`, which needs the protocol's code to be imported.
+PERMISSION_NAMES = ("read-write", "read", "write", "none")
+LOOK_INTERVAL_S = 1.0
+
+
+@click.command(name="list")
+@endpoint_option
+@json_option
+def list_(endpoint: str, as_json: bool) -> None:
+    """List all brokers.
+
+    \b
+    Examples:
+      ternmq broker list
+      ternmq broker list --json | jq -r '.[] | select(.live | not).name'
+    """
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        brokers = admin.brokers()
+    records = [broker_record(broker) for broker in brokers]
+    print_records(records if as_json else list(map(_for_people, records)), as_json=as_json, nothing="no brokers")
+
+
+def _for_people(record: dict[str, object]) -> dict[str, object]:
+    load = record["load"]
+    assert isinstance(load, dict)
+    shown = {name: value for name, value in record.items() if name not in ("load", "epoch", "started")}
+    return {**shown, "in/s": f"{load['messages_in']:.0f}", "out/s": f"{load['messages_out']:.0f}"}
+
+
+@click.command()
+@click.argument("name")
+@click.option("--wait", is_flag=True, help="Wait until nothing remains.")
+@endpoint_option
+def drain(name: str, wait: bool, endpoint: str) -> None:
+    """Let broker NAME give out what it has and take nothing new, and show what remains.
+
+    What remains are messages that some group has not finished, timed messages, and transactions. With --wait the
+    command ends when there are none, so that the broker can be stopped and removed.
+
+    \b
+    Examples:
+      ternmq broker drain broker-1
+      ternmq broker drain broker-1 --wait && ternmq broker remove broker-1 --yes
+    """
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        admin.update_broker(name, draining=True)
+        click.echo(f"broker {name} is draining")
+        said = ""
+        while True:
+            remaining = admin.remaining(name)
+            if (text := _remaining_text(remaining)) != said:
+                click.echo(text)
+            said = text
+            if not wait or _is_nothing(remaining):
+                return
+            time.sleep(LOOK_INTERVAL_S)
+
+
+def _is_nothing(remaining: "admin_pb2.BrokerRemainingResponse") -> bool:
+    return not (remaining.backlogs or remaining.timers or remaining.transactions)
+
+
+def _remaining_text(remaining: "admin_pb2.BrokerRemainingResponse") -> str:
+    if _is_nothing(remaining):
+        return "nothing remains"
+    backlogs = [
+        f"  {counted(backlog.messages, 'message')} of topic {backlog.topic} for group {backlog.group}"
+        for backlog in remaining.backlogs
+    ]
+    waiting = [
+        f"  {counted(number, thing)}"
+        for number, thing in ((remaining.timers, "timed message"), (remaining.transactions, "open transaction"))
+        if number
+    ]
+    return "\n".join(["there remain", *backlogs, *waiting])
+
+
+@click.command()
+@click.argument("name")
+@endpoint_option
+def resume(name: str, endpoint: str) -> None:
+    """Let broker NAME, which is draining, take messages again.
+
+    \b
+    Examples:
+      ternmq broker resume broker-1
+    """
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        admin.update_broker(name, draining=False)
+    click.echo(f"broker {name} takes messages again")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("permission", type=click.Choice(PERMISSION_NAMES), metavar="|".join(PERMISSION_NAMES))
+@endpoint_option
+def permission(name: str, permission: str, endpoint: str) -> None:
+    """Say what clients may do with all queues of broker NAME.
+
+    \b
+    Examples:
+      ternmq broker permission broker-1 read
+      ternmq broker permission broker-1 read-write
+    """
+    from ternmq.command.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        admin.update_broker(name, permission_name=permission)
+    click.echo(f"broker {name} has permission {permission}")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Although messages are there that somebody may want: they are lost.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@endpoint_option
+def remove(name: str, force: bool, yes: bool, endpoint: str) -> None:
+    """Forget broker NAME and take it off all topics. Asks first when standard input is a terminal.
+
+    A broker that runs must be drained before.
+
+    \b
+    Examples:
+      ternmq broker remove broker-1
+      ternmq broker remove broker-1 --force --yes
+    """
+    from ternmq.command.admin import AdminClient
+
+    confirm(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
+    with AdminClient(endpoint) as admin:
+        admin.remove_broker(name, force=force)
+    click.echo(f"broker {name} removed")
+
+
+def broker_record(broker: "admin_pb2.Broker") -> dict[str, object]:
+    from ternmq.command.admin import permission_name
+
+    load = broker.load
+    return {
+        "name": broker.name,
+        "address": broker.address or None,
+        "live": broker.live,
+        "permission": permission_name(broker.permission),
+        "draining": broker.draining,
+        "epoch": broker.epoch,
+        "version": broker.version or None,
+        "started": iso(broker.started),
+        "load": {
+            "messages_in": load.messages_in,
+            "messages_out": load.messages_out,
+            "proxies": load.proxies,
+            "timers": load.timers,
+            "transactions": load.transactions,
+            "disk_used": load.disk_used,
+        },
+    }
+
+
+COMMANDS = (list_, drain, resume, permission, remove)

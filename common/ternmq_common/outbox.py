@@ -1,0 +1,80 @@
+"""What waits to be written to a stream: pieces of frames, of which all that wait travel as one.
+
+A piece is a serialized frame with one thing in it. Serialized messages of protobuf that stand behind each other are one
+message with all that they hold, so a frame is its pieces joined.
+"""
+
+import asyncio
+from collections import deque
+from typing import Generic, NamedTuple, TypeVar
+
+FRAME_BYTES = 1 << 20
+
+T = TypeVar("T")
+
+
+class Batch(NamedTuple, Generic[T]):
+    """A frame, and what its pieces were added with, in order."""
+
+    frame: bytes
+    tokens: list[T]
+
+
+class Outbox(Generic[T]):
+    """Pieces in the order in which they were added, each with a token by which its owner knows it."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[bytes, T]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._writing = False
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def add(self, piece: bytes, token: T) -> None:
+        self._pieces.append((piece, token))
+        self.bytes += len(piece)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def take(self) -> Batch[T]:
+        """Everything that waits, at most about `FRAME_BYTES` of it; waits for the first piece. For one taker, who has
+        written what it took when it comes again."""
+        self._writing = False
+        self._tell_drained()
+        while not self._pieces:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        frame: list[bytes] = []
+        tokens: list[T] = []
+        size = 0
+        while self._pieces and (not size or size + len(self._pieces[0][0]) <= FRAME_BYTES):
+            piece, token = self._pieces.popleft()
+            frame.append(piece)
+            tokens.append(token)
+            size += len(piece)
+        self.bytes -= size
+        self._writing = True
+        return Batch(b"".join(frame), tokens)
+
+    def clear(self) -> list[T]:
+        """Forget all that waits, and say what it was; there is no taker any more."""
+        tokens = [token for _, token in self._pieces]
+        self._pieces.clear()
+        self.bytes = 0
+        self._writing = False
+        self._tell_drained()
+        return tokens
+
+    async def drained(self) -> None:
+        """Return when everything was written."""
+        while self._pieces or self._writing:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def _tell_drained(self) -> None:
+        if self._drained is not None and not self._drained.done() and not self._pieces:
+            self._drained.set_result(None)

@@ -1,0 +1,176 @@
+"""Waiting polls: who waits for which topic, and who is woken when something comes.
+
+A message that becomes readable wakes one poll of each group that waits for its topic; a message that becomes ready for
+another delivery wakes one poll of its group. A poll that is woken in vain (another took the message, or a filter let
+nothing pass) waits on at the end of the line.
+
+Beside polls there are watchers, who are told once that there may be something, all of them: proxies, each with lines of
+its own.
+"""
+
+import asyncio
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Watcher = Callable[[str, str], None]
+    """Called with group and topic; must not raise."""
+
+POLLS_PER_GROUP_AND_TOPIC = 1024
+POLLS_IN_ALL = 100_000
+_SLOT_S = 0.01
+
+
+class Pollers:
+    """The lines of waiting polls, by topic and group."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[str, deque[asyncio.Future[bool]]]] = {}
+        self._watchers: dict[str, dict[str, dict[Watcher, None]]] = {}
+        self._alarms = _Alarms()
+        self._count = 0
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many polls wait."""
+        return self._count
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._closed = True
+        for groups in list(self._lines.values()):
+            for line in list(groups.values()):
+                for future in line:
+                    if not future.done():
+                        future.set_result(False)
+
+    def has_waiting(self, group: str, topic: str) -> bool:
+        return group in self._lines.get(topic, ()) or group in self._watchers.get(topic, ())
+
+    async def wait(self, group: str, topic: str, seconds: float) -> bool:
+        """Wait to be woken; False when `seconds` passed first, up to a hundredth of a second later.
+
+        TOO_MANY_REQUESTS when the line is full.
+        """
+        if self._closed:
+            return False
+        line = self._lines.get(topic, {}).get(group, deque())
+        if len(line) >= POLLS_PER_GROUP_AND_TOPIC or self._count >= POLLS_IN_ALL:
+            raise MessagingError(
+                definition_pb2.TOO_MANY_REQUESTS,
+                f"{len(line)} polls of group {group!r} wait for topic {topic!r} ({self._count} in all); "
+                f"{POLLS_PER_GROUP_AND_TOPIC} ({POLLS_IN_ALL} in all) may",
+            )
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        line = self._lines.setdefault(topic, {}).setdefault(group, line)
+        line.append(future)
+        self._count += 1
+        slot = self._alarms.set(future, seconds)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.result():
+                self.wake_group(group, topic, 1)  # it was this poll's turn, and nobody is there to take it
+            raise
+        finally:
+            self._count -= 1
+            self._alarms.unset(future, slot)
+            self._leave(group, topic, line, future)
+
+    def _leave(
+        self, group: str, topic: str, line: "deque[asyncio.Future[bool]]", future: "asyncio.Future[bool]"
+    ) -> None:
+        if future in line:
+            line.remove(future)
+        groups = self._lines.get(topic, {})
+        if not line and groups.get(group) is line:
+            del groups[group]
+            if not groups:
+                del self._lines[topic]
+
+    def watch(self, group: str, topic: str, watcher: "Watcher") -> None:
+        """Tell the watcher, once, when something becomes readable or ready for the group."""
+        self._watchers.setdefault(topic, {}).setdefault(group, {})[watcher] = None
+
+    def unwatch(self, watcher: "Watcher") -> None:
+        """The watcher is gone."""
+        for topic, groups in list(self._watchers.items()):
+            for group, watchers in list(groups.items()):
+                if watchers.pop(watcher, self) is None and not watchers:
+                    del groups[group]
+            if not groups:
+                del self._watchers[topic]
+
+    def wake_topic(self, topic: str, messages: int) -> None:
+        """That many messages became readable."""
+        for group in {**self._lines.get(topic, {}), **self._watchers.get(topic, {})}:
+            self.wake_group(group, topic, messages)
+
+    def wake_group(self, group: str, topic: str, messages: int) -> None:
+        """That many messages became ready for that group."""
+        if self._watchers and messages:
+            self._tell_watchers(group, topic)
+        line = self._lines.get(topic, {}).get(group)
+        while line and messages:
+            future = line.popleft()
+            if not future.done():
+                future.set_result(True)
+                messages -= 1
+
+    def wake_all(self, messages: int) -> None:
+        """Something may have come for anybody."""
+        for topic, groups in list(self._lines.items()):
+            for group in list(groups):
+                self.wake_group(group, topic, messages)
+
+    def _tell_watchers(self, group: str, topic: str) -> None:
+        groups = self._watchers.get(topic)
+        watchers = groups.pop(group, None) if groups is not None else None
+        if watchers is None:
+            return
+        if not groups:
+            del self._watchers[topic]
+        for watcher in watchers:
+            watcher(group, topic)
+
+
+class _Alarms:
+    """Ends waits whose time is over, all of the same hundredth of a second by one timer: polls come by the thousand."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, set[asyncio.Future[bool]]] = {}
+
+    def set(self, future: "asyncio.Future[bool]", seconds: float) -> int:
+        """The slot, for `unset`."""
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            loop.call_soon(_expire, (future,))
+            return -1
+        slot = math.ceil((loop.time() + seconds) / _SLOT_S)
+        futures = self._slots.get(slot)
+        if futures is None:
+            futures = self._slots[slot] = set()
+            loop.call_at(slot * _SLOT_S, self._fire, slot)
+        futures.add(future)
+        return slot
+
+    def unset(self, future: "asyncio.Future[bool]", slot: int) -> None:
+        futures = self._slots.get(slot)
+        if futures is not None:
+            futures.discard(future)
+
+    def _fire(self, slot: int) -> None:
+        _expire(self._slots.pop(slot))
+
+
+def _expire(futures: "tuple[asyncio.Future[bool]] | set[asyncio.Future[bool]]") -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(False)

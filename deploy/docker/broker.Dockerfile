@@ -1,0 +1,34 @@
+# The image of a broker, one shard of a cluster: `docker build --file deploy/docker/broker.Dockerfile --tag ternmq-broker .`
+# Settings are TERNMQ_* variables or options; `docker run --rm ternmq-broker broker --help` lists them.
+# The stage `build` is the same in the images of broker and proxy and in ../../Dockerfile, so it is built once for all.
+ARG PYTHON_IMAGE=python:3.11-slim
+
+FROM ${PYTHON_IMAGE} AS build
+WORKDIR /src
+COPY deploy/docker/environment.sh pyproject.toml ./
+RUN sh environment.sh requirements server otel
+COPY deploy/docker/minimal_root.py ./
+RUN python3 minimal_root.py /image && mkdir /data
+COPY README.md ./
+COPY protos protos
+COPY common common
+COPY registry registry
+COPY broker broker
+COPY proxy proxy
+COPY clients/python clients/python
+RUN sh environment.sh project
+
+FROM scratch
+COPY --from=build /image /
+COPY --from=build /opt/ternmq /opt/ternmq
+ENV PATH=/opt/ternmq/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+COPY --from=build --chown=10001:10001 /data /var/lib/ternmq
+# A number, so that Kubernetes can see that it isn't root.
+USER 10001
+WORKDIR /var/lib/ternmq
+VOLUME /var/lib/ternmq
+EXPOSE 10911 8082
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-c", \
+    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
+ENTRYPOINT ["ternmq"]
+CMD ["broker", "--storage", "0.0.0.0:10911", "--http", "0.0.0.0:8082", "--data-dir", "/var/lib/ternmq"]

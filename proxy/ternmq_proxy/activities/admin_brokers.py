@@ -1,0 +1,137 @@
+"""Calls of `ternmq.admin.v1.Admin` about the brokers of a cluster; the embedded stack's one broker can't be changed."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.cluster import Permission
+from ternmq_common.errors import MessagingError
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_common.cluster import BrokerEntry
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_PERMISSIONS = {
+    definition_pb2.READ_WRITE: Permission.READ_WRITE,
+    definition_pb2.READ: Permission.READ,
+    definition_pb2.WRITE: Permission.WRITE,
+    definition_pb2.NONE: Permission.NONE,
+}
+_ON_THE_WIRE = {ours: theirs for theirs, ours in _PERMISSIONS.items()}
+
+
+async def list_brokers(
+    request: admin_pb2.ListBrokersRequest, call: "Call", services: "Services"
+) -> admin_pb2.ListBrokersResponse:
+    """All brokers, by name."""
+    del request, call
+    return admin_pb2.ListBrokersResponse(status=OK, brokers=map(_broker, services.catalog.brokers()))
+
+
+async def update_broker(
+    request: admin_pb2.UpdateBrokerRequest, call: "Call", services: "Services"
+) -> admin_pb2.UpdateBrokerResponse:
+    """Give a broker another permission, have it drained, or let it take messages again."""
+    del call
+    refuse_if_embedded(services)
+    await services.catalog.existing_broker(request.name)
+    changed = await services.catalog.set_broker(
+        request.name,
+        permission=permission_of(request.permission) if request.HasField("permission") else None,
+        draining=request.draining if request.HasField("draining") else None,
+    )
+    return admin_pb2.UpdateBrokerResponse(status=OK, broker=_broker(changed))
+
+
+async def remove_broker(
+    request: admin_pb2.RemoveBrokerRequest, call: "Call", services: "Services"
+) -> admin_pb2.RemoveBrokerResponse:
+    """Forget a broker; BAD_REQUEST while it is live and would be missed, unless the request forces it."""
+    del call
+    refuse_if_embedded(services)
+    await services.catalog.refresh()
+    broker = await services.catalog.existing_broker(request.name)
+    if broker.live and not request.force:
+        await _check_drained(broker, services)
+    await services.catalog.remove_broker(broker.name, force=request.force)
+    return admin_pb2.RemoveBrokerResponse(status=OK)
+
+
+async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
+    if not broker.draining:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"broker {broker.name!r} is at work; drain it first with `ternmq broker drain {broker.name} --wait`",
+        )
+    remaining = await services.messages.remaining(broker.name)
+    if not remaining.is_nothing:
+        messages = sum(backlog.messages for backlog in remaining.backlogs)
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"broker {broker.name!r} still has {messages} messages that groups have not finished, {remaining.timers} "
+            f"timed messages and {remaining.transactions} open transactions, which would be lost",
+        )
+
+
+async def broker_remaining(
+    request: admin_pb2.BrokerRemainingRequest, call: "Call", services: "Services"
+) -> admin_pb2.BrokerRemainingResponse:
+    """What would be lost with a broker."""
+    del call
+    broker = await services.catalog.existing_broker(request.name)
+    remaining = await services.messages.remaining(broker.name)
+    return admin_pb2.BrokerRemainingResponse(
+        status=OK,
+        backlogs=[
+            admin_pb2.Backlog(group=backlog.group, topic=backlog.topic, messages=backlog.messages)
+            for backlog in remaining.backlogs
+        ],
+        timers=remaining.timers,
+        transactions=remaining.transactions,
+    )
+
+
+def refuse_if_embedded(services: "Services") -> None:
+    if services.catalog.is_embedded:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            "this server is its own and only broker, which can't be changed; brokers are those of a cluster "
+            "(`ternmq broker`, `ternmq proxy`)",
+        )
+
+
+def permission_of(asked: "definition_pb2.Permission") -> Permission:
+    """BAD_REQUEST if it is none."""
+    permission = _PERMISSIONS.get(asked)
+    if permission is None:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"permission {asked} is unknown")
+    return permission
+
+
+def wire_permission(permission: Permission) -> "definition_pb2.Permission":
+    return _ON_THE_WIRE[permission]
+
+
+def _broker(entry: "BrokerEntry") -> admin_pb2.Broker:
+    load = entry.load
+    answer = admin_pb2.Broker(
+        name=entry.name,
+        address=entry.address,
+        live=entry.live,
+        permission=wire_permission(entry.permission),
+        draining=entry.draining,
+        epoch=entry.epoch,
+        version=entry.version,
+        load=admin_pb2.BrokerLoad(
+            messages_in=load.messages_in,
+            messages_out=load.messages_out,
+            proxies=load.proxies,
+            transactions=load.transactions,
+            disk_used=load.disk_used,
+        ),
+    )
+    if entry.started_ms:
+        answer.started.FromMilliseconds(entry.started_ms)
+    return answer

@@ -1,0 +1,87 @@
+"""`ternmq proxy`: a proxy of a cluster as a process, from `ready` to a clean end."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from ternmq_common.clock import Clock
+from ternmq_common.observability.http_front import HttpFront
+from ternmq_common.observability.logs import configure_logging
+from ternmq_common.observability.observability import Observability
+from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.message_service.cluster.service import ClusterMessageService
+from ternmq_proxy.serving import serve_clients
+from ternmq_registry.joining import join
+
+if TYPE_CHECKING:
+    from ternmq_common.server_settings import ProxySettings
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: "ProxySettings") -> int:
+    """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
+    configure_logging(settings.log_level, settings.log_format)
+    return asyncio.run(_serve(settings))
+
+
+async def _serve(settings: "ProxySettings") -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        proxy = ProxyServer(settings, Clock())
+        starting = asyncio.create_task(proxy.start(stack))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return 0
+        starting.result()
+        sys.stdout.write(f"ready grpc={proxy.grpc_address} http={proxy.http_address}\n")
+        sys.stdout.flush()
+        await stopping
+        _log.info("stopping")
+    return 0
+
+
+class ProxyServer:
+    """All of a proxy process but the process."""
+
+    def __init__(self, settings: "ProxySettings", clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._name = settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}"
+        self._not_started: str | None = "the registry was not read yet"
+        self._messages: ClusterMessageService | None = None
+        self.grpc_address = self.http_address = ""
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Begin everything; `stack` ends it. StartupError says why it can't begin."""
+        settings = self._settings
+        observability = Observability(settings, service="ternmq-proxy", instance=self._name)
+        stack.push_async_callback(observability.stop)
+        await observability.start()
+        http = HttpFront(lambda: self._not_started, self._problem, metrics=observability.scrape)
+        stack.push_async_callback(http.stop)
+        self.http_address = await http.listen(settings.http)
+        directory = await join(settings, stack)
+        catalog = Catalog(directory, auto_create=settings.auto_create, default_queues=settings.default_queues)
+        messages = self._messages = ClusterMessageService(directory, proxy=self._name)
+        stack.push_async_callback(messages.close)
+        messages.start()
+        self.grpc_address = await serve_clients(settings, self._clock, catalog, messages, observability, stack)
+        self._not_started = None
+
+    def _problem(self) -> str | None:
+        """Why no client can be served now. A registry that is away is no reason: what is known goes on."""
+        if self._not_started is not None:
+            return self._not_started
+        assert self._messages is not None
+        return self._messages.problem

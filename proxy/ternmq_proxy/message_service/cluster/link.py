@@ -1,0 +1,361 @@
+"""The stream to one broker: calls out, answers in, in whatever order they come.
+
+A link is made again when it breaks, at once and then after waits that grow. A broker is also lost when it says nothing
+for some seconds although it was asked to: its process may be stopped, or a cable cut. Calls fail then, and say whether
+the broker may have done what was asked.
+"""
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from grpc import aio
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.outbox import Outbox
+from ternmq_common.storage_form import raised
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.set_aside import SetAside
+
+if TYPE_CHECKING:
+    OnLate = Callable[[storage.Answer], None]
+    """Called with an answer for which nobody waits any more."""
+
+_log = logging.getLogger(__name__)
+_METHOD = "/ternmq.storage.v1.Storage/Exchange"
+_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.http2.lookahead_bytes", 4 << 20),
+    ("grpc.enable_retries", 0),
+)
+ANSWER_TIMEOUT_S = 2.0
+LOOK_S = 0.25
+PING_AFTER_S = 1.0
+SILENCE_S = 3.0
+CONNECT_TIMEOUT_S = 3.0
+WAITING_BYTES_MAX = 256 << 20
+
+
+class BrokerUnavailable(MessagingError):
+    """The broker can't be asked; `maybe_done`: it may have done what it was asked, and not have said so."""
+
+    def __init__(self, text: str, *, maybe_done: bool) -> None:
+        super().__init__(definition_pb2.HA_NOT_AVAILABLE, text)
+        self.maybe_done = maybe_done
+
+
+class LateAnswer(MessagingError):
+    """The broker did not answer in time; it may still do what it was asked."""
+
+    def __init__(self, broker: str) -> None:
+        super().__init__(definition_pb2.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
+
+
+class _NotWelcome(Exception):
+    """Whoever is at the address is not the broker, or does not serve; the text says why."""
+
+
+class LinkEvents(Protocol):
+    """What a link tells of."""
+
+    def link_changed(self, broker: str) -> None:
+        """The broker can be asked now, or no more."""
+
+    def ready(self, broker: str, group: str, topic: str) -> None:
+        """The broker may have something for the group."""
+
+    def version_told(self, version: int) -> None:
+        """The broker knows that version of the registry."""
+
+    async def question(self, question: storage.Question, broker: str) -> bool:
+        """Ask a producer; whether there was one."""
+
+
+class _Waiting(NamedTuple):
+    answer: "asyncio.Future[storage.Answer]"
+    deadline_s: float
+    on_late: "OnLate | None"
+
+
+@dataclass(slots=True)
+class LinkFigures:
+    """What a link counts."""
+
+    frames_out: int = 0
+    frames_in: int = 0
+    calls: int = 0
+    late: int = 0
+    lost: int = 0
+
+
+class BrokerLink:
+    """Keeps the stream to the broker at one address, from `start` to `close`."""
+
+    def __init__(self, broker: str, address: str, events: LinkEvents, *, proxy: str, known: Callable[[], int]) -> None:
+        self.broker = broker
+        self.address = address
+        self._events = events
+        self._proxy = proxy
+        self._known_version = known
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, _Waiting] = {}
+        self._late: dict[int, OnLate] = {}
+        self._outbox: Outbox[int] = Outbox()
+        self._sent_up_to = 0
+        self._told_version = 0
+        self._presence: bytes = b""
+        self._connected = False
+        self._leaving = False
+        self._heard_s = 0.0
+        self._why = "it was not reached yet"
+        self._questions: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self.aside = SetAside()
+        self.figures = LinkFigures()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker can be asked."""
+        return self._connected and not self._leaving
+
+    @property
+    def waiting(self) -> int:
+        """Calls that are not answered yet."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._forever(), name=f"link to {self.broker}")
+
+    async def close(self) -> None:
+        """Ask the broker nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._questions:
+            task.cancel()
+        self._lost("the proxy ends")
+
+    def announce(self, presence: storage.Presence) -> None:
+        """Tell who pulls; told again whenever the stream is made anew."""
+        self._presence = storage.ProxyFrame(presence=presence).SerializeToString()
+        if self.connected:
+            self._outbox.add(self._presence, 0)
+
+    async def ask(
+        self,
+        frame: storage.ProxyFrame,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        on_late: "OnLate | None" = None,
+        cancel: bool = False,
+    ) -> storage.Answer:
+        """The answer to the one call in `frame`. MessagingError: the broker's own, BrokerUnavailable or LateAnswer.
+
+        `on_late` gets an answer that comes after this has ended; with `cancel` the broker is told then to do no more.
+        """
+        if not self.connected:
+            raise BrokerUnavailable(f"broker {self.broker} can't be reached: {self._why}", maybe_done=False)
+        if self._outbox.bytes > WAITING_BYTES_MAX:
+            raise MessagingError(
+                definition_pb2.TOO_MANY_REQUESTS, f"too much waits to be sent to broker {self.broker}; try again later"
+            )
+        loop = asyncio.get_running_loop()
+        number = next(self._numbers)
+        call = frame.calls[0]
+        call.id = number
+        call.timeout_ms = int(timeout_s * 1000)
+        future: asyncio.Future[storage.Answer] = loop.create_future()
+        self._waiting[number] = _Waiting(future, loop.time() + timeout_s, on_late)
+        self._outbox.add(self._with_version(frame).SerializeToString(), number)
+        self.figures.calls += 1
+        try:
+            answer = await future
+        except asyncio.CancelledError:
+            self._abandon(number, on_late, cancel=cancel)
+            raise
+        if answer.HasField("error"):
+            raise raised(answer.error)
+        return answer
+
+    def tell(self, frame: storage.ProxyFrame) -> None:
+        """Make the one call in `frame`, whose answer nobody waits for; nothing happens if the broker is gone."""
+        if self.connected:
+            number = frame.calls[0].id = next(self._numbers)
+            self._outbox.add(frame.SerializeToString(), number)
+
+    def _with_version(self, frame: storage.ProxyFrame) -> storage.ProxyFrame:
+        version = self._known_version()
+        if version != self._told_version:
+            frame.registry_version = self._told_version = version
+        return frame
+
+    def _abandon(self, number: int, on_late: "OnLate | None", *, cancel: bool) -> None:
+        """Nobody waits for that answer any more."""
+        if self._waiting.pop(number, None) is None:
+            return
+        if on_late is not None:
+            self._late[number] = on_late
+        if cancel and self.connected:
+            self._outbox.add(storage.ProxyFrame(cancelled=[number]).SerializeToString(), number)
+
+    # --- the stream
+
+    async def _forever(self) -> None:
+        while True:
+            try:
+                await self._converse()
+                why = "it ended the stream"
+            except TimeoutError:
+                why = "it does not answer"
+            except _NotWelcome as error:
+                why = str(error)
+            except aio.AioRpcError as error:
+                why = f"{error.code().name.lower().replace('_', ' ')}, {error.details()}"
+            self._lost(why)
+            wait_s = self.aside.failed(asyncio.get_running_loop().time())
+            await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311 - so that proxies don't come together
+
+    async def _converse(self) -> None:
+        """Make the stream, and use it until it ends or breaks."""
+        async with aio.insecure_channel(self.address, options=_OPTIONS) as channel:
+            stream = channel.stream_stream(_METHOD)()
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await self._greet(stream)
+                await self._use(stream)
+            finally:
+                stream.cancel()
+
+    async def _greet(self, stream: aio.StreamStreamCall) -> None:
+        hello = storage.Hello(proxy=self._proxy, version=version("ternmq"))
+        self._told_version = self._known_version()
+        frame = storage.ProxyFrame(hello=hello, registry_version=self._told_version)
+        await stream.write(frame.SerializeToString() + self._presence)
+        while True:
+            data = await stream.read()
+            if data is aio.EOF:
+                raise _NotWelcome("it ended the stream")
+            answer = storage.BrokerFrame.FromString(data)
+            if answer.registry_version:
+                self._events.version_told(answer.registry_version)
+            if answer.HasField("welcome"):
+                break
+        if answer.welcome.broker != self.broker:
+            raise _NotWelcome(f"broker {answer.welcome.broker} is at its address")
+        self._connected, self._leaving = True, False
+        self._heard_s = asyncio.get_running_loop().time()
+        self.aside.worked()
+        _log.info("connected to broker %s at %s", self.broker, self.address)
+        self._events.link_changed(self.broker)
+
+    async def _use(self, stream: aio.StreamStreamCall) -> None:
+        reader = asyncio.create_task(self._read(stream), name=f"answers of {self.broker}")
+        writer = asyncio.create_task(self._write(stream), name=f"calls of {self.broker}")
+        watch = asyncio.create_task(self._watch(), name=f"watch over {self.broker}")
+        tasks = (reader, writer, watch)
+        try:
+            # The writer ends first where the broker leaves: its last answers are read after that.
+            await asyncio.wait((reader, watch), return_when=asyncio.FIRST_COMPLETED)
+            if watch.done():
+                watch.result()
+            reader.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self, stream: aio.StreamStreamCall) -> None:
+        while not (self._leaving and not len(self._outbox)):
+            batch = await self._outbox.take()
+            self._sent_up_to = max(self._sent_up_to, *batch.tokens)
+            self.figures.frames_out += 1
+            await stream.write(batch.frame)
+        await stream.done_writing()
+
+    async def _read(self, stream: aio.StreamStreamCall) -> None:
+        loop = asyncio.get_running_loop()
+        while (data := await stream.read()) is not aio.EOF:
+            self._heard_s = loop.time()
+            self.figures.frames_in += 1
+            self._take(storage.BrokerFrame.FromString(data))
+
+    def _take(self, frame: storage.BrokerFrame) -> None:
+        if frame.registry_version:
+            self._events.version_told(frame.registry_version)
+        for answer in frame.answers:
+            waiting = self._waiting.pop(answer.id, None)
+            if waiting is not None and not waiting.answer.done():
+                waiting.answer.set_result(answer)
+            else:
+                late = self._late.pop(answer.id, None) or (waiting.on_late if waiting is not None else None)
+                if late is not None:
+                    late(answer)
+        for ready in frame.ready:
+            self._events.ready(self.broker, ready.group, ready.topic)
+        for question in frame.questions:
+            task = asyncio.create_task(self._pass_on(question))
+            self._questions.add(task)
+            task.add_done_callback(self._questions.discard)
+        if frame.leaving and not self._leaving:
+            self._leave()
+
+    def _leave(self) -> None:
+        """The broker ends: what was called it answers, and it wants no more."""
+        self._leaving = True
+        self._why = "it is ending"
+        self._outbox.add(b"", self._sent_up_to)  # wakes the writer, which ends
+        self._events.link_changed(self.broker)
+
+    async def _pass_on(self, question: storage.Question) -> None:
+        asked = await self._events.question(question, self.broker)
+        if self._connected:
+            answer = storage.QuestionAnswer(id=question.id, asked=asked)
+            self._outbox.add(storage.ProxyFrame(question_answers=[answer]).SerializeToString(), 0)
+
+    async def _watch(self) -> None:
+        """End calls whose time is over, and the stream when the broker has fallen silent."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = loop.time()
+            late = [number for number, waiting in self._waiting.items() if waiting.deadline_s < now]
+            for number in late:
+                self._expire(number)
+            silence_s = now - self._heard_s
+            if silence_s > SILENCE_S:
+                raise TimeoutError
+            if silence_s > PING_AFTER_S and len(self._outbox) == 0:
+                self._outbox.add(storage.ProxyFrame(ping=1).SerializeToString(), 0)
+
+    def _expire(self, number: int) -> None:
+        waiting = self._waiting.pop(number)
+        self.figures.late += 1
+        if waiting.on_late is not None:
+            self._late[number] = waiting.on_late
+        if not waiting.answer.done():
+            waiting.answer.set_exception(LateAnswer(self.broker))
+
+    def _lost(self, why: str) -> None:
+        """The stream is no more: nobody gets an answer."""
+        was_connected, self._connected, self._leaving = self._connected, False, False
+        self._why = why
+        sent_up_to = self._sent_up_to
+        waiting, self._waiting = self._waiting, {}
+        self._late.clear()
+        self._outbox.clear()
+        for number, call in waiting.items():
+            if not call.answer.done():
+                text = f"the connection to broker {self.broker} was lost: {why}"
+                call.answer.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+        if was_connected:
+            self.figures.lost += 1
+            _log.warning("the connection to broker %s was lost: %s", self.broker, why)
+            self._events.link_changed(self.broker)

@@ -1,0 +1,88 @@
+"""The links to all brokers that the registry names, made and ended as it changes."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_proxy.message_service.cluster.link import BrokerLink, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
+
+if TYPE_CHECKING:
+    from ternmq_common.cluster import Snapshot
+    from ternmq_protos.storage_v1 import storage_pb2 as storage
+    from ternmq_proxy.message_service.cluster.link import LinkEvents
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+
+
+class Links:
+    """One link for each broker."""
+
+    def __init__(self, directory: "Directory", events: "LinkEvents", *, proxy: str) -> None:
+        self._directory = directory
+        self._events = events
+        self._proxy = proxy
+        self._brokers: dict[str, RemoteBroker] = {}
+        self._presence: storage.Presence | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self.follow(self._directory.snapshot)
+
+    async def close(self) -> None:
+        brokers, self._brokers = self._brokers, {}
+        await asyncio.gather(*(broker.link.close() for broker in brokers.values()), *self._ending)
+
+    def follow(self, snapshot: "Snapshot") -> None:
+        """Have a link to each broker of the snapshot, at its address."""
+        for name, broker in list(self._brokers.items()):
+            entry = snapshot.brokers.get(name)
+            if entry is None or entry.address != broker.link.address:
+                self._end(self._brokers.pop(name))
+        for name, entry in snapshot.brokers.items():
+            if name not in self._brokers:
+                self._brokers[name] = self._made(name, entry.address)
+
+    def _made(self, name: str, address: str) -> RemoteBroker:
+        link = BrokerLink(
+            name, address, self._events, proxy=self._proxy, known=lambda: self._directory.snapshot.version
+        )
+        if self._presence is not None:
+            link.announce(self._presence)
+        link.start()
+        return RemoteBroker(link)
+
+    def _end(self, broker: RemoteBroker) -> None:
+        _log.info("broker %s is not at %s any more", broker.name, broker.link.address)
+        task = asyncio.create_task(broker.link.close(), name=f"end of the link to {broker.name}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def announce(self, presence: "storage.Presence") -> None:
+        """Tell all brokers who pulls here."""
+        self._presence = presence
+        for broker in self._brokers.values():
+            broker.link.announce(presence)
+
+    def find(self, name: str) -> RemoteBroker | None:
+        return self._brokers.get(name)
+
+    def all(self) -> list[RemoteBroker]:
+        """Every broker, by name."""
+        return [self._brokers[name] for name in sorted(self._brokers)]
+
+    def connected(self) -> list[RemoteBroker]:
+        """Those that can be asked now, by name."""
+        return [broker for broker in self.all() if broker.link.connected]
+
+    def is_connected(self, name: str) -> bool:
+        broker = self._brokers.get(name)
+        return broker is not None and broker.link.connected
+
+    def broker(self, name: str) -> RemoteBroker:
+        """BrokerUnavailable if there is none of that name."""
+        broker = self._brokers.get(name)
+        if broker is None:
+            raise BrokerUnavailable(f"there is no broker {name!r}", maybe_done=False)
+        return broker

@@ -1,0 +1,87 @@
+"""Receives that wait for messages of several brokers.
+
+Nobody waits at a broker. A broker that had nothing for a group tells its proxies once when there may be something;
+until then it is *quiet*, and asked no more. Polls wait in the proxy, those of a group and topic in one line. Each poll
+that gets messages wakes two more, so that a burst soon has everybody at work.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.pollers import Pollers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_Line = tuple[str, str]
+"""Group and topic."""
+
+
+class _State:
+    __slots__ = ("quiet", "told")
+
+    def __init__(self) -> None:
+        self.quiet: set[str] = set()
+        self.told = 0
+
+
+class Polls:
+    """What is known of the brokers by the receives, and the receives that wait."""
+
+    def __init__(self) -> None:
+        self._pollers = Pollers()
+        self._states: dict[_Line, _State] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many receives wait."""
+        return self._pollers.waiting
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._pollers.close()
+
+    def worth_asking(self, group: str, topic: str, brokers: "Iterable[str]") -> list[str]:
+        """Those of the brokers that may have something."""
+        state = self._states.get((group, topic))
+        return [name for name in brokers if state is None or name not in state.quiet]
+
+    def about_to_ask(self, group: str, topic: str) -> int:
+        """A broker is asked, and will tell when it has something; the number is for `found_nothing`."""
+        state = self._states.get((group, topic))
+        if state is None:
+            state = self._states[group, topic] = _State()
+        return state.told
+
+    def found_nothing(self, group: str, topic: str, broker: str, number: int) -> None:
+        """The broker had nothing. It is quiet from then on, unless a word of some broker came since it was asked."""
+        state = self._states.get((group, topic))
+        if state is not None and state.told == number:
+            state.quiet.add(broker)
+
+    def found(self, group: str, topic: str) -> None:
+        """A poll got messages: there may be more for others."""
+        self._pollers.wake_group(group, topic, 2)
+
+    def ready(self, broker: str, group: str, topic: str) -> None:
+        """The broker told that there may be something."""
+        state = self._states.get((group, topic))
+        if state is not None:
+            state.told += 1
+            state.quiet.discard(broker)
+        self._pollers.wake_group(group, topic, 1)
+
+    def changed(self, broker: str) -> None:
+        """The broker is there anew, or gone: nothing is known of what it has."""
+        for state in self._states.values():
+            state.told += 1
+            state.quiet.discard(broker)
+        self._pollers.wake_all(1)
+
+    async def wait(self, group: str, topic: str, seconds: float) -> bool:
+        """Wait until it is worth asking again; False when `seconds` passed first."""
+        return await self._pollers.wait(group, topic, seconds)
+
+    def forget(self, *, topic: str = "", group: str = "") -> None:
+        """The topic or the group is deleted."""
+        for line in [line for line in self._states if line[1] == topic or line[0] == group]:
+            del self._states[line]

@@ -1,0 +1,73 @@
+"""Where topics are, by the registry's snapshot and by which brokers can be reached."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import Route
+from ternmq_proxy.message_service.cluster.set_aside import SetAside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.model import Topic
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_registry.directory import Directory
+
+
+class Routes:
+    """Routes, each worked out once until something changes. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, directory: "Directory", links: "Links", now: "Callable[[], float]") -> None:
+        self._directory = directory
+        self._links = links
+        self._now = now
+        self._known: dict[str, Route] = {}
+        self._failing: dict[str, SetAside] = {}
+
+    def changed(self) -> None:
+        """The registry, or which brokers can be reached."""
+        self._known.clear()
+
+    def route(self, topic: "Topic") -> Route:
+        if self._failing:
+            return self._made(topic)
+        route = self._known.get(topic.name)
+        if route is None or route.topic is not topic:
+            route = self._known[topic.name] = self._made(topic)
+        return route
+
+    def send_failed(self, broker: str) -> None:
+        """The broker did not store a message that it should have: others get the next ones for a while."""
+        self._failing.setdefault(broker, SetAside()).failed(self._now())
+
+    def send_worked(self, broker: str) -> None:
+        if self._failing:
+            self._failing.pop(broker, None)
+
+    def aside(self) -> list[str]:
+        """The brokers that get no new messages for a while, though they can be reached."""
+        now = self._now()
+        return [name for name, failing in self._failing.items() if failing.is_aside(now)]
+
+    def _made(self, topic: "Topic") -> Route:
+        entries = self.entries(topic)
+        reads = topic.permission.can_read
+        writes = [entry.name for entry in entries if entry.can_write] if topic.permission.can_write else []
+        live = {entry.name for entry in entries if entry.live}
+        aside = set(self.aside())
+        usable = tuple(name for name in writes if name in live and self._links.is_connected(name))
+        return Route(
+            topic,
+            brokers=tuple(entry.name for entry in entries),
+            readable=tuple(entry.name for entry in entries if reads and entry.live and entry.can_read),
+            # When all fail, one that fails is tried; when none is there, the caller hears which.
+            writable=tuple(name for name in usable if name not in aside)
+            or usable
+            or tuple(name for name in writes if name in live),
+            ordered=tuple(writes),
+        )
+
+    def entries(self, topic: "Topic") -> "list[BrokerEntry]":
+        """The brokers that have the topic, by name; retry and dead letter topics are on all."""
+        brokers = self._directory.snapshot.brokers
+        return [brokers[name] for name in sorted(topic.brokers or brokers) if name in brokers]

@@ -1,0 +1,493 @@
+"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all of them.
+
+Repeated are calls that a repetition does not harm, for as long as a broker that restarts needs; a message whose storing
+is not certain is not sent again here, since its producer can do that and knows whether it wants to.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import (
+    Delivery,
+    OrphanedTransaction,
+    QueueRef,
+    Settled,
+    TransactionPage,
+)
+from ternmq_common.storage_form import read_stored
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.link import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.links import Links
+from ternmq_proxy.message_service.cluster.polls import Polls
+from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker, invalid_handle
+from ternmq_proxy.message_service.cluster.routes import Routes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.cluster import Remaining, Snapshot
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import (
+        Appended,
+        HalfMessage,
+        NewMessage,
+        PopOrder,
+        Pulled,
+        PullingMember,
+        QueueBounds,
+        QueueProgress,
+        QueueReaderId,
+        Resolution,
+        Route,
+        StoredMessage,
+        TimedMessage,
+        Topic,
+        Transaction,
+        TransactionState,
+    )
+    from ternmq_common.recall_handle import RecallHandle
+    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.transaction_id import TransactionId
+    from ternmq_proxy.message_service.interface import AskProducer
+    from ternmq_registry.directory import Directory
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_REPEAT_S = 1.5
+# What says that a broker could not store: its disk, or what nobody foresaw.
+_SEND_FAILURES = frozenset({definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.PROXY_TIMEOUT})
+
+
+class ClusterMessageService:
+    """See `MessageService`. Begins with `start`, ends with `close`."""
+
+    def __init__(self, directory: "Directory", *, proxy: str) -> None:
+        self._directory = directory
+        self.links = Links(directory, self, proxy=proxy)
+        self.polls = Polls()
+        self.routes = Routes(directory, self.links, lambda: asyncio.get_running_loop().time())
+        self._ask: AskProducer | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._directory.on_change(self._registry_changed)
+        self.links.start()
+
+    def end_polls(self) -> None:
+        """Answer the waiting polls, since the process ends."""
+        self.polls.close()
+
+    async def close(self) -> None:
+        self.polls.close()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        await self.links.close()
+
+    @property
+    def problem(self) -> str | None:
+        if self.links.connected():
+            return None
+        names = ", ".join(broker.name for broker in self.links.all())
+        return f"none of the brokers can be reached: {names}" if names else "no broker is registered"
+
+    # --- what the links tell
+
+    def link_changed(self, broker: str) -> None:
+        self.routes.changed()
+        self.polls.changed(broker)
+
+    def ready(self, broker: str, group: str, topic: str) -> None:
+        self.polls.ready(broker, group, topic)
+
+    def version_told(self, version: int) -> None:
+        if version > self._directory.snapshot.version and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.create_task(self._directory.at_least(version), name="later version")
+
+    async def question(self, question: storage.Question, broker: str) -> bool:
+        if self._ask is None:
+            return False
+        orphan = OrphanedTransaction(
+            transaction_id=question.transaction_id,
+            topic=question.topic,
+            sender=question.sender,
+            message=read_stored(question.message, question.topic, broker),
+            sender_only=question.sender_only,
+        )
+        try:
+            return await self._ask(orphan)
+        except Exception:  # noqa: BLE001 - the outermost of this question, and it logs
+            _log.exception("the question about transaction %s failed", question.transaction_id)
+            return False
+
+    def _registry_changed(self, snapshot: "Snapshot") -> None:
+        self.links.follow(snapshot)
+        self.routes.changed()
+
+    # --- repeating
+
+    async def _repeated(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
+        """A call that a repetition does not harm."""
+        return await self._while_away(broker, call, lambda error: isinstance(error, BrokerUnavailable))
+
+    async def _once(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
+        """A call that is repeated only if the broker was not asked at all."""
+        return await self._while_away(
+            broker, call, lambda error: isinstance(error, BrokerUnavailable) and not error.maybe_done
+        )
+
+    async def _while_away(
+        self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]], again: Callable[[BaseException], bool]
+    ) -> T:
+        # The first try goes without tenacity, which costs more than the call.
+        try:
+            return await call(self.links.broker(broker))
+        except MessagingError as error:
+            if not again(error) or self.links.find(broker) is None:
+                raise
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(again),
+            stop=stop_after_delay(_REPEAT_S),
+            wait=wait_random_exponential(multiplier=0.05, max=0.3),
+            reraise=True,
+        ):
+            with attempt:
+                return await call(self.links.broker(broker))
+        raise AssertionError("tenacity ends with a result or an error")
+
+    # --- sending
+
+    async def route(self, topic: "Topic") -> "Route":
+        return self.routes.route(topic)
+
+    async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> "list[Appended]":
+        return await self._sent(queue, lambda broker, there: broker.append(there, messages))
+
+    async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> "list[Appended]":
+        return await self._sent(queue, lambda broker, there: broker.schedule(there, messages))
+
+    async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> "Appended":
+        return await self._sent(queue, lambda broker, there: broker.begin_transaction(there, half))
+
+    async def _sent(self, queue: QueueRef, send: Callable[[RemoteBroker, QueueRef], Awaitable[T]]) -> T:
+        """Send to the queue's broker, or, when that was not asked at all, to the same queue of another one; messages
+        of a FIFO topic have no other place."""
+        try:
+            return await self._send(queue, send)
+        except BrokerUnavailable as error:
+            if error.maybe_done:
+                raise
+            others = self._others(queue)
+            if not others:
+                return await self._once(queue.broker, lambda broker: send(broker, queue))
+        for number, name in enumerate(others):
+            try:
+                return await self._send(QueueRef(queue.topic, name, queue.queue_id), send)
+            except BrokerUnavailable as error:
+                if error.maybe_done or number + 1 == len(others):
+                    raise
+        raise AssertionError("there are others")
+
+    async def _send(self, queue: QueueRef, send: Callable[[RemoteBroker, QueueRef], Awaitable[T]]) -> T:
+        try:
+            result = await send(self.links.broker(queue.broker), queue)
+        except MessagingError as error:
+            if error.code in _SEND_FAILURES or isinstance(error, BrokerUnavailable):
+                self.routes.send_failed(queue.broker)
+            raise
+        self.routes.send_worked(queue.broker)
+        return result
+
+    def _others(self, queue: QueueRef) -> list[str]:
+        """Other brokers that take messages of the topic now."""
+        topic = self._directory.snapshot.topics.get(queue.topic)
+        if topic is None or topic.type == definition_pb2.FIFO:
+            return []
+        return [
+            name for name in self.routes.route(topic).writable if name != queue.broker and self.links.is_connected(name)
+        ]
+
+    async def recall(self, handle: "RecallHandle") -> None:
+        await self._repeated(handle.broker, lambda broker: broker.recall(handle))
+
+    # --- transactions
+
+    async def end_transaction(
+        self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool = False
+    ) -> None:
+        self._check_broker(transaction)
+        await self._repeated(
+            transaction.broker,
+            lambda broker: broker.end_transaction(topic, transaction, resolution, by_operator=by_operator),
+        )
+
+    async def transaction(self, transaction: "TransactionId") -> "tuple[Transaction, StoredMessage]":
+        self._check_broker(transaction)
+        return await self._repeated(transaction.broker, lambda broker: broker.transaction(transaction))
+
+    def _check_broker(self, transaction: "TransactionId") -> None:
+        if self.links.find(transaction.broker) is None:
+            raise MessagingError(
+                definition_pb2.INVALID_TRANSACTION_ID,
+                f"transaction {str(transaction)!r} names broker {transaction.broker!r}, which this cluster has not",
+            )
+
+    async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> TransactionPage:
+        """Broker by broker; a page ends with its broker. `start` is `BROKER@PLACE`."""
+        names = [broker.name for broker in self.links.all()]
+        name, at, place = start.rpartition("@")
+        if start and (not at or name not in names):
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+        left = names[names.index(name) :] if start else names
+        for number, broker_name in enumerate(left):
+            first = place if number == 0 else ""
+            page = await self._page(broker_name, state, topic, first, limit)
+            if page.following:
+                return TransactionPage(page.transactions, f"{broker_name}@{page.following}")
+            if page.transactions:
+                following = f"{left[number + 1]}@" if number + 1 < len(left) else ""
+                return TransactionPage(page.transactions, following)
+        return TransactionPage([], "")
+
+    async def _page(
+        self, broker: str, state: "TransactionState", topic: str, start: str, limit: int
+    ) -> TransactionPage:
+        return await self._repeated(
+            broker, lambda remote: remote.transactions(state, topic=topic, start=start, limit=limit)
+        )
+
+    def watch_orphans(self, ask: "AskProducer") -> None:
+        self._ask = ask
+
+    # --- receiving
+
+    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> list[Delivery]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while True:
+            deliveries = await self._pop_now(order, broker, watch=poll_s > 0)
+            if deliveries:
+                self.polls.found(order.group, order.topic)
+                return deliveries
+            left_s = end - loop.time()
+            if left_s <= 0:
+                return []
+            if self.polls.worth_asking(order.group, order.topic, self._readable(order.topic, broker)):
+                continue  # a word came while the others were asked
+            if not await self.polls.wait(order.group, order.topic, left_s):
+                return []
+
+    async def _pop_now(self, order: "PopOrder", first: str, *, watch: bool) -> list[Delivery]:
+        """What one of the brokers has, the `first` for choice. A broker that fails does not keep others from giving."""
+        group, topic = order.group, order.topic
+        failure: MessagingError | None = None
+        names = self._readable(topic, first)
+        for name in self.polls.worth_asking(group, topic, names):
+            number = self.polls.about_to_ask(group, topic)
+            try:
+                deliveries = await self.links.broker(name).pop(order, watch=watch)
+            except (BrokerUnavailable, LateAnswer) as error:
+                failure = error
+                continue
+            if deliveries:
+                return deliveries
+            if watch:
+                self.polls.found_nothing(group, topic, name, number)
+        if failure is not None and len(names) == 1:
+            raise failure
+        return []
+
+    def _readable(self, topic: str, first: str) -> list[str]:
+        """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
+        known = self._directory.snapshot
+        entry = known.topics.get(topic)
+        placed = sorted((entry.brokers if entry is not None else ()) or known.brokers)
+        names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
+        connected = [name for name in names if self.links.is_connected(name)]
+        if not connected:
+            listed = ", ".join(names) or "none is registered"
+            raise BrokerUnavailable(f"no broker of topic {topic!r} can be reached: {listed}", maybe_done=False)
+        if first in connected:
+            turn = connected.index(first)
+            return connected[turn:] + connected[:turn]
+        return connected
+
+    # --- settling
+
+    async def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
+        return await self._for_handles(handles, lambda broker, some: broker.acknowledge(group, topic, some))
+
+    async def prolong(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int
+    ) -> list[bool]:
+        return await self._for_handles(handles, lambda broker, some: broker.prolong(group, topic, some, invisible_ms))
+
+    async def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
+        async def released(broker: RemoteBroker, some: "Sequence[ReceiptHandle]") -> list[None]:
+            await broker.release(group, topic, some, counts=counts)
+            return [None] * len(some)
+
+        await self._for_handles(handles, released)
+
+    async def _for_handles(
+        self,
+        handles: "Sequence[ReceiptHandle]",
+        call: "Callable[[RemoteBroker, Sequence[ReceiptHandle]], Awaitable[list[T]]]",
+    ) -> list[T]:
+        """One call for each broker that gave some of the handles; an outcome for each handle, in order."""
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, handle in enumerate(handles):
+            places[handle.broker].append(place)
+        if len(places) == 1:
+            (name,) = places
+            self._check_handles(name)
+            return await self._repeated(name, lambda broker: call(broker, handles))
+        for name in places:
+            self._check_handles(name)
+
+        async def of(name: str) -> list[T]:
+            some = [handles[place] for place in places[name]]
+            return await self._repeated(name, lambda broker: call(broker, some))
+
+        outcomes: dict[int, T] = {}
+        for name, result in zip(places, await asyncio.gather(*map(of, places)), strict=True):
+            outcomes.update(zip(places[name], result, strict=True))
+        return [outcomes[place] for place in range(len(handles))]
+
+    def _check_handles(self, broker: str) -> None:
+        if self.links.find(broker) is None:
+            raise MessagingError(
+                definition_pb2.INVALID_RECEIPT_HANDLE,
+                f"the receipt handle names broker {broker!r}, which this cluster has not",
+            )
+
+    async def change_invisible(
+        self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
+    ) -> "ReceiptHandle":
+        self._check_handles(handle.broker)
+        changed = await self._once(
+            handle.broker,
+            lambda broker: broker.change_invisible(group, topic, handle, invisible_ms, counts=counts),
+        )
+        if changed is None:
+            raise invalid_handle()
+        return changed
+
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> Settled:
+        self._check_handles(handle.broker)
+        return await self._repeated(handle.broker, lambda broker: broker.dead_letter(group, topic, handle, attempts))
+
+    # --- by offset
+
+    async def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        *,
+        batch: int,
+        poll_s: float,
+        reader: "QueueReaderId | None" = None,
+    ) -> "Pulled":
+        return await self._repeated(
+            queue.broker,
+            lambda broker: broker.pull(queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader),
+        )
+
+    async def bounds(self, queue: QueueRef) -> "QueueBounds":
+        return await self._repeated(queue.broker, lambda broker: broker.bounds(queue))
+
+    async def offset_at(self, queue: QueueRef, time_ms: int) -> int:
+        return await self._repeated(queue.broker, lambda broker: broker.offset_at(queue, time_ms))
+
+    async def committed(self, group: str, queue: QueueRef) -> int | None:
+        return await self._repeated(queue.broker, lambda broker: broker.committed(group, queue))
+
+    async def set_committed(
+        self, group: str, queue: QueueRef, offset: int, *, reader: "QueueReaderId | None" = None
+    ) -> None:
+        await self._repeated(queue.broker, lambda broker: broker.set_committed(group, queue, offset, reader))
+
+    # --- of all brokers
+
+    async def leave(self, group: str, client_id: str) -> None:
+        await self._of_those_there(lambda broker: broker.leave(group, client_id))
+
+    async def drop_retries(self, group: str, topic: str) -> None:
+        await asyncio.gather(
+            *(self._repeated(each.name, lambda broker: broker.drop_retries(group, topic)) for each in self.links.all())
+        )
+
+    async def progress(self, group: str) -> "list[QueueProgress]":
+        """Of the brokers that can be reached."""
+        rows = await self._of_those_there(lambda broker: broker.progress(group))
+        return [row for some in rows for row in some]
+
+    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
+        """On the brokers that can be reached."""
+        found = await self._of_those_there(lambda broker: broker.find_by_key(topic, key, limit))
+        newest_first = sorted((each for some in found for each in some), key=lambda each: each.stored_ms, reverse=True)
+        return newest_first[:limit]
+
+    async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        name = broker or self._only_broker()
+        return await self._repeated(name, lambda remote: remote.dead_letters(group, offsets))
+
+    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
+        there = self.links.connected()
+        if not there:
+            raise BrokerUnavailable("no broker can be reached", maybe_done=False)
+        await there[0].retry(group, topic, messages)
+
+    async def remaining(self, broker: str) -> "Remaining":
+        return await self._repeated(broker, lambda remote: remote.remaining())
+
+    async def forget_topic(self, topic: str, *, version: int) -> None:
+        self.polls.forget(topic=topic)
+        await self._of_those_there(lambda broker: broker.forget_topic(topic, version))
+
+    async def forget_group(self, group: str, *, version: int) -> None:
+        self.polls.forget(group=group)
+        await self._of_those_there(lambda broker: broker.forget_group(group, version))
+
+    def announce(self, members: "Sequence[PullingMember]") -> None:
+        presence = storage.Presence()
+        for member in members:
+            presence.members.add(group=member.group, client_id=member.client_id, topics=member.topics)
+        self.links.announce(presence)
+
+    async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
+        """As one of the brokers knows them: every proxy tells all brokers."""
+        for broker in self.links.connected():
+            try:
+                return sorted({*here, *await broker.pulling_members(group, topic)})
+            except (BrokerUnavailable, LateAnswer) as error:
+                _log.warning("broker %s can't say who pulls %s for %s: %s", broker.name, topic, group, error)
+        return sorted(here)
+
+    async def _of_those_there(self, call: Callable[[RemoteBroker], Awaitable[T]]) -> list[T]:
+        """The answers of all brokers that can be reached; who does not answer is said in the log."""
+        brokers = self.links.connected()
+        results = await asyncio.gather(*map(call, brokers), return_exceptions=True)
+        answers: list[T] = []
+        for broker, result in zip(brokers, results, strict=True):
+            if isinstance(result, BrokerUnavailable | LateAnswer):
+                _log.warning("broker %s is left out: %s", broker.name, result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                answers.append(result)
+        return answers
+
+    def _only_broker(self) -> str:
+        names = [broker.name for broker in self.links.all()]
+        if len(names) != 1:
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"name the broker, one of {', '.join(names) or 'none'}")
+        return names[0]

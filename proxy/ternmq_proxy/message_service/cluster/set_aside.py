@@ -1,0 +1,30 @@
+"""When a broker that fails is tried again: after a while that grows with each failure. Pure; times in seconds."""
+
+from dataclasses import dataclass
+
+FIRST_S = 0.1
+LONGEST_S = 10.0
+
+
+@dataclass(slots=True)
+class SetAside:
+    """The failures of one broker in a row. While it is aside nobody uses it; after that the next use is the probe that
+    puts it back, or sets it aside for longer."""
+
+    failures: int = 0
+    until_s: float = 0.0
+
+    def failed(self, now_s: float) -> float:
+        """It failed once more; for how long it is aside now. Calls that were under way together fail once."""
+        if not self.is_aside(now_s):
+            self.failures += 1
+            self.until_s = now_s + min(LONGEST_S, FIRST_S * 2 ** (self.failures - 1))
+        return self.until_s - now_s
+
+    def worked(self) -> None:
+        """It is well."""
+        self.failures = 0
+        self.until_s = 0.0
+
+    def is_aside(self, now_s: float) -> bool:
+        return now_s < self.until_s

@@ -1,0 +1,95 @@
+"""What a process does for clients, whatever storage is behind it: services, gRPC front, and the care for clients."""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_common.delay_levels import parse_delay_levels
+from ternmq_common.filters import Filters
+from ternmq_common.limits import MessageLimits
+from ternmq_proxy.activities.client_life import depart
+from ternmq_proxy.fronts.grpc_front import GrpcFront
+from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.orphan_checks import OrphanChecks
+from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.processors.renewal import Renewal
+from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.services import Services
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from ternmq_common.clock import Clock
+    from ternmq_common.observability.observability import Observability
+    from ternmq_common.server_settings import FrontSettings
+    from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.message_service.interface import MessageService
+
+_log = logging.getLogger(__name__)
+_CLIENT_CARE_S = 5.0
+
+
+async def serve_clients(
+    settings: "FrontSettings",
+    clock: "Clock",
+    catalog: "Catalog",
+    messages: "MessageService",
+    observability: "Observability",
+    stack: "AsyncExitStack",
+) -> str:
+    """Listen and serve; `stack` ends it. Returns the address of gRPC, `host:port`."""
+    front = GrpcFront(settings.grpc, observability)
+    services = make_services(settings, clock, catalog, messages, front.address)
+    stack.push_async_callback(services.orphans.close)
+    stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
+    stack.callback(messages.end_polls)
+    care = asyncio.create_task(_care_for_clients(services), name="client care")
+    stack.callback(care.cancel)
+    await front.start(services)
+    messages.watch_orphans(services.orphans.ask)
+    return front.address
+
+
+def make_services(
+    settings: "FrontSettings", clock: "Clock", catalog: "Catalog", messages: "MessageService", endpoint: str
+) -> Services:
+    """What the activities ask; `endpoint` is the address of the front."""
+    # Moving the clock must not expire clients that are alive.
+    clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
+    clients.on_pulling(messages.announce)
+    return Services(
+        clock=clock,
+        catalog=catalog,
+        messages=messages,
+        clients=clients,
+        renewal=Renewal(messages, clock.now_ms, catalog.rules),
+        orphans=OrphanChecks(messages, clients, time.monotonic, store_host=endpoint),
+        filters=Filters(),
+        subscriptions=Subscriptions(),
+        placement=Placement(),
+        limits=MessageLimits(
+            body_bytes_max=settings.body_bytes_max,
+            properties_max=settings.properties_max,
+            properties_bytes_max=settings.properties_bytes_max,
+            delay_max_ms=settings.delay_max_ms,
+        ),
+        delay_levels_ms=parse_delay_levels(settings.delay_levels),
+        endpoint=endpoint,
+        store_host=endpoint,
+        long_poll_max_ms=settings.long_poll_max_ms,
+        started_ms=clock.now_ms(),
+    )
+
+
+async def _care_for_clients(services: Services) -> None:
+    """Keep hidden what living clients hold, and show what dead ones held."""
+    while True:
+        await asyncio.sleep(_CLIENT_CARE_S)
+        try:
+            for client in services.clients.expire():
+                _log.info("client %s is gone without a word", client.client_id)
+                await depart(client, services)
+            await services.renewal.renew()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)

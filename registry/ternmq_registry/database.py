@@ -1,0 +1,172 @@
+"""Transactions on the registry's database, and how one is opened.
+
+PostgreSQL  nothing waits for ever: connecting, statements and unanswered packets have limits of their own, and a server
+            that is stopped, which none of these sees, is given up by the client. A pool that pings drops connections
+            that died. SQL is prepared for each call anew, since a pooler in front may change connections.
+SQLite      transactions begin by our word, not the driver's: reads see one moment, and changes wait for each other.
+"""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import sqlalchemy
+from sqlalchemy import case, event, select, update
+from sqlalchemy.exc import ArgumentError
+
+from ternmq_common.errors import StartupError
+from ternmq_common.settings import without_password
+from ternmq_registry.errors import unavailable_if_unreachable
+from ternmq_registry.tables import DATABASE_NOW_MS, VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import URL, Connection, Engine
+
+T = TypeVar("T")
+
+SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+CONNECT_TIMEOUT_S = 3
+STATEMENT_TIMEOUT_MS = 5000
+TCP_USER_TIMEOUT_MS = 5000
+ANSWER_TIMEOUT_S = 6.0  # above the statement's own, whose error says more
+CONNECTIONS_MAX = 4
+POOL_TIMEOUT_S = 5.0
+
+_CHANGING = "ternmq_changing"
+
+
+class Database:
+    """One database; safe for several threads. Every method is one transaction."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        is_postgres = engine.dialect.name == "postgresql"
+        # SQLite's readers see one moment without being asked.
+        self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else engine
+        self._changer = engine.execution_options(**{_CHANGING: True})
+
+    @contextmanager
+    def reading(self) -> "Iterator[Connection]":
+        """See one moment of everything."""
+        with unavailable_if_unreachable(), self._reader.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> "Iterator[Connection]":
+        """Write what needs no version: leases and loads."""
+        with unavailable_if_unreachable(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def changing(self) -> "Iterator[Connection]":
+        """Change what has a version, while nobody else does; `raised_version` for what is changed in the end."""
+        with unavailable_if_unreachable(), self._changer.begin() as connection:
+            connection.execute(select(VERSION.c.version).with_for_update())
+            yield connection
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def raised_version(connection: "Connection") -> int:
+    """The version of the change that this transaction makes, above all before it.
+
+    It is also at least the time, so that a database that lost its last changes in a failover gives no version, and no
+    epoch, a second time.
+    """
+    following = VERSION.c.version + 1
+    version = case((following > DATABASE_NOW_MS, following), else_=DATABASE_NOW_MS)
+    raised = update(VERSION).values(version=version).returning(VERSION.c.version)
+    return int(connection.execute(raised).scalar_one())
+
+
+def sqlite_engine(path: "Path") -> "Engine":
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: "Connection") -> None:
+        # A change that began by reading could find that another was faster, and fail.
+        changes = connection.get_execution_options().get(_CHANGING, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if changes else "BEGIN")
+
+    return engine
+
+
+def postgres_engine(url: str, *, patient: bool = False) -> "Engine":
+    """`patient` for migrations: statements take as long as they take."""
+    from psycopg import Connection as Psycopg
+
+    parsed = _postgres_url(url)
+    options = f"-c statement_timeout={0 if patient else STATEMENT_TIMEOUT_MS}"
+    if given := parsed.query.get("options"):
+        options = f"{options} {given if isinstance(given, str) else ' '.join(given)}"
+    engine = sqlalchemy.create_engine(
+        parsed.difference_update_query(["options"]),
+        pool_size=CONNECTIONS_MAX,
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+            "application_name": "ternmq",
+            "options": options,
+            "prepare_threshold": None,
+        },
+    )
+
+    class Impatient(Psycopg):
+        def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401
+            return super().wait(_given_up(self, gen), *args, **kwargs)
+
+    if not patient:
+
+        @event.listens_for(engine, "do_connect")
+        def _connecting(_: object, __: object, args: list[Any], kwargs: dict[str, Any]) -> Impatient:
+            return Impatient.connect(*args, **kwargs)
+
+    return engine
+
+
+def _given_up(connection: Any, answer: Generator[Any, Any, T]) -> Generator[Any, Any, T]:  # noqa: ANN401
+    """`answer`, psycopg's way to wait for the server, that ends with the connection when there is none in time."""
+    from psycopg import OperationalError
+
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    try:
+        wanted = next(answer)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                connection.close()
+                raise OperationalError(f"the server didn't answer within {ANSWER_TIMEOUT_S:g} s")
+            wanted = answer.send(ready)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def _postgres_url(url: str) -> "URL":
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except (ArgumentError, ValueError):
+        parsed = None
+    if parsed is None or "@" in (parsed.host or ""):
+        # Nothing of it is shown: a password with a / or @ in it may be anywhere.
+        raise StartupError(
+            _needed("the registry's URL can't be read; characters like / and @ are written %2F and %40")
+        ) from None
+    if parsed.drivername not in SCHEMES:
+        raise StartupError(_needed(f"the registry {without_password(url)} is no PostgreSQL database"))
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _needed(problem: str) -> str:
+    return f"{problem}: postgresql://USER@HOST:PORT/DATABASE is needed"

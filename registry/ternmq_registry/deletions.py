@@ -1,0 +1,54 @@
+"""What was deleted, for brokers that were away when it was.
+
+A deletion is kept until all brokers have done it; without brokers none is kept.
+"""
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, exists, func, insert, not_, select, update
+
+from ternmq_common.cluster import Deleted, Deletion
+from ternmq_registry.tables import BROKERS, DELETIONS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from ternmq_registry.database import Database
+
+
+class Deletions:
+    """The part of the registry that remembers deletions."""
+
+    _database: "Database"
+
+    def deletions(self, after: int) -> list[Deletion]:
+        """Those above the version `after`, in their order."""
+        wanted = select(DELETIONS).where(DELETIONS.c.version > after).order_by(DELETIONS.c.version)
+        with self._database.reading() as connection:
+            return [Deletion(row.version, Deleted(row.kind), row.name) for row in connection.execute(wanted)]
+
+    def applied(self, name: str) -> int:
+        """The version up to which the broker has done all deletions; 0 if there is no such broker."""
+        with self._database.reading() as connection:
+            return connection.execute(select(BROKERS.c.applied).where(BROKERS.c.name == name)).scalar() or 0
+
+    def set_applied(self, name: str, version: int) -> None:
+        """The broker has done all deletions up to this version; it never goes back."""
+        done = update(BROKERS).where(BROKERS.c.name == name, BROKERS.c.applied < version).values(applied=version)
+        with self._database.writing() as connection:
+            if connection.execute(done).rowcount:
+                forget_done(connection)
+
+
+def record_deletion(connection: "Connection", deletion: Deletion) -> None:
+    """In the transaction that deletes."""
+    values = {"version": deletion.version, "kind": deletion.kind.value, "name": deletion.name}
+    connection.execute(insert(DELETIONS).values(values))
+    forget_done(connection)
+
+
+def forget_done(connection: "Connection") -> None:
+    """Drop what no broker has still to do."""
+    slowest = select(func.min(BROKERS.c.applied)).scalar_subquery()
+    nobody = not_(exists(select(BROKERS.c.name)))
+    connection.execute(delete(DELETIONS).where(nobody | (DELETIONS.c.version <= slowest)))

@@ -1,0 +1,222 @@
+"""The registry as it was a moment ago, for those who can't wait for a database.
+
+Reading     `snapshot` is in memory. It is read again every `interval_s`, after changes of ours (`refresh`), and when
+            somebody has seen a newer one (`at_least`). Callers who want it at the same time share an attempt.
+Outage      nothing changes. When it is over, brokers that were live before stay so for one lease: they could not
+            prolong theirs. An answer that took long counts as an outage: then the brokers' heartbeats were waiting too.
+Threads     the registry is asked in a thread, everything else happens on the event loop.
+"""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ternmq_common.cluster import Snapshot
+from ternmq_common.errors import StartupError
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Attempt = Callable[[], Coroutine[None, None, None]]
+
+logger = logging.getLogger(__name__)
+
+RETRY_INTERVAL_S = 1.0
+SLOW_ANSWER_S = 1.0
+GRACE_S = 6.0
+
+
+async def connected_registry(url: str, *, wait_s: float) -> Registry:
+    """Open a cluster's registry, waiting for it so long; `StartupError` if it can't be reached until then."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + wait_s
+    while True:
+        try:
+            return await asyncio.to_thread(Registry.postgres, url)
+        except RegistryUnavailable as error:
+            await _wait_or_give_up(error, give_up)
+
+
+class Directory:
+    """Keeps the registry's snapshot, and says when it changes."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        interval_s: float | None = 1.0,
+        grace_s: float = GRACE_S,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self.registry = registry
+        self._interval_s = interval_s
+        self._seconds = seconds
+        self._snapshot = Snapshot()
+        self._callbacks: list[Callable[[Snapshot], None]] = []
+        self._attempts = _Attempts()
+        self._grace = _Grace(grace_s)
+        self._problem: str | None = None
+        self._failed_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    @property
+    def problem(self) -> str | None:
+        """Why the registry can't be reached, None while it can."""
+        return self._problem
+
+    def on_change(self, callback: "Callable[[Snapshot], None]") -> None:
+        """Call it, on the loop, after each snapshot with another version or other brokers that are live."""
+        self._callbacks.append(callback)
+
+    async def start(self, wait_s: float = 0.0) -> None:
+        """Read the registry once, waiting for it so long, and go on reading; `StartupError` if it stays away."""
+        give_up = asyncio.get_running_loop().time() + wait_s
+        while True:
+            try:
+                await self.refresh()
+                break
+            except RegistryUnavailable as error:
+                await _wait_or_give_up(error, give_up)
+        if self._interval_s is not None:
+            self._task = asyncio.create_task(self._keep_reading(self._interval_s), name="directory")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def refresh(self) -> None:
+        """Know everything that was in the registry when this was called; raises `RegistryUnavailable`."""
+        await self._attempts.one_from_now(self._read)
+        if self._problem is not None:
+            raise RegistryUnavailable(self._problem)
+
+    async def at_least(self, version: int) -> None:
+        """Read again if what we know is older, unless the registry is out."""
+        # The attempt that runs may have begun too early to see it.
+        for _ in range(2):
+            if self._snapshot.version >= version or self._has_just_failed():
+                return
+            await self._attempts.this_or_next(self._read)
+
+    def _has_just_failed(self) -> bool:
+        return self._problem is not None and self._seconds() - self._failed_at < RETRY_INTERVAL_S
+
+    async def _keep_reading(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await self.refresh()
+            except RegistryUnavailable:
+                pass  # noted and logged where it was found
+            except Exception:
+                logger.exception("can't read the registry")
+
+    async def _read(self) -> None:
+        began = self._seconds()
+        try:
+            # After an outage it may be another server, without the last changes of the one that we knew.
+            known = self._snapshot if self._problem is None else None
+            read = await asyncio.to_thread(_newer, self.registry, known)
+        except RegistryUnavailable as error:
+            self._failed(error)
+            return
+        now = self._seconds()
+        if self._problem is not None or now - began > SLOW_ANSWER_S:
+            self._grace.begin(self._snapshot, now)
+        if self._problem is not None:
+            logger.info("the registry is back")
+            self._problem = None
+        self._take(self._grace.applied(read, now))
+
+    def _failed(self, error: RegistryUnavailable) -> None:
+        if self._problem is None:
+            logger.warning("%s", error.message)
+        self._problem = error.reason
+        self._failed_at = self._seconds()
+
+    def _take(self, snapshot: Snapshot) -> None:
+        is_change = _what_matters(snapshot) != _what_matters(self._snapshot)
+        self._snapshot = snapshot
+        if is_change:
+            for callback in self._callbacks:
+                callback(snapshot)
+
+
+class _Attempts:
+    """Runs one attempt at a time, which all who wait for it share."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        self._ended = 0
+
+    async def one_from_now(self, attempt: "Attempt") -> None:
+        """One that begins after this call, and so sees everything from before it."""
+        await self._run(attempt, self._begun + 1)
+
+    async def this_or_next(self, attempt: "Attempt") -> None:
+        """The one that runs, if there is one."""
+        await self._run(attempt, self._begun + (not self._lock.locked()))
+
+    async def _run(self, attempt: "Attempt", wanted: int) -> None:
+        async with self._lock:
+            if self._ended >= wanted:
+                return
+            self._begun += 1
+            number = self._begun
+            await attempt()
+            self._ended = number  # not reached by one that was cancelled: the next caller tries again
+
+
+class _Grace:
+    """Brokers that count as live although their lease has run out, since nobody could prolong it."""
+
+    def __init__(self, duration_s: float) -> None:
+        self._duration_s = duration_s
+        self._until = 0.0
+        self._names: set[str] = set()
+
+    def begin(self, before: Snapshot, now: float) -> None:
+        """`before` is what was known when the outage began."""
+        self._names = {name for name, broker in before.brokers.items() if broker.live}
+        self._until = now + self._duration_s
+
+    def applied(self, read: Snapshot, now: float) -> Snapshot:
+        """`read` with those brokers live. Who was seen live is on its own again: it may stop whenever it likes."""
+        self._names = {name for name in self._names if name in read.brokers and not read.brokers[name].live}
+        if not self._names or now >= self._until:
+            self._names.clear()
+            return read
+        kept = {name: replace(read.brokers[name], live=True) for name in self._names}
+        return replace(read, brokers={**read.brokers, **kept})
+
+
+def _newer(registry: Registry, known: Snapshot | None) -> Snapshot:
+    if known is None:
+        return registry.snapshot()
+    version, brokers = registry.look()
+    return replace(known, brokers=brokers) if version == known.version else registry.snapshot(known)
+
+
+def _what_matters(snapshot: Snapshot) -> tuple[int, list[tuple[str, str]]]:
+    """Of a snapshot; loads change all the time. Everything else of a broker has a version."""
+    return snapshot.version, [(name, broker.address) for name, broker in snapshot.brokers.items() if broker.live]
+
+
+async def _wait_or_give_up(error: RegistryUnavailable, give_up: float) -> None:
+    left_s = give_up - asyncio.get_running_loop().time()
+    if left_s <= 0:
+        raise StartupError(f"the registry can't be reached: {error.reason}; check --registry") from error
+    await asyncio.sleep(min(RETRY_INTERVAL_S, left_s))

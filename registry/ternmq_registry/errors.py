@@ -1,0 +1,42 @@
+"""The registry's own error, and how the database's errors become it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+READ_ONLY = "25006"  # after a failover: the address leads to a server that is still a standby
+
+
+class RegistryUnavailable(MessagingError):
+    """The database can't be reached, or doesn't answer in time; `reason` is what it or the network said."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            definition_pb2.HA_NOT_AVAILABLE,
+            f"the registry can't be reached: {reason}; what is known goes on, changes are refused until it is back",
+        )
+
+
+@contextmanager
+def unavailable_if_unreachable() -> Iterator[None]:
+    """Raise `RegistryUnavailable` for what a later attempt may not meet; other errors are bugs and stay as they are."""
+    try:
+        yield
+    except NoFreeConnection:
+        raise RegistryUnavailable("all connections to it are waiting for an answer") from None
+    except DBAPIError as error:
+        is_lost = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+        if not is_lost and getattr(error.orig, "sqlstate", None) != READ_ONLY:
+            raise
+        raise RegistryUnavailable(reason_of(error)) from error
+
+
+def reason_of(error: DBAPIError) -> str:
+    """What the driver said, in one line; without the statement, which says nothing to an operator."""
+    return " ".join(str(error.orig).split()).removeprefix("connection failed: ")

@@ -1,0 +1,74 @@
+"""Rows of the tables and what they stand for."""
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
+from ternmq_common.model import Group, Topic
+from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from sqlalchemy import RowMapping
+
+    from ternmq_protos.v2.definition_pb2 import MessageType
+
+
+def topic_of(row: "RowMapping", brokers: tuple[str, ...]) -> Topic:
+    return Topic(
+        name=row["name"],
+        type=cast("MessageType", definition_pb2.MessageType.Value(row["type"])),
+        queues=row["queues"],
+        created_ms=row["created_ms"],
+        permission=Permission(row["permission"]),
+        brokers=brokers,
+    )
+
+
+def topic_row(topic: Topic) -> dict[str, object]:
+    """Without its brokers, which have a table of their own."""
+    return {
+        "name": topic.name,
+        "type": definition_pb2.MessageType.Name(topic.type),
+        "queues": topic.queues,
+        "created_ms": topic.created_ms,
+        "permission": topic.permission.value,
+    }
+
+
+def group_of(row: "RowMapping") -> Group:
+    fields = {field.name: row[field.name] for field in dataclasses.fields(Group)}
+    return Group(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"])})
+
+
+def group_row(group: Group) -> dict[str, object]:
+    # The default is stored as nothing, so that a later version may have another.
+    backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
+    return {**dataclasses.asdict(group), "retry_backoff": backoff}
+
+
+def broker_of(row: "RowMapping") -> BrokerEntry:
+    """`live` is a column of the query, as only the database knows its time."""
+    return BrokerEntry(
+        name=row["name"],
+        address=row["address"],
+        epoch=row["epoch"],
+        permission=Permission(row["permission"]),
+        draining=row["draining"],
+        live=bool(row["live"]),
+        version=row["version"],
+        started_ms=row["started_ms"],
+        load=_load_of(row["load"]),
+    )
+
+
+def load_text(load: BrokerLoad) -> str:
+    return json.dumps(dataclasses.asdict(load))
+
+
+def _load_of(text: str) -> BrokerLoad:
+    # A broker of another version may say more, or less.
+    known = {field.name for field in dataclasses.fields(BrokerLoad)}
+    said = cast("dict[str, Any]", json.loads(text))
+    return BrokerLoad(**{name: value for name, value in said.items() if name in known})

@@ -1,0 +1,52 @@
+"""The schema of a cluster's registry: brought up to date by `ternmq registry migrate`, by nobody else."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from ternmq_registry import migrations
+from ternmq_registry.database import postgres_engine
+from ternmq_registry.errors import unavailable_if_unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection
+
+# Any number that nothing else locks in this database: "ternmq" in ASCII.
+LOCK = 0x7465726E6D71
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """The schema's version before, None if there was none, and after."""
+
+    before: str | None
+    after: str
+
+
+def migrate(url: str) -> Migrated:
+    """Bring the schema up to date, once also if several do it at the same time; the others wait."""
+    with _connected(url) as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+        before = migrations.current(connection)
+        migrations.upgrade(connection)
+        return Migrated(before, migrations.NEWEST)
+
+
+def schema_version(url: str) -> str | None:
+    """What the database has now, None if there is no registry."""
+    with _connected(url) as connection:
+        return migrations.current(connection)
+
+
+@contextmanager
+def _connected(url: str) -> "Iterator[Connection]":
+    engine = postgres_engine(url, patient=True)
+    try:
+        with unavailable_if_unreachable(), engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()

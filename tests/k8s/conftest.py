@@ -1,0 +1,33 @@
+"""Every test of an overlay runs for each of them."""
+
+import pytest
+
+from tests.k8s.rendering import OVERLAYS, Json, Pod, pods, rendered, secrets_made_by_hand, settings_and_secrets
+
+OURS = frozenset({"broker", "proxy", "migration"})
+
+
+@pytest.fixture(params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest) -> str:
+    """The name of an overlay."""
+    return str(request.param)
+
+
+@pytest.fixture
+def objects(overlay: str) -> tuple[Json, ...]:
+    """All objects of the overlay."""
+    return rendered(overlay)
+
+
+@pytest.fixture
+def known(overlay: str, objects: tuple[Json, ...]) -> dict[tuple[str, str], dict[str, str]]:
+    """What is in each ConfigMap and Secret, also in those that are made by hand."""
+    return settings_and_secrets([*objects, *secrets_made_by_hand(overlay)])
+
+
+@pytest.fixture
+def ours(objects: tuple[Json, ...]) -> list[Pod]:
+    """The pods that run the project's own images."""
+    found = [pod for pod in pods(objects) if pod.component in OURS]
+    assert {pod.component for pod in found} == OURS
+    return found

@@ -1,0 +1,194 @@
+"""Runs pods of an overlay in Docker, as a node would: same words, variables, user, file systems, names.
+
+Volume claims  are volumes; what fsGroup does to them is done by the owner that their folder has in the image.
+emptyDir       is a tmpfs that everybody may write, of the same size.
+Names          of Services and of StatefulSets' pods are aliases in one network for all.
+Ports          are published on 127.0.0.1, each under a number of its own, as a NodePort would be.
+"""
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.k8s.rendering import Json, Pod, arguments, environment, of_kind, selects, settings_and_secrets
+
+COMMAND_TIMEOUT_S = 90
+
+
+def docker(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the client and give what it said on both ways out."""
+    done = subprocess.run(
+        ["docker", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    assert not check or done.returncode == 0, f"docker {' '.join(words)}: {done.stdout}"
+    return done
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A container that was started as one of a pod's."""
+
+    pod: Pod
+    spec: Json
+    id: str
+
+    def state(self) -> Json:
+        """What the engine knows of it: `Running`, `ExitCode`."""
+        found: Json = json.loads(docker("inspect", "--format", "{{json .State}}", self.id).stdout)
+        return found
+
+    def logs(self) -> str:
+        """All that it has written."""
+        return docker("logs", self.id).stdout
+
+    def wait(self) -> int:
+        """Its exit code, when it has ended by itself."""
+        return int(docker("wait", self.id).stdout)
+
+    def address(self, port: str) -> str:
+        """Where a port that the pod names can be reached from here."""
+        (number,) = (each["containerPort"] for each in self.spec["ports"] if each["name"] == port)
+        return docker("port", self.id, f"{number}/tcp").stdout.splitlines()[0].strip()
+
+    def get(self, path: str, port: str, timeout_s: float) -> tuple[int, str]:
+        """Status and body of an HTTP answer; status 0 if there is none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.address(port)}{path}", timeout=timeout_s) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    def run_inside(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in it."""
+        return docker("exec", self.id, *words, check=False)
+
+    def ask(self, probe: Json) -> bool:
+        """Probe once, as the kubelet does."""
+        if "exec" in probe:
+            return self.run_inside(*probe["exec"]["command"]).returncode == 0
+        request = probe["httpGet"]
+        status, _ = self.get(request["path"], request["port"], probe["timeoutSeconds"])
+        return 200 <= status < 400
+
+    def passes(self, name: str) -> None:
+        """Probe in the probe's own rhythm until it succeeds, and fail when the kubelet would give up."""
+        probe = self.spec[name]
+        for _ in range(probe.get("failureThreshold", 3)):
+            if self.ask(probe):
+                return
+            assert self.state()["Running"], f"{self.pod.name} ended: {self.logs()}"
+            time.sleep(probe["periodSeconds"])
+        raise AssertionError(f"{self.pod.name} fails its {name}: {self.logs()}")
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL when its time is over; the exit code, which is 137 then."""
+        grace_s = self.pod.spec["terminationGracePeriodSeconds"]
+        docker("stop", "--time", str(grace_s), self.id)
+        return int(self.state()["ExitCode"])
+
+
+class Node:
+    """A network, volumes and containers, all gone at the end of `with`."""
+
+    def __init__(self, objects: Sequence[Json], images: Mapping[str, str]) -> None:
+        """`images` stand for those of the overlay; one that isn't among them can't be run."""
+        self._objects, self._images = objects, images
+        self._known = settings_and_secrets(objects)
+        self._name = f"ternmq-k8s-{uuid.uuid4().hex[:8]}"
+        self._containers: list[str] = []
+        self._volumes: list[str] = []
+
+    def __enter__(self) -> "Node":
+        docker("network", "create", self._name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for container in self._containers:
+            docker("rm", "--force", "--volumes", container, check=False)
+        for volume in self._volumes:
+            docker("volume", "rm", volume, check=False)
+        docker("network", "rm", self._name, check=False)
+
+    def run(self, pod: Pod) -> Running:
+        """Start the pod's one container."""
+        (container,) = pod.containers
+        variables = environment(pod, container, self._known)
+        words = arguments(container, variables) if "args" in container else []
+        options = [*_identity(pod, container), *self._network(pod, container), *self._file_systems(pod, container)]
+        options += [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+        started = docker("run", "--detach", *options, self._images[container["image"]], *words)
+        running = Running(pod, container, started.stdout.strip().splitlines()[-1])
+        self._containers.append(running.id)
+        return running
+
+    def _network(self, pod: Pod, container: Json) -> list[str]:
+        options = ["--network", self._name]
+        for name in _names(pod, self._objects):
+            options += ["--network-alias", name]
+        for port in container.get("ports", ()):
+            options += ["--publish", f"127.0.0.1::{port['containerPort']}"]
+        return options
+
+    def _file_systems(self, pod: Pod, container: Json) -> list[str]:
+        empty = {each["name"]: each["emptyDir"] for each in pod.spec.get("volumes", ()) if "emptyDir" in each}
+        options = []
+        for mount in container.get("volumeMounts", ()):
+            name, path = mount["name"], mount["mountPath"]
+            if name in empty:
+                options += ["--tmpfs", f"{path}:mode=1777,size={_in_docker(empty[name]['sizeLimit'])}"]
+            else:
+                options += ["--volume", f"{self._volume(pod, name)}:{path}"]
+        return options
+
+    def _volume(self, pod: Pod, claim: str) -> str:
+        volume = f"{self._name}-{claim}-{pod.name}"
+        if volume not in self._volumes:
+            docker("volume", "create", volume)
+            self._volumes.append(volume)
+        return volume
+
+
+def _identity(pod: Pod, container: Json) -> Iterator[str]:
+    """Who the process is, and what it may."""
+    shared, own = pod.spec["securityContext"], container["securityContext"]
+    yield from ("--user", f"{shared['runAsUser']}:{shared['runAsGroup']}")
+    if "fsGroup" in shared:
+        yield from ("--group-add", str(shared["fsGroup"]))
+    for capability in own["capabilities"]["drop"]:
+        yield from ("--cap-drop", capability)
+    if own["allowPrivilegeEscalation"] is False:
+        yield from ("--security-opt", "no-new-privileges:true")
+    if own["readOnlyRootFilesystem"]:
+        yield "--read-only"
+    yield from ("--memory", _in_docker(container["resources"]["limits"]["memory"]))
+
+
+def _names(pod: Pod, objects: Sequence[Json]) -> Iterator[str]:
+    """What DNS has for the pod: the Services that lead to it, and the pod itself behind its StatefulSet's."""
+    for service in of_kind(objects, "Service"):
+        if selects({"matchLabels": service["spec"]["selector"]}, pod.labels):
+            yield from _with_namespace(service["metadata"]["name"], pod.namespace)
+    if governing := pod.workload["spec"].get("serviceName"):
+        yield from _with_namespace(f"{pod.name}.{governing}", pod.namespace)
+
+
+def _with_namespace(name: str, namespace: str) -> tuple[str, str]:
+    return name, f"{name}.{namespace}.svc"
+
+
+def _in_docker(quantity: Any) -> str:  # noqa: ANN401 - text or number
+    """`512Mi` is `512m` to Docker."""
+    return str(quantity).removesuffix("i").lower()

@@ -1,0 +1,112 @@
+"""Command lines and variables are ones that the processes understand, and mean what they should."""
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import click
+import pytest
+
+from ternmq.command.main import cli
+from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings
+from ternmq_common.settings import load, variable_name
+from tests.k8s.rendering import Pod, arguments, environment, named, rendered, settings_and_secrets
+
+PROCESSES: dict[str, type[MemberSettings]] = {"broker": BrokerServerSettings, "proxy": ProxySettings}
+Known = Mapping[tuple[str, str], Mapping[str, str]]
+
+
+def parsed(words: list[str]) -> tuple[str, dict[str, object]]:
+    """The subcommand that the words call, and the values that its own options got; click refuses unknown ones."""
+    command: click.Command = cli
+    name, rest = "ternmq", list(words)
+    context: click.Context | None = None
+    while isinstance(command, click.Group) and rest and rest[0] in command.list_commands(click.Context(command)):
+        context = click.Context(command, info_name=name, parent=context)
+        inner = command.get_command(context, rest[0])
+        assert inner is not None
+        command, name = inner, f"{name} {rest.pop(0)}"
+    if isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        raise click.UsageError(f"{name} has no command {rest[0]}")
+    return name, command.make_context(name, rest, parent=context).params
+
+
+def settings(pod: Pod, known: Known) -> MemberSettings:
+    """What the pod's process would run with."""
+    (container,) = pod.containers
+    variables = environment(pod, container, known)
+    name, values = parsed(arguments(container, variables))
+    cls = PROCESSES[name.removeprefix("ternmq ")]
+    flags = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
+    return load(cls, file=None, environ=variables, flags=flags).settings
+
+
+def test_every_word_and_variable_is_understood(ours: list[Pod], known: Known) -> None:
+    for pod in ours:
+        if pod.component in PROCESSES:
+            assert isinstance(settings(pod, known), PROCESSES[pod.component])
+
+
+def test_the_migration_is_the_commands(ours: list[Pod], known: Known) -> None:
+    (pod,) = (each for each in ours if each.component == "migration")
+    (container,) = pod.containers
+    variables = environment(pod, container, known)
+    name, _ = parsed(arguments(container, variables))
+    assert name == "ternmq registry migrate"
+    assert {key for key in variables if key.startswith("TERNMQ_")} == {variable_name("registry")}
+
+
+def test_nothing_is_left_unexpanded(ours: list[Pod], known: Known) -> None:
+    for pod in ours:
+        (container,) = pod.containers
+        assert not [word for word in arguments(container, environment(pod, container, known)) if "$(" in word]
+
+
+def test_brokers_have_names_of_their_own_and_share_a_registry_with_the_proxies(ours: list[Pod], known: Known) -> None:
+    members = [settings(pod, known) for pod in ours if pod.component in PROCESSES]
+    brokers = [each for each in members if isinstance(each, BrokerServerSettings)]
+    assert sorted(each.broker_name for each in brokers) == [f"broker-{number}" for number in range(len(brokers))]
+    assert len({each.advertised_storage for each in brokers}) == len(brokers)
+    assert len({each.registry for each in members}) == 1
+
+
+def test_the_shards_number_is_the_same_in_names_and_label(ours: list[Pod]) -> None:
+    for pod in (each for each in ours if each.component == "broker"):
+        assert pod.workload["metadata"]["name"] == f"broker-{pod.labels['ternmq/shard']}"
+
+
+def test_the_password_is_in_its_variable_only(ours: list[Pod], known: Known) -> None:
+    for pod in ours:
+        (container,) = pod.containers
+        variables = environment(pod, container, known)
+        password = variables.pop("PGPASSWORD")
+        assert password
+        (source,) = (each["valueFrom"] for each in container["env"] if each["name"] == "PGPASSWORD")
+        assert source.keys() == {"secretKeyRef"}
+        assert urlsplit(variables["TERNMQ_REGISTRY"]).password is None
+        assert not [word for word in arguments(container, variables) if password in word]
+
+
+def test_a_process_has_all_the_time_to_end_that_its_settings_give_it(ours: list[Pod], known: Known) -> None:
+    for pod in (each for each in ours if each.component in PROCESSES):
+        (container,) = pod.containers
+        hook_s = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        grace_s = settings(pod, known).shutdown_grace_ms / 1000
+        # The hook's time counts too, and after the grace the process still closes files and connections.
+        assert hook_s + grace_s + 5 <= pod.spec["terminationGracePeriodSeconds"]
+
+
+def test_dev_reaches_the_postgres_that_it_brings() -> None:
+    objects = rendered("dev")
+    secrets = {name: data for (kind, name), data in settings_and_secrets(objects).items() if kind == "Secret"}
+    (secret,) = secrets.values()
+    service = named(objects, "Service", "postgres")
+    (container,) = named(objects, "StatefulSet", "postgres")["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each.get("value") for each in container["env"]}
+    user, database, port = given["POSTGRES_USER"], given["POSTGRES_DB"], service["spec"]["ports"][0]["port"]
+    assert secret["url"] == f"postgresql://{user}@{service['metadata']['name']}:{port}/{database}"
+
+
+@pytest.mark.parametrize("words", [["broker", "--brokername=a"], ["proxy", "--data-dir=/tmp"], ["registry", "migrat"]])
+def test_a_word_that_no_process_knows_is_found(words: list[str]) -> None:
+    with pytest.raises(click.UsageError):
+        parsed(words)

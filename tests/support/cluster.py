@@ -1,0 +1,147 @@
+"""A cluster inside the test's own process: brokers with their storage services on real sockets, and one proxy's service.
+
+The registry is a SQLite file, as nothing here depends on which database it is.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.server.forgetting import Forgetting
+from ternmq_broker.server.lease import Lease
+from ternmq_broker.server.proxies import Proxies
+from ternmq_broker.server.storage_front import StorageFront
+from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.model import Group
+from ternmq_common.server_settings import FlushMode, StorageSettings
+from ternmq_proxy.message_service.cluster.service import ClusterMessageService
+from ternmq_registry.directory import Directory
+from ternmq_registry.registry import Registry
+
+LEASE_MS = 60_000
+GRACE_S = 5.0
+
+
+class BrokerNode:
+    """One broker with its storage service; comes back on the same data and port."""
+
+    def __init__(self, name: str, cluster: "InProcessCluster") -> None:
+        self.name = name
+        self._cluster = cluster
+        self._stack = AsyncExitStack()
+        self.address = "127.0.0.1:0"
+        self.broker: Broker
+        self.proxies: Proxies
+        self.running = False
+
+    async def start(self) -> None:
+        cluster, self._stack = self._cluster, AsyncExitStack()
+        directory = await cluster.directory(self._stack)
+        settings = StorageSettings(
+            data_dir=cluster.folder / self.name, broker_name=self.name, flush=cluster.flush, transaction_check_max=3
+        )
+        self.broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), cluster.rules, cluster.clock)
+        self._stack.push_async_callback(self.broker.close)
+        self.broker.start()
+        forgetting = Forgetting(self.broker, directory)
+        self.proxies = Proxies(self.broker, directory, forgetting)
+        front = StorageFront(self.address)
+        self.address = front.address
+        lease = Lease(
+            directory.registry,
+            name=self.name,
+            store_id=f"store of {self.name}",
+            address=self.address,
+            version="test",
+            lease_ms=LEASE_MS,
+        )
+        await lease.take()
+        await forgetting.begin()
+        await front.start(self.proxies)
+        self._stack.push_async_callback(front.stop, GRACE_S)
+        self.running = True
+
+    async def stop(self) -> None:
+        if self.running:
+            self.running = False
+            await self._stack.aclose()
+
+
+class InProcessCluster:
+    """Brokers `broker-0`, `broker-1` ... and a service. `groups` has the settings of groups, by their names."""
+
+    def __init__(self, folder: Path, *, brokers: int, flush: FlushMode = FlushMode.SYNC, clock: Clock | None = None):
+        self.folder = folder
+        self.flush = flush
+        self.clock = clock or MovableClock()
+        self.groups: dict[str, Group] = {}
+        self.nodes = [BrokerNode(f"broker-{number}", self) for number in range(brokers)]
+        self.service: ClusterMessageService
+        self.proxy_directory: Directory
+        self._stack = AsyncExitStack()
+
+    def rules(self, group: str) -> Group:
+        return self.groups.get(group) or Group(name=group)
+
+    async def directory(self, stack: AsyncExitStack) -> Directory:
+        """A view of the registry of its own, as each process has it; read again only when it has to be."""
+        registry = await asyncio.to_thread(Registry.sqlite, self.folder / "registry.db")
+        stack.callback(registry.close)
+        directory = Directory(registry, interval_s=None)
+        await directory.start()
+        return directory
+
+    async def start(self) -> ClusterMessageService:
+        for node in self.nodes:
+            if not node.running:
+                await node.start()
+        self.proxy_directory = await self.directory(self._stack)
+        self.service = await self.connect(self.proxy_directory, self._stack)
+        return self.service
+
+    async def connect(self, directory: Directory, stack: AsyncExitStack, *, name: str = "proxy") -> ClusterMessageService:
+        """A service of another proxy, that can ask all brokers."""
+        service = ClusterMessageService(directory, proxy=name)
+        stack.push_async_callback(service.close)
+        service.start()
+        await reached(service, [node.name for node in self.nodes if node.running])
+        return service
+
+    async def restart(self) -> ClusterMessageService:
+        """Stop brokers and proxy, and start them on the same data."""
+        await self.stop()
+        return await self.start()
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+        for node in self.nodes:
+            await node.stop()
+
+
+async def reached(service: ClusterMessageService, names: list[str]) -> None:
+    """Return when exactly these brokers can be asked."""
+    async with asyncio.timeout(20):
+        while sorted(broker.name for broker in service.links.connected()) != sorted(names):
+            await changed(service)
+
+
+async def changed(service: ClusterMessageService) -> None:
+    """Return when a link of the service was made or lost, or a moment has passed."""
+    happened = asyncio.Event()
+    original = service.routes.changed
+
+    def told() -> None:
+        original()
+        happened.set()
+
+    service.routes.changed = told  # type: ignore[method-assign]
+    try:
+        async with asyncio.timeout(0.5):
+            await happened.wait()
+    except TimeoutError:
+        pass
+    finally:
+        service.routes.changed = original  # type: ignore[method-assign]

@@ -1,0 +1,100 @@
+"""A real cluster of processes: PostgreSQL, `ternmq broker` and `ternmq proxy`, all on free ports of 127.0.0.1."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from tests.support.postgres import Postgres
+from tests.support.stack import ServerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIGRATE_TIMEOUT_S = 60.0
+
+
+def migrate(url: str) -> None:
+    """`ternmq registry migrate`."""
+    command = (sys.executable, "-m", "ternmq.command.main", "registry", "migrate", "--registry", url)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=MIGRATE_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+class BrokerProcess(ServerProcess):
+    """`ternmq broker`."""
+
+    def __init__(self, folder: Path, name: str, registry: str, *options: str) -> None:
+        self.name = name
+        given = ("--broker-name", name, "--registry", registry, "--data-dir", str(folder / "data"))
+        super().__init__(folder, "broker", *given, *options, addresses=("storage", "http"))
+
+
+class ProxyProcess(ServerProcess):
+    """`ternmq proxy`."""
+
+    def __init__(self, folder: Path, name: str, registry: str, *options: str) -> None:
+        self.name = name
+        given = ("--proxy-name", name, "--registry", registry)
+        super().__init__(folder, "proxy", *given, *options, addresses=("grpc", "http"))
+
+    @property
+    def grpc(self) -> str:
+        return self.addresses["grpc"]
+
+
+class ClusterProcesses:
+    """`with ClusterProcesses(folder) as cluster`: everything runs and is ready; nothing is left afterwards."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 2,
+        proxies: int = 2,
+        broker_options: tuple[str, ...] = (),
+        proxy_options: tuple[str, ...] = (),
+    ) -> None:
+        self._folder = folder
+        self._counts = brokers, proxies
+        self._options = broker_options, proxy_options
+        self._stack = ExitStack()
+        self.postgres = Postgres(folder)
+        self.brokers: list[BrokerProcess] = []
+        self.proxies: list[ProxyProcess] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def _start(self) -> None:
+        self._stack.enter_context(self.postgres)
+        migrate(self.postgres.url)
+        for number in range(self._counts[0]):
+            self.add_broker(f"broker-{number}")
+        for number in range(self._counts[1]):
+            self.add_proxy(f"proxy-{number}")
+
+    def add_broker(self, name: str) -> BrokerProcess:
+        broker = BrokerProcess(self._folder / name, name, self.postgres.url, *self._options[0])
+        self.brokers.append(self._stack.enter_context(broker))
+        return broker
+
+    def add_proxy(self, name: str) -> ProxyProcess:
+        proxy = ProxyProcess(self._folder / name, name, self.postgres.url, *self._options[1])
+        self.proxies.append(self._stack.enter_context(proxy))
+        return proxy
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def logs(self) -> str:
+        """The ends of all processes' logs."""
+        return "\n".join(f"--- {each.name}\n{each.log_tail()}" for each in (*self.brokers, *self.proxies))

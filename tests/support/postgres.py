@@ -1,0 +1,218 @@
+"""A real PostgreSQL for tests: started, killed, paused and restarted like a process of ours.
+
+`tests/support/install_postgres.sh` installs its programs. It listens on a free port of 127.0.0.1, trusts everybody
+there, and syncs nothing. PostgreSQL refuses to run as root; then it runs as an unprivileged user of the machine.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+import psutil
+import psycopg
+
+INSTALL = "run tests/support/install_postgres.sh as root"
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+STARTS_MAX = 5
+USERS = ("postgres", "nobody")
+INITDB_OPTIONS = ("-E", "UTF8", "--locale", "C", "--no-sync")
+# What is committed outlives `kill`, as it would with syncs: the machine goes on.
+SERVER_OPTIONS = ("-c", "fsync=off", "-c", "unix_socket_directories=", "-c", "max_connections=50")
+
+
+class NoPostgres(Exception):
+    """PostgreSQL can't be had here; the text says why."""
+
+
+class Postgres:
+    """One server with a database that is empty at first: `url`. More of them by `new_database`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._programs = programs()
+        self._user = _unprivileged_user()
+        self._folder, self._is_our_own = _reachable(folder, self._user)
+        self._data = self._folder / "postgres"
+        self._process: subprocess.Popen[str] | None = None
+        self._log: deque[str] = deque(maxlen=50)
+        self._databases = count()
+        self.port = _free_port()
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str, user: str = "ternmq") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self, template: str = "template1") -> str:
+        """The name of a new database, made like `template`."""
+        name = f"d{next(self._databases)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Also while somebody is connected to it."""
+        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def __enter__(self) -> Self:
+        try:
+            self._initialize()
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.resume()
+            self.stop()
+        self._remove()
+
+    def start(self) -> None:
+        """Start it, or start it again after `stop` or `kill`: on the same port, with what was in it."""
+        assert self._process is None
+        for _ in range(STARTS_MAX):
+            if self._has_started():
+                return
+        raise NoPostgres(f"PostgreSQL doesn't start: {' '.join(self._log)}")
+
+    def stop(self) -> None:
+        """Stop it in order; connections are cut."""
+        process = self._running()
+        process.send_signal(signal.SIGINT)
+        process.wait(STOP_TIMEOUT_S)
+        self._process = None
+
+    def kill(self) -> None:
+        """As a machine dies: all its processes at once."""
+        process = self._running()
+        for each in self._processes():
+            each.kill()
+        process.wait(STOP_TIMEOUT_S)
+        self._process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Stop answering: connections stay open, and new ones are accepted by the kernel."""
+        for each in self._processes():
+            each.suspend()
+
+    def resume(self) -> None:
+        for each in self._processes():
+            each.resume()
+
+    def _running(self) -> "subprocess.Popen[str]":
+        assert self._process is not None, "it isn't running"
+        return self._process
+
+    def _processes(self) -> list[psutil.Process]:
+        """The first is the one that would start others."""
+        server = psutil.Process(self._running().pid)
+        return [server, *server.children(recursive=True)]
+
+    def _initialize(self) -> None:
+        program = self._begin("initdb", "-D", str(self._data), "-U", "ternmq", "-A", "trust", *INITDB_OPTIONS)
+        _, said = program.communicate(timeout=START_TIMEOUT_S)
+        if program.returncode:
+            raise NoPostgres(f"initdb failed: {said.strip()}")
+
+    def _has_started(self) -> bool:
+        address = ("-h", "127.0.0.1", "-p", str(self.port))
+        self._process = process = self._begin("postgres", "-D", str(self._data), *address, *SERVER_OPTIONS)
+        known = threading.Event()
+        threading.Thread(target=self._read_log, args=(process, known), daemon=True).start()
+        if not known.wait(START_TIMEOUT_S):
+            process.kill()
+        if process.poll() is None:
+            return True
+        self._process = None
+        return False
+
+    def _begin(self, program: str, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [self._programs / program, *arguments],
+            user=self._user,
+            group=None if self._user is None else pwd.getpwnam(self._user).pw_gid,
+            extra_groups=None if self._user is None else [],
+            env=_environment(),
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _read_log(self, process: "subprocess.Popen[str]", known: threading.Event) -> None:
+        """Sets `known` when it serves, or has ended."""
+        assert process.stderr is not None
+        with process.stderr as lines:
+            for line in lines:
+                self._log.append(line.strip())
+                if "ready to accept connections" in line:
+                    known.set()
+        process.wait()
+        known.set()
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._folder if self._is_our_own else self._data, ignore_errors=True)
+
+
+def programs() -> Path:
+    """The folder of `initdb` and `postgres`, of the newest version that is installed."""
+    # Debian keeps them off PATH, where wrappers of another kind may be.
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    on_path = shutil.which("initdb")
+    if on_path is None or shutil.which("postgres") is None:
+        raise NoPostgres(f"PostgreSQL's programs are not installed: {INSTALL}")
+    return Path(on_path).resolve().parent
+
+
+def _unprivileged_user() -> str | None:
+    """Who PostgreSQL runs as; None for ourselves."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    for name in USERS:
+        if name in known:
+            return name
+    raise NoPostgres(f"PostgreSQL can't run as root, and there is no user {' or '.join(USERS)}: {INSTALL}")
+
+
+def _reachable(folder: Path, user: str | None) -> tuple[Path, bool]:
+    """A folder of the user's, and whether it is one of our own instead: pytest's are closed to others."""
+    if user is None:
+        return folder, False
+    own = Path(tempfile.mkdtemp(prefix="ternmq-postgres-"))
+    shutil.chown(own, user)
+    return own, True
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what would tell PostgreSQL of another server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,192 @@
+"""What activities ask in two proxies of one cluster, without brokers: one registry, and a directory for each proxy.
+
+The registry is SQLite's, which has all that PostgreSQL's has. Directories look when they are told to, so that a test
+says what a proxy knows. What brokers would answer is in `Brokers`.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ternmq_common.cluster import Remaining
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import PullingMember, QueueBounds, QueueRef, Route, StoredMessage, Topic
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_proxy.call import Call
+from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.placement import Placement
+from ternmq_registry.directory import Directory
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.cluster import Snapshot
+    from ternmq_proxy.services import Services
+
+LEASE_MS = 60_000
+CALL = Call(client_id="client")
+
+
+class Seconds:
+    """A monotonic clock that stands until a test moves it."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class WatchedRegistry(Registry):
+    """Counts how often somebody looks; while `is_out`, nobody reaches it."""
+
+    looks = 0
+    is_out = False
+
+    def look(self) -> Any:  # noqa: ANN401
+        self.looks += 1
+        self._reached()
+        return super().look()
+
+    def snapshot(self, known: "Snapshot | None" = None) -> "Snapshot":
+        self._reached()
+        return super().snapshot(known)
+
+    def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
+        self._reached()
+        return super().create_topic(topic)
+
+    def _reached(self) -> None:
+        if self.is_out:
+            raise RegistryUnavailable("connection refused")
+
+
+@dataclass
+class Brokers:
+    """Stands for the MessageService of a proxy: the routes follow from what its directory knows.
+
+    `silent` brokers answer nothing. `elsewhere` are the pulling members of other proxies.
+    """
+
+    directory: Directory
+    remains: Remaining = field(default_factory=lambda: Remaining([], 0, 0))
+    silent: set[str] = field(default_factory=set)
+    elsewhere: list[str] = field(default_factory=list)
+    announced: list[list[PullingMember]] = field(default_factory=list)
+    committed_offsets: dict[QueueRef, int] = field(default_factory=dict)
+    forgotten: list[tuple[str, int]] = field(default_factory=list)
+    letters_asked: list[tuple[str, str, list[int]]] = field(default_factory=list)
+    recalled: list[str] = field(default_factory=list)
+
+    async def route(self, topic: Topic) -> Route:
+        known = [self.directory.snapshot.brokers[name] for name in topic.brokers]
+        readable = tuple(each.name for each in known if each.live and each.can_read and topic.permission.can_read)
+        ordered = tuple(each.name for each in known if each.can_write and topic.permission.can_write)
+        writable = tuple(each.name for each in known if each.live and each.name in ordered)
+        return Route(topic, topic.brokers, readable, writable, ordered)
+
+    async def bounds(self, queue: QueueRef) -> QueueBounds:
+        self._answers(queue.broker)
+        return QueueBounds(0, 10)
+
+    async def committed(self, group: str, queue: QueueRef) -> int | None:
+        del group
+        self._answers(queue.broker)
+        return self.committed_offsets.get(queue)
+
+    async def set_committed(self, group: str, queue: QueueRef, offset: int) -> None:
+        del group
+        self.committed_offsets[queue] = offset
+
+    async def drop_retries(self, group: str, topic: str) -> None:
+        """None are there."""
+
+    async def remaining(self, broker: str) -> Remaining:
+        self._answers(broker)
+        return self.remains
+
+    async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> dict[int, StoredMessage]:
+        self.letters_asked.append((group, broker, list(offsets)))
+        return {}
+
+    async def forget_topic(self, topic: str, *, version: int) -> None:
+        self.forgotten.append((topic, version))
+
+    async def forget_group(self, group: str, *, version: int) -> None:
+        self.forgotten.append((group, version))
+
+    async def recall(self, handle: Any) -> None:  # noqa: ANN401
+        self.recalled.append(handle.message_id)
+
+    def announce(self, members: "Sequence[PullingMember]") -> None:
+        self.announced.append(list(members))
+
+    async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
+        del group, topic
+        return [*here, *self.elsewhere]
+
+    def _answers(self, broker: str) -> None:
+        if broker in self.silent:
+            raise MessagingError(pb.HA_NOT_AVAILABLE, f"broker {broker} does not answer")
+
+
+@dataclass
+class Proxy:
+    """`services` has what the calls of these tests need."""
+
+    registry: WatchedRegistry
+    directory: Directory
+    seconds: Seconds
+    catalog: Catalog
+    brokers: Brokers
+    clients: ClientRegistry
+    clock: Any = None
+    placement: Placement = field(default_factory=Placement)
+    endpoint: str = "127.0.0.1:8081"
+    store_host: str = "127.0.0.1:8081"
+
+    @property
+    def messages(self) -> Brokers:
+        return self.brokers
+
+    @property
+    def services(self) -> "Services":
+        return cast("Services", self)
+
+
+class Cluster:
+    """A registry, and proxies that know what it was when they looked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "registry.db"
+        self.registry = WatchedRegistry.sqlite(self._path)
+        self._opened = [self.registry]
+
+    async def proxy(self, *, auto_create: bool = True) -> Proxy:
+        registry = WatchedRegistry.sqlite(self._path)
+        self._opened.append(registry)
+        directory, seconds = Directory(registry, interval_s=None), Seconds()
+        await directory.start()
+        catalog = Catalog(directory, auto_create=auto_create, default_queues=2, now=seconds)
+        clients, brokers = ClientRegistry(seconds, expiry_s=120), Brokers(directory)
+        clients.on_pulling(brokers.announce)
+        return Proxy(registry, directory, seconds, catalog, brokers, clients)
+
+    def broker(self, name: str) -> int:
+        """Register a broker; its epoch."""
+        return self.registry.register(name, f"store-of-{name}", f"{name}:10911", "1.0", LEASE_MS)
+
+    def stop_broker(self, name: str) -> None:
+        """Its lease ends."""
+        self.registry.deregister(name, self.registry.look()[1][name].epoch)
+
+    def topic(self, name: str, *brokers: str, **settings: Any) -> Topic:  # noqa: ANN401
+        topic = Topic(name=name, type=pb.NORMAL, queues=2, brokers=brokers)
+        made, _ = self.registry.create_topic(replace(topic, **settings))
+        return made
+
+    def close(self) -> None:
+        for registry in self._opened:
+            registry.close()

@@ -1,0 +1,78 @@
+"""Registries on both databases: a file for each test, and a PostgreSQL for all tests of a process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from ternmq_registry.registry import Registry
+from ternmq_registry.schema import migrate
+from tests.support.postgres import Postgres
+
+MIGRATED = "migrated"
+
+Open = Callable[[], Registry]
+Sql = Callable[[str], None]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        server.execute(f"CREATE DATABASE {MIGRATED}")
+        migrate(server.url_of(MIGRATED))
+        yield server
+
+
+@contextmanager
+def database(postgres: Postgres, template: str) -> Iterator[str]:
+    """The URL of a database that goes with the test."""
+    name = postgres.new_database(template)
+    yield postgres.url_of(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> Iterator[str]:
+    """A database with the newest schema."""
+    with database(postgres, MIGRATED) as made:
+        yield made
+
+
+@pytest.fixture
+def empty_url(postgres: Postgres) -> Iterator[str]:
+    """A database without anything."""
+    with database(postgres, "template1") as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the test's registry, as often as it is called, as processes would."""
+    url: str | None = request.getfixturevalue("url") if request.param == "postgres" else None
+    opened: list[Registry] = []
+
+    def another() -> Registry:
+        opened.append(Registry.sqlite(tmp_path / "registry.db") if url is None else Registry.postgres(url))
+        return opened[-1]
+
+    yield another
+    for registry in opened:
+        registry.close()
+
+
+@pytest.fixture
+def registry(open_registry: Open) -> Registry:
+    return open_registry()
+
+
+@pytest.fixture
+def sql(registry: Registry) -> Sql:
+    """Does what no call of the registry can: let time pass in the database."""
+
+    def run(statement: str) -> None:
+        with registry._database.writing() as connection:
+            connection.execute(text(statement))
+
+    return run

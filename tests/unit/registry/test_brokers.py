@@ -1,0 +1,150 @@
+"""Leases, epochs, and what operators say of brokers. No test waits for a lease: they let it end by SQL."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.model import Topic
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_registry.registry import Registry
+from tests.unit.registry.conftest import Open, Sql
+
+LEASE_MS = 60_000
+LEASE_RUNS_OUT = "UPDATE brokers SET lease_end_ms = lease_end_ms - 60001"
+LOAD = BrokerLoad(messages_in=1.5, messages_out=2.5, proxies=3, transactions=5, disk_used=0.25)
+
+
+def registered(registry: Registry, name: str = "b1", store_id: str = "store", address: str = "host:1") -> int:
+    return registry.register(name, store_id, address, "1.0", LEASE_MS)
+
+
+def broker(registry: Registry, name: str = "b1") -> BrokerEntry:
+    return registry.look()[1][name]
+
+
+def test_a_broker_that_registers_is_live_at_its_address(registry: Registry) -> None:
+    epoch = registered(registry)
+    found = broker(registry)
+    assert found == BrokerEntry(name="b1", address="host:1", epoch=epoch, version="1.0", started_ms=found.started_ms)
+    assert found.started_ms > 1_700_000_000_000
+    assert registry.snapshot().brokers == {"b1": found}
+
+
+def test_a_lease_that_runs_out_ends_by_the_databases_clock(registry: Registry, sql: Sql) -> None:
+    epoch = registered(registry)
+    sql(LEASE_RUNS_OUT)
+    assert not broker(registry).live
+    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)  # late is better than never
+    assert broker(registry).live
+
+
+def test_a_heartbeat_brings_the_load(registry: Registry) -> None:
+    epoch = registered(registry)
+    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+    assert broker(registry).load == LOAD
+
+
+def test_a_load_of_another_version_is_read_as_far_as_it_is_known(registry: Registry, sql: Sql) -> None:
+    registered(registry)
+    sql("""UPDATE brokers SET load = '{"transactions": 7, "moons"\\:  2}'""")
+    assert broker(registry).load == BrokerLoad(transactions=7)
+
+
+def test_a_clean_stop_ends_the_lease_now(registry: Registry) -> None:
+    epoch = registered(registry)
+    registry.deregister("b1", epoch)
+    assert not broker(registry).live
+    assert registered(registry, store_id="another") > epoch  # nobody has to wait for the lease
+
+
+def test_the_same_store_takes_over_at_once_and_the_other_process_is_fenced(registry: Registry) -> None:
+    first = registered(registry)
+    second = registered(registry, address="host:2")
+    assert second > first
+    assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)
+    registry.deregister("b1", first)
+    assert broker(registry).live
+    assert (broker(registry).address, broker(registry).load) == ("host:2", BrokerLoad())
+    assert registry.heartbeat("b1", second, LOAD, LEASE_MS)
+
+
+def test_another_store_cannot_have_the_name_of_a_live_broker(registry: Registry, sql: Sql) -> None:
+    epoch = registered(registry)
+    with pytest.raises(StartupError, match="broker 'b1' is running at host:1, with another store"):
+        registered(registry, store_id="another", address="host:2")
+    assert broker(registry).address == "host:1"
+    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+    sql(LEASE_RUNS_OUT)
+    assert registered(registry, store_id="another", address="host:2") > epoch
+    assert not registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+
+
+def test_of_two_stores_that_want_a_name_at_once_one_gets_it(open_registry: Open) -> None:
+    registries = [open_registry() for _ in range(2)]
+    barrier = threading.Barrier(2)
+
+    def register(number: int) -> bool:
+        barrier.wait()
+        try:
+            registered(registries[number], store_id=f"store {number}")
+        except StartupError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(register, range(2))) == [False, True]
+
+
+def test_what_operators_say_outlives_a_restart_of_the_broker(registry: Registry) -> None:
+    registered(registry)
+    registry.set_broker("b1", permission=Permission.READ)
+    registry.set_broker("b1", draining=True)
+    registered(registry)
+    found = broker(registry)
+    assert (found.permission, found.draining) == (Permission.READ, True)
+    registry.set_broker("b1", permission=Permission.READ_WRITE, draining=False)
+    assert broker(registry) == replace(found, permission=Permission.READ_WRITE, draining=False)
+
+
+def test_who_is_unknown_cannot_be_changed_or_removed(registry: Registry) -> None:
+    with pytest.raises(MessagingError, match="there is no broker 'b9'") as refused:
+        registry.set_broker("b9", draining=True)
+    assert refused.value.code == pb.NOT_FOUND
+    with pytest.raises(MessagingError, match="there is no broker 'b9'") as refused:
+        registry.remove_broker("b9")
+    assert refused.value.code == pb.NOT_FOUND
+    with pytest.raises(MessagingError, match="nothing to change") as refused:
+        registry.set_broker("b9")
+    assert refused.value.code == pb.BAD_REQUEST
+    assert not registry.heartbeat("b9", 1, LOAD, LEASE_MS)
+
+
+def test_a_broker_that_is_removed_is_on_no_topic_and_fenced(registry: Registry) -> None:
+    first, _ = registered(registry), registered(registry, "b2", "store 2")
+    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1", "b2")))
+    registry.remove_broker("b1")
+    assert registry.look()[1].keys() == {"b2"}
+    assert registry.topics() == [Topic(name="orders", type=pb.NORMAL, brokers=("b2",))]
+    assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)
+    again = registered(registry)
+    assert again > first
+    assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)  # what was removed stays fenced when the name returns
+
+
+def test_the_only_broker_of_a_topic_is_not_removed_unless_by_force(registry: Registry) -> None:
+    registered(registry)
+    for number in range(7):
+        registry.create_topic(Topic(name=f"t{number}", type=pb.NORMAL, brokers=("b1",)))
+    with pytest.raises(
+        MessagingError, match=r"only one with 7 topic\(s\) \(t0, t1, t2, t3, t4, \.\.\.\): add"
+    ) as refused:
+        registry.remove_broker("b1")
+    assert refused.value.code == pb.BAD_REQUEST
+    assert broker(registry).live
+    registry.remove_broker("b1", force=True)
+    assert registry.look()[1] == {}
+    assert {topic.brokers for topic in registry.topics()} == {()}
