@@ -1,8 +1,4 @@
-"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all of them.
-
-Repeated are calls that a repetition does not harm, for as long as a broker that restarts needs; a message whose storing
-is not certain is not sent again here, since its producer can do that and knows whether it wants to.
-"""
+"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all of them."""
 
 import asyncio
 import logging
@@ -10,24 +6,19 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
-
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import (
-    Delivery,
-    OrphanedTransaction,
-    QueueRef,
-    Settled,
-    TransactionPage,
-)
+from ternmq_common.model import OrphanedTransaction, QueueRef, Settled, TransactionPage
 from ternmq_common.storage_form import read_stored
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.link import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
+from ternmq_proxy.message_service.cluster.receiving import Receiving
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker, invalid_handle
+from ternmq_proxy.message_service.cluster.repeats import Repeats
 from ternmq_proxy.message_service.cluster.routes import Routes
+from ternmq_proxy.message_service.cluster.sending import Sending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +27,7 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
+        Delivery,
         HalfMessage,
         NewMessage,
         PopOrder,
@@ -60,9 +52,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_REPEAT_S = 1.5
-# What says that a broker could not store: its disk, or what nobody foresaw.
-_SEND_FAILURES = frozenset({definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.PROXY_TIMEOUT})
 
 
 class ClusterMessageService:
@@ -73,6 +62,9 @@ class ClusterMessageService:
         self.links = Links(directory, self, proxy=proxy)
         self.polls = Polls()
         self.routes = Routes(directory, self.links, lambda: asyncio.get_running_loop().time())
+        self._repeats = Repeats(self.links)
+        self._sending = Sending(directory, self.links, self.routes, self._repeats)
+        self._receiving = Receiving(directory, self.links, self.polls)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -131,91 +123,22 @@ class ClusterMessageService:
         self.links.follow(snapshot)
         self.routes.changed()
 
-    # --- repeating
-
-    async def _repeated(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
-        """A call that a repetition does not harm."""
-        return await self._while_away(broker, call, lambda error: isinstance(error, BrokerUnavailable))
-
-    async def _once(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
-        """A call that is repeated only if the broker was not asked at all."""
-        return await self._while_away(
-            broker, call, lambda error: isinstance(error, BrokerUnavailable) and not error.maybe_done
-        )
-
-    async def _while_away(
-        self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]], again: Callable[[BaseException], bool]
-    ) -> T:
-        # The first try goes without tenacity, which costs more than the call.
-        try:
-            return await call(self.links.broker(broker))
-        except MessagingError as error:
-            if not again(error) or self.links.find(broker) is None:
-                raise
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(again),
-            stop=stop_after_delay(_REPEAT_S),
-            wait=wait_random_exponential(multiplier=0.05, max=0.3),
-            reraise=True,
-        ):
-            with attempt:
-                return await call(self.links.broker(broker))
-        raise AssertionError("tenacity ends with a result or an error")
-
     # --- sending
 
     async def route(self, topic: "Topic") -> "Route":
         return self.routes.route(topic)
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> "list[Appended]":
-        return await self._sent(queue, lambda broker, there: broker.append(there, messages))
+        return await self._sending.sent(queue, lambda broker, there: broker.append(there, messages))
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> "list[Appended]":
-        return await self._sent(queue, lambda broker, there: broker.schedule(there, messages))
+        return await self._sending.sent(queue, lambda broker, there: broker.schedule(there, messages))
 
     async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> "Appended":
-        return await self._sent(queue, lambda broker, there: broker.begin_transaction(there, half))
-
-    async def _sent(self, queue: QueueRef, send: Callable[[RemoteBroker, QueueRef], Awaitable[T]]) -> T:
-        """Send to the queue's broker, or, when that was not asked at all, to the same queue of another one; messages
-        of a FIFO topic have no other place."""
-        try:
-            return await self._send(queue, send)
-        except BrokerUnavailable as error:
-            if error.maybe_done:
-                raise
-            others = self._others(queue)
-            if not others:
-                return await self._once(queue.broker, lambda broker: send(broker, queue))
-        for number, name in enumerate(others):
-            try:
-                return await self._send(QueueRef(queue.topic, name, queue.queue_id), send)
-            except BrokerUnavailable as error:
-                if error.maybe_done or number + 1 == len(others):
-                    raise
-        raise AssertionError("there are others")
-
-    async def _send(self, queue: QueueRef, send: Callable[[RemoteBroker, QueueRef], Awaitable[T]]) -> T:
-        try:
-            result = await send(self.links.broker(queue.broker), queue)
-        except MessagingError as error:
-            if error.code in _SEND_FAILURES or isinstance(error, BrokerUnavailable):
-                self.routes.send_failed(queue.broker)
-            raise
-        self.routes.send_worked(queue.broker)
-        return result
-
-    def _others(self, queue: QueueRef) -> list[str]:
-        """Other brokers that take messages of the topic now."""
-        topic = self._directory.snapshot.topics.get(queue.topic)
-        if topic is None or topic.type == definition_pb2.FIFO:
-            return []
-        return [
-            name for name in self.routes.route(topic).writable if name != queue.broker and self.links.is_connected(name)
-        ]
+        return await self._sending.sent(queue, lambda broker, there: broker.begin_transaction(there, half))
 
     async def recall(self, handle: "RecallHandle") -> None:
-        await self._repeated(handle.broker, lambda broker: broker.recall(handle))
+        await self._repeats.repeated(handle.broker, lambda broker: broker.recall(handle))
 
     # --- transactions
 
@@ -223,14 +146,14 @@ class ClusterMessageService:
         self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool = False
     ) -> None:
         self._check_broker(transaction)
-        await self._repeated(
+        await self._repeats.repeated(
             transaction.broker,
             lambda broker: broker.end_transaction(topic, transaction, resolution, by_operator=by_operator),
         )
 
     async def transaction(self, transaction: "TransactionId") -> "tuple[Transaction, StoredMessage]":
         self._check_broker(transaction)
-        return await self._repeated(transaction.broker, lambda broker: broker.transaction(transaction))
+        return await self._repeats.repeated(transaction.broker, lambda broker: broker.transaction(transaction))
 
     def _check_broker(self, transaction: "TransactionId") -> None:
         if self.links.find(transaction.broker) is None:
@@ -259,7 +182,7 @@ class ClusterMessageService:
     async def _page(
         self, broker: str, state: "TransactionState", topic: str, start: str, limit: int
     ) -> TransactionPage:
-        return await self._repeated(
+        return await self._repeats.repeated(
             broker, lambda remote: remote.transactions(state, topic=topic, start=start, limit=limit)
         )
 
@@ -268,56 +191,8 @@ class ClusterMessageService:
 
     # --- receiving
 
-    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> list[Delivery]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + poll_s
-        while True:
-            deliveries = await self._pop_now(order, broker, watch=poll_s > 0)
-            if deliveries:
-                self.polls.found(order.group, order.topic)
-                return deliveries
-            left_s = end - loop.time()
-            if left_s <= 0:
-                return []
-            if self.polls.worth_asking(order.group, order.topic, self._readable(order.topic, broker)):
-                continue  # a word came while the others were asked
-            if not await self.polls.wait(order.group, order.topic, left_s):
-                return []
-
-    async def _pop_now(self, order: "PopOrder", first: str, *, watch: bool) -> list[Delivery]:
-        """What one of the brokers has, the `first` for choice. A broker that fails does not keep others from giving."""
-        group, topic = order.group, order.topic
-        failure: MessagingError | None = None
-        names = self._readable(topic, first)
-        for name in self.polls.worth_asking(group, topic, names):
-            number = self.polls.about_to_ask(group, topic)
-            try:
-                deliveries = await self.links.broker(name).pop(order, watch=watch)
-            except (BrokerUnavailable, LateAnswer) as error:
-                failure = error
-                continue
-            if deliveries:
-                return deliveries
-            if watch:
-                self.polls.found_nothing(group, topic, name, number)
-        if failure is not None and len(names) == 1:
-            raise failure
-        return []
-
-    def _readable(self, topic: str, first: str) -> list[str]:
-        """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
-        known = self._directory.snapshot
-        entry = known.topics.get(topic)
-        placed = sorted((entry.brokers if entry is not None else ()) or known.brokers)
-        names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
-        connected = [name for name in names if self.links.is_connected(name)]
-        if not connected:
-            listed = ", ".join(names) or "none is registered"
-            raise BrokerUnavailable(f"no broker of topic {topic!r} can be reached: {listed}", maybe_done=False)
-        if first in connected:
-            turn = connected.index(first)
-            return connected[turn:] + connected[:turn]
-        return connected
+    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+        return await self._receiving.pop(order, broker=broker, poll_s=poll_s)
 
     # --- settling
 
@@ -348,13 +223,13 @@ class ClusterMessageService:
         if len(places) == 1:
             (name,) = places
             self._check_handles(name)
-            return await self._repeated(name, lambda broker: call(broker, handles))
+            return await self._repeats.repeated(name, lambda broker: call(broker, handles))
         for name in places:
             self._check_handles(name)
 
         async def of(name: str) -> list[T]:
             some = [handles[place] for place in places[name]]
-            return await self._repeated(name, lambda broker: call(broker, some))
+            return await self._repeats.repeated(name, lambda broker: call(broker, some))
 
         outcomes: dict[int, T] = {}
         for name, result in zip(places, await asyncio.gather(*map(of, places)), strict=True):
@@ -372,7 +247,7 @@ class ClusterMessageService:
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle":
         self._check_handles(handle.broker)
-        changed = await self._once(
+        changed = await self._repeats.once(
             handle.broker,
             lambda broker: broker.change_invisible(group, topic, handle, invisible_ms, counts=counts),
         )
@@ -382,7 +257,9 @@ class ClusterMessageService:
 
     async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> Settled:
         self._check_handles(handle.broker)
-        return await self._repeated(handle.broker, lambda broker: broker.dead_letter(group, topic, handle, attempts))
+        return await self._repeats.repeated(
+            handle.broker, lambda broker: broker.dead_letter(group, topic, handle, attempts)
+        )
 
     # --- by offset
 
@@ -396,24 +273,24 @@ class ClusterMessageService:
         poll_s: float,
         reader: "QueueReaderId | None" = None,
     ) -> "Pulled":
-        return await self._repeated(
+        return await self._repeats.repeated(
             queue.broker,
             lambda broker: broker.pull(queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader),
         )
 
     async def bounds(self, queue: QueueRef) -> "QueueBounds":
-        return await self._repeated(queue.broker, lambda broker: broker.bounds(queue))
+        return await self._repeats.repeated(queue.broker, lambda broker: broker.bounds(queue))
 
     async def offset_at(self, queue: QueueRef, time_ms: int) -> int:
-        return await self._repeated(queue.broker, lambda broker: broker.offset_at(queue, time_ms))
+        return await self._repeats.repeated(queue.broker, lambda broker: broker.offset_at(queue, time_ms))
 
     async def committed(self, group: str, queue: QueueRef) -> int | None:
-        return await self._repeated(queue.broker, lambda broker: broker.committed(group, queue))
+        return await self._repeats.repeated(queue.broker, lambda broker: broker.committed(group, queue))
 
     async def set_committed(
         self, group: str, queue: QueueRef, offset: int, *, reader: "QueueReaderId | None" = None
     ) -> None:
-        await self._repeated(queue.broker, lambda broker: broker.set_committed(group, queue, offset, reader))
+        await self._repeats.repeated(queue.broker, lambda broker: broker.set_committed(group, queue, offset, reader))
 
     # --- of all brokers
 
@@ -422,7 +299,10 @@ class ClusterMessageService:
 
     async def drop_retries(self, group: str, topic: str) -> None:
         await asyncio.gather(
-            *(self._repeated(each.name, lambda broker: broker.drop_retries(group, topic)) for each in self.links.all())
+            *(
+                self._repeats.repeated(each.name, lambda broker: broker.drop_retries(group, topic))
+                for each in self.links.all()
+            )
         )
 
     async def progress(self, group: str) -> "list[QueueProgress]":
@@ -438,7 +318,7 @@ class ClusterMessageService:
 
     async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
         name = broker or self._only_broker()
-        return await self._repeated(name, lambda remote: remote.dead_letters(group, offsets))
+        return await self._repeats.repeated(name, lambda remote: remote.dead_letters(group, offsets))
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
         there = self.links.connected()
@@ -447,7 +327,7 @@ class ClusterMessageService:
         await there[0].retry(group, topic, messages)
 
     async def remaining(self, broker: str) -> "Remaining":
-        return await self._repeated(broker, lambda remote: remote.remaining())
+        return await self._repeats.repeated(broker, lambda remote: remote.remaining())
 
     async def forget_topic(self, topic: str, *, version: int) -> None:
         self.polls.forget(topic=topic)

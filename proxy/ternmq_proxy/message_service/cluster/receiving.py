@@ -1,0 +1,73 @@
+"""Receives: from whichever broker has something, waiting for all of them (`polls.py`)."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_proxy.message_service.cluster.link import BrokerUnavailable, LateAnswer
+
+if TYPE_CHECKING:
+    from ternmq_common.errors import MessagingError
+    from ternmq_common.model import Delivery, PopOrder
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.polls import Polls
+    from ternmq_registry.directory import Directory
+
+
+class Receiving:
+    """Asks the brokers of a topic in turn."""
+
+    def __init__(self, directory: "Directory", links: "Links", polls: "Polls") -> None:
+        self._directory = directory
+        self._links = links
+        self._polls = polls
+
+    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while True:
+            deliveries = await self._pop_now(order, broker, watch=poll_s > 0)
+            if deliveries:
+                self._polls.found(order.group, order.topic)
+                return deliveries
+            left_s = end - loop.time()
+            if left_s <= 0:
+                return []
+            if self._polls.worth_asking(order.group, order.topic, self._readable(order.topic, broker)):
+                continue  # a word came while the others were asked
+            if not await self._polls.wait(order.group, order.topic, left_s):
+                return []
+
+    async def _pop_now(self, order: "PopOrder", first: str, *, watch: bool) -> "list[Delivery]":
+        """What one of the brokers has, the `first` for choice. A broker that fails does not keep others from giving."""
+        group, topic = order.group, order.topic
+        failure: MessagingError | None = None
+        names = self._readable(topic, first)
+        for name in self._polls.worth_asking(group, topic, names):
+            number = self._polls.about_to_ask(group, topic)
+            try:
+                deliveries = await self._links.broker(name).pop(order, watch=watch)
+            except (BrokerUnavailable, LateAnswer) as error:
+                failure = error
+                continue
+            if deliveries:
+                return deliveries
+            if watch:
+                self._polls.found_nothing(group, topic, name, number)
+        if failure is not None and len(names) == 1:
+            raise failure
+        return []
+
+    def _readable(self, topic: str, first: str) -> list[str]:
+        """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
+        known = self._directory.snapshot
+        entry = known.topics.get(topic)
+        placed = sorted((entry.brokers if entry is not None else ()) or known.brokers)
+        names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
+        connected = [name for name in names if self._links.is_connected(name)]
+        if not connected:
+            listed = ", ".join(names) or "none is registered"
+            raise BrokerUnavailable(f"no broker of topic {topic!r} can be reached: {listed}", maybe_done=False)
+        if first in connected:
+            turn = connected.index(first)
+            return connected[turn:] + connected[:turn]
+        return connected
