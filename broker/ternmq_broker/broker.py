@@ -6,7 +6,6 @@ threads.
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_figures import Figures
@@ -16,24 +15,23 @@ from ternmq_broker.consumption import Consumption
 from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.looking import Looking
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.orphans import Orphans
 from ternmq_broker.popping import Pop
 from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
-from ternmq_broker.queue_reader import stored_message
 from ternmq_broker.redelivery import Redelivery
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.message_store import Incoming
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
-from ternmq_common.cluster import Backlog, Remaining
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.observability.tracing import span
 from ternmq_common.pollers import Pollers
-from ternmq_common.tag_filter import ALL, tag_hash
+from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -47,10 +45,8 @@ if TYPE_CHECKING:
         HalfMessage,
         NewMessage,
         QueueBounds,
-        QueueProgress,
         QueueReaderId,
         Resolution,
-        StoredMessage,
         TimedMessage,
     )
     from ternmq_common.pollers import Watcher
@@ -59,7 +55,6 @@ if TYPE_CHECKING:
     from ternmq_common.transaction_id import TransactionId
 
 _log = logging.getLogger(__name__)
-_COUNTED_MAX = 1_000_000
 
 
 class Broker:
@@ -118,6 +113,7 @@ class Broker:
             self.transactions,
         )
         self._counts = self.figures.counts
+        self.looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self.transactions)
         self.name = settings.name
 
     @classmethod
@@ -360,18 +356,6 @@ class Broker:
         self._consumption.set_committed(group, topic, queue_id, offset)
         self._pollers.wake_group(group, topic, 1)
 
-    async def remaining(self) -> "Remaining":
-        """What would be lost with this broker."""
-        backlogs: dict[tuple[str, str], int] = {}
-        for group in {group for group, _ in self._consumption.pairs()}:
-            for row in self._consumption.progress(group):
-                left = row.max_offset - row.cursor + row.in_flight
-                if left > 0:
-                    place = group, row.queue.topic
-                    backlogs[place] = backlogs.get(place, 0) + left
-        listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items())]
-        return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self.transactions.pending))
-
     def leave(self, group: str, client_id: str) -> None:
         """A member of the group is gone: the queues that it had for itself are free."""
         self._queue_locks.leave(group, client_id)
@@ -380,32 +364,7 @@ class Broker:
         """Finish all messages of the topic that wait in the group's retry queue."""
         self._consumption.drop_retries(group, topic)
 
-    async def progress(self, group: str) -> "list[QueueProgress]":
-        """How far the group is in every queue that it has touched, and since when the first unfinished one is there."""
-        progress = self._consumption.progress(group)
-        return await asyncio.to_thread(lambda: [self._with_age(queue) for queue in progress])
-
-    def _with_age(self, progress: "QueueProgress") -> "QueueProgress":
-        if progress.committed >= progress.max_offset:
-            return progress
-        queue = progress.queue
-        return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
-
-    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
-        """The newest messages of the topic with that key or message id."""
-        records = await asyncio.to_thread(self._store.find_by_key, topic, key, limit)
-        return [stored_message(QueueRef(topic, self.name, record.queue_id), record) for record in records]
-
     # --- dead letters
-
-    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
-        """Those of the group's dead letters that are there, by their offsets."""
-        queue = QueueRef(dead_letter_topic(group), self.name, 0)
-        found: dict[int, StoredMessage] = {}
-        for offset in offsets:
-            pulled = await self._pulls.now(queue, offset, ALL, 1)
-            found.update((message.queue_offset, message) for message in pulled.messages)
-        return found
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
         """Deliver messages of the topic to that group alone, as if they had failed there, with all their attempts."""

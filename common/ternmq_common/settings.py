@@ -6,8 +6,7 @@ bool, str, Path, enums, and each of them `| None` (written `none`).
 
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
-
-Passwords   the password in the URL of a field named `registry` is never shown
+Passwords   that in the URL of a field named `registry` is never shown
 
 What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
 """

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
+from ternmq_common.observability.figures import MemberFigures
 from ternmq_common.observability.http_front import HttpFront
 from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
@@ -76,6 +77,12 @@ class ProxyServer:
         messages = self._messages = ClusterMessageService(directory, proxy=self._name)
         stack.push_async_callback(messages.close)
         messages.start()
+        observability.watch_links(messages.link_figures)
+        observability.watch_member(
+            lambda: MemberFigures(
+                registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
+            )
+        )
         self.grpc_address = await serve_clients(settings, self._clock, catalog, messages, observability, stack)
         self._not_started = None
 

@@ -1,7 +1,8 @@
 """Apache RocketMQ 5.5.0 beside the project, as the peer that defines what "compatible" means.
 
 Jars        come once from the Maven repository that `mvn` is set up for, into the user's cache folder.
-Processes   a name server and a proxy in local mode, which holds the broker; both end with the `with` block.
+Processes   a name server and a proxy in local mode, which holds the broker, or, clustered, a broker and a proxy apart;
+            all end with the `with` block.
 Ports       free ones, all on 127.0.0.1; the broker also listens on its own port - 2 and on the HA port.
 Data        in a temporary folder that goes away with the processes.
 
@@ -57,7 +58,9 @@ class ApacheRocketMQ:
     else on this machine depends on the ports.
     """
 
-    def __init__(self, **broker_settings: str | int) -> None:
+    def __init__(self, *, clustered: bool = False, **broker_settings: str | int) -> None:
+        self._clustered = clustered
+        self._processes: list[_Process] = []
         self._changed_settings = broker_settings
         self._cleanup = ExitStack()
         self._namesrv_port, self._grpc_port, self._remoting_port = free_port(), free_port(), free_port()
@@ -75,6 +78,8 @@ class ApacheRocketMQ:
             self._home = Path(folder)
             started.callback(shutil.rmtree, folder, ignore_errors=True)
             self._start_namesrv(started)
+            if self._clustered:
+                self._start_broker(started)
             self._start_proxy(started)
             self._cleanup = started.pop_all()
         return self
@@ -83,6 +88,11 @@ class ApacheRocketMQ:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cleanup.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all processes."""
+        return [process.pid for process in self._processes]
 
     def create_topic(self, name: str, type: str = "NORMAL", *, queues: int = 4) -> None:  # noqa: A002
         """Create a topic of type NORMAL, FIFO, DELAY, TRANSACTION, MIXED, PRIORITY or LITE."""
@@ -118,20 +128,36 @@ class ApacheRocketMQ:
         config = self._home / "namesrv.properties"
         config.write_text(f"listenPort={self._namesrv_port}\n")
         command = [*self._java("-Xms64m", "-Xmx128m"), *NAMESRV_MAIN, "-c", str(config)]
-        process = started.enter_context(_Process(command, log=self._home / "namesrv.out"))
-        process.wait_for("boot success")
+        self._begin(command, "namesrv.out", started).wait_for("boot success")
+
+    def _begin(self, command: Sequence[str], log: str, started: ExitStack) -> _Process:
+        process = started.enter_context(_Process(command, log=self._home / log))
+        self._processes.append(process)
+        return process
+
+    def _start_broker(self, started: ExitStack) -> None:
+        broker = self._write_broker_settings()
+        command = [
+            *self._java("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m"),
+            *(*BROKER_MAIN, "-n", f"{HOST}:{self._namesrv_port}", "-c", str(broker)),
+        ]
+        self._begin(command, "broker.out", started).wait_for("boot success")
+
+    def _write_broker_settings(self) -> Path:
+        broker = self._home / "broker.properties"
+        broker.write_text("".join(f"{key}={value}\n" for key, value in self._broker_settings().items()))
+        return broker
 
     def _start_proxy(self, started: ExitStack) -> None:
-        broker, proxy = self._home / "broker.properties", self._home / "proxy.json"
-        broker.write_text("".join(f"{key}={value}\n" for key, value in self._broker_settings().items()))
+        proxy = self._home / "proxy.json"
         proxy.write_text(json.dumps(self._proxy_settings()))
+        mode = ("cluster",) if self._clustered else ("local", "-bc", str(self._write_broker_settings()))
         command = [
             *self._java("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m"),
             *PROXY_MAIN,
-            *("-pm", "local", "-n", f"{HOST}:{self._namesrv_port}", "-bc", str(broker), "-pc", str(proxy)),
+            *("-n", f"{HOST}:{self._namesrv_port}", "-pc", str(proxy), "-pm", *mode),
         ]
-        process = started.enter_context(_Process(command, log=self._home / "proxy.out"))
-        process.wait_for("startup successfully")
+        self._begin(command, "proxy.out", started).wait_for("startup successfully")
         with grpc.insecure_channel(self.endpoint) as channel:
             grpc.channel_ready_future(channel).result(timeout=START_TIMEOUT_S)
 
@@ -157,6 +183,7 @@ class ApacheRocketMQ:
         return {
             "rocketMQClusterName": "DefaultCluster",
             "proxyClusterName": "DefaultCluster",
+            "namesrvAddr": f"{HOST}:{self._namesrv_port}",
             "localServeAddr": HOST,
             "grpcServerPort": self._grpc_port,
             "remotingListenPort": self._remoting_port,
@@ -168,6 +195,7 @@ class ApacheRocketMQ:
 
 
 NAMESRV_MAIN = ("org.apache.rocketmq.namesrv.NamesrvStartup",)
+BROKER_MAIN = ("org.apache.rocketmq.broker.BrokerStartup",)
 PROXY_MAIN = ("org.apache.rocketmq.proxy.ProxyStartup",)
 ADMIN_MAIN = ("org.apache.rocketmq.tools.command.MQAdminStartup",)
 
@@ -196,6 +224,10 @@ class _Process:
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def wait_for(self, words: str) -> None:
         """Return once the output contains `words`; raise with the output if the process ends or takes too long."""

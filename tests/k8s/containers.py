@@ -87,9 +87,9 @@ class Running:
         """Probe in the probe's own rhythm until it succeeds, and fail when the kubelet would give up."""
         probe = self.spec[name]
         for _ in range(probe.get("failureThreshold", 3)):
+            assert self.state()["Running"], f"{self.pod.name} ended: {self.logs()}"
             if self.ask(probe):
                 return
-            assert self.state()["Running"], f"{self.pod.name} ended: {self.logs()}"
             time.sleep(probe["periodSeconds"])
         raise AssertionError(f"{self.pod.name} fails its {name}: {self.logs()}")
 

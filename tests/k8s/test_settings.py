@@ -1,6 +1,9 @@
 """Command lines and variables are ones that the processes understand, and mean what they should."""
 
+import json
+import re
 from collections.abc import Mapping
+from typing import cast
 from urllib.parse import urlsplit
 
 import click
@@ -9,8 +12,10 @@ import pytest
 from ternmq.command.main import cli
 from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings
 from ternmq_common.settings import load, variable_name
-from tests.k8s.rendering import Pod, arguments, environment, named, rendered, settings_and_secrets
+from tests.k8s.rendering import Json, Pod, arguments, environment, named, pods, rendered, settings_and_secrets
 
+# What kustomize appends to the name of a map or secret that it makes.
+_GENERATED = re.compile(r"\b(ternmq(?:-[a-z]+)?)-[a-z0-9]{10}\b")
 PROCESSES: dict[str, type[MemberSettings]] = {"broker": BrokerServerSettings, "proxy": ProxySettings}
 Known = Mapping[tuple[str, str], Mapping[str, str]]
 
@@ -104,6 +109,32 @@ def test_dev_reaches_the_postgres_that_it_brings() -> None:
     given = {each["name"]: each.get("value") for each in container["env"]}
     user, database, port = given["POSTGRES_USER"], given["POSTGRES_DB"], service["spec"]["ports"][0]["port"]
     assert secret["url"] == f"postgresql://{user}@{service['metadata']['name']}:{port}/{database}"
+
+
+def test_what_containers_prove_of_dev_holds_for_production() -> None:
+    """`test_in_containers.py` runs dev's containers; production's differ in what they may use, and in nothing else."""
+    dev, production = (
+        {pod.component: pod for pod in pods(rendered(overlay)) if pod.component in {*PROCESSES, "migration"}}
+        for overlay in ("dev", "production")
+    )
+    for component, pod in production.items():
+        (tried,), (container,) = dev[component].containers, pod.containers
+        assert shape(container) == shape(tried)
+        assert pod.spec["securityContext"] == dev[component].spec["securityContext"]
+        assert pod.spec["volumes"] == dev[component].spec["volumes"]
+    assert named_settings("dev") == named_settings("production")
+
+
+def shape(container: Json) -> Json:
+    """A container without the amounts, and with generated names cut off."""
+    text = json.dumps({key: value for key, value in container.items() if key != "resources"})
+    return cast("Json", json.loads(_GENERATED.sub(r"\1", text)))
+
+
+def named_settings(overlay: str) -> dict[str, dict[str, str]]:
+    """What is in the ConfigMaps."""
+    found = settings_and_secrets(rendered(overlay)).items()
+    return {_GENERATED.sub(r"\1", name): data for (kind, name), data in found if kind == "ConfigMap"}
 
 
 @pytest.mark.parametrize("words", [["broker", "--brokername=a"], ["proxy", "--data-dir=/tmp"], ["registry", "migrat"]])

@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 import threading
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -27,7 +29,7 @@ STARTS_MAX = 5
 USERS = ("postgres", "nobody")
 INITDB_OPTIONS = ("-E", "UTF8", "--locale", "C", "--no-sync")
 # What is committed outlives `kill`, as it would with syncs: the machine goes on.
-SERVER_OPTIONS = ("-c", "fsync=off", "-c", "unix_socket_directories=", "-c", "max_connections=50")
+SETTINGS = ("fsync=off", "autovacuum=off", "unix_socket_directories=", "max_connections=50")
 
 
 class NoPostgres(Exception):
@@ -101,8 +103,7 @@ class Postgres:
     def kill(self) -> None:
         """As a machine dies: all its processes at once."""
         process = self._running()
-        for each in self._processes():
-            each.kill()
+        self._each(psutil.Process.kill)
         process.wait(STOP_TIMEOUT_S)
         self._process = None
 
@@ -112,21 +113,23 @@ class Postgres:
 
     def pause(self) -> None:
         """Stop answering: connections stay open, and new ones are accepted by the kernel."""
-        for each in self._processes():
-            each.suspend()
+        self._each(psutil.Process.suspend)
 
     def resume(self) -> None:
-        for each in self._processes():
-            each.resume()
+        self._each(psutil.Process.resume)
 
     def _running(self) -> "subprocess.Popen[str]":
         assert self._process is not None, "it isn't running"
         return self._process
 
-    def _processes(self) -> list[psutil.Process]:
-        """The first is the one that would start others."""
+    def _each(self, act: Callable[[psutil.Process], None]) -> None:
+        """Do it to the processes that the server has, then to the server."""
         server = psutil.Process(self._running().pid)
-        return [server, *server.children(recursive=True)]
+        server.suspend()  # so that it begins no others meanwhile
+        for each in server.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # some live for one connection only
+                act(each)
+        act(server)
 
     def _initialize(self) -> None:
         program = self._begin("initdb", "-D", str(self._data), "-U", "ternmq", "-A", "trust", *INITDB_OPTIONS)
@@ -136,7 +139,8 @@ class Postgres:
 
     def _has_started(self) -> bool:
         address = ("-h", "127.0.0.1", "-p", str(self.port))
-        self._process = process = self._begin("postgres", "-D", str(self._data), *address, *SERVER_OPTIONS)
+        options = [word for setting in SETTINGS for word in ("-c", setting)]
+        self._process = process = self._begin("postgres", "-D", str(self._data), *address, *options)
         known = threading.Event()
         threading.Thread(target=self._read_log, args=(process, known), daemon=True).start()
         if not known.wait(START_TIMEOUT_S):

@@ -185,14 +185,14 @@ class Answers:
     # --- looking
 
     async def _get_progress(self, request: storage.GetProgress, answer: storage.Answer) -> None:
-        form.write_progress(answer.progress.progress, await self._broker.progress(request.group))
+        form.write_progress(answer.progress.progress, await self._broker.looking.progress(request.group))
 
     async def _find_by_key(self, request: storage.FindByKey, answer: storage.Answer) -> None:
-        for message in await self._broker.find_by_key(request.topic, request.key, request.limit):
+        for message in await self._broker.looking.find_by_key(request.topic, request.key, request.limit):
             form.write_stored(answer.messages.messages.add(), message, request.topic)
 
     async def _dead_letters(self, request: storage.DeadLetters, answer: storage.Answer) -> None:
-        for message in (await self._broker.dead_letters(request.group, request.offsets)).values():
+        for message in (await self._broker.looking.dead_letters(request.group, request.offsets)).values():
             form.write_stored(answer.messages.messages.add(), message, "")
 
     async def _retry(self, request: storage.Retry, answer: storage.Answer) -> None:
@@ -201,7 +201,7 @@ class Answers:
 
     async def _remaining(self, request: storage.Remaining, answer: storage.Answer) -> None:
         del request
-        form.write_remaining(answer.remains, await self._broker.remaining())
+        form.write_remaining(answer.remains, await self._broker.looking.remaining())
 
     # --- forgetting
 

@@ -176,6 +176,13 @@ class ProxyConnection:
         self._reads.discard(number)
 
     async def _wait(self, call: storage.Call, kind: str, frame: storage.BrokerFrame) -> None:
+        if call.traceparent:
+            with self._proxies.continued(call.traceparent):
+                await self._answered(call, kind, frame)
+        else:
+            await self._answered(call, kind, frame)
+
+    async def _answered(self, call: storage.Call, kind: str, frame: storage.BrokerFrame) -> None:
         work = self._answers.waiting[kind](getattr(call, kind), frame.answers[0])
         try:
             if kind in _READS and call.timeout_ms:

@@ -5,6 +5,7 @@ The registry's epoch fences: of two processes of one name only the later one may
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError, StartupError
@@ -32,9 +33,15 @@ class Lease:
         self._version = version
         self._lease_ms = lease_ms
         self._epoch = 0
+        self._renewed_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
         self.problem: str | None = "the broker is not registered yet"
         self.superseded = asyncio.Event()
+
+    @property
+    def age_s(self) -> float:
+        """How long ago it was renewed."""
+        return time.monotonic() - self._renewed_at
 
     async def take(self) -> None:
         """Register; StartupError if another store has the name, RegistryUnavailable without the registry."""
@@ -42,6 +49,7 @@ class Lease:
             self._registry.register, self._name, self._store_id, self._address, self._version, self._lease_ms
         )
         self.problem = None
+        self._renewed_at = time.monotonic()
         _log.info("registered as %s, epoch %d, at %s", self._name, self._epoch, self._address)
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
@@ -76,6 +84,7 @@ class Lease:
             if self.problem is not None:
                 _log.info("the lease is renewed again")
             self.problem = None
+            self._renewed_at = time.monotonic()
 
     async def _renew_lost(self) -> bool:
         """The registry does not know this epoch: the broker was removed there, or another process has its name."""

@@ -19,6 +19,7 @@ from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
+from ternmq_common.observability.figures import MemberFigures
 from ternmq_common.observability.http_front import HttpFront
 from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
@@ -90,7 +91,7 @@ class BrokerServer:
         front = StorageFront(settings.storage)
         self.address = front.address
         self._not_started = "the broker is not registered yet"
-        await self._register(broker, directory, front, stack)
+        await self._register(broker, directory, front, observability, stack)
         self._not_started = None
 
     async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:
@@ -104,12 +105,17 @@ class BrokerServer:
         return broker
 
     async def _register(
-        self, broker: Broker, directory: "Directory", front: StorageFront, stack: AsyncExitStack
+        self,
+        broker: Broker,
+        directory: "Directory",
+        front: StorageFront,
+        observability: Observability,
+        stack: AsyncExitStack,
     ) -> None:
         settings = self._settings
         forgetting = Forgetting(broker, directory)
         await forgetting.begin()
-        proxies = Proxies(broker, directory, forgetting)
+        proxies = Proxies(broker, directory, forgetting, observability.continued)
         await front.start(proxies)
         stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
         lease = self._lease = Lease(
@@ -123,6 +129,14 @@ class BrokerServer:
         lease.superseded = self.superseded
         await lease.take()
         stack.push_async_callback(lease.give_up)
+        observability.watch_member(
+            lambda: MemberFigures(
+                registry_reachable=directory.problem is None,
+                registry_version=directory.snapshot.version,
+                lease_age_s=lease.age_s,
+                proxies=len(proxies),
+            )
+        )
         lease.start(Load(broker.figures, proxies).now)
 
     def _problem(self) -> str | None:

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import Answers
 from ternmq_common.filters import Filters
+from ternmq_common.observability.tracing import NOTHING
 from ternmq_common.tag_filter import ALL, TagFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.connection import ProxyConnection
     from ternmq_broker.server.forgetting import Forgetting
@@ -20,11 +24,19 @@ if TYPE_CHECKING:
 class Proxies:
     """The connections, and what they share."""
 
-    def __init__(self, broker: "Broker", directory: "Directory", forgetting: "Forgetting") -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        directory: "Directory",
+        forgetting: "Forgetting",
+        continued: "Callable[[str], AbstractContextManager[object]]" = lambda _: NOTHING,
+    ) -> None:
+        """`continued` makes what is done within it part of the trace that a proxy names."""
         self.broker = broker
         self.filters = Filters()
         self.answers = Answers(broker, self.filters, forgetting)
         self.version = version("ternmq")
+        self.continued = continued
         self._directory = directory
         self._forgetting = forgetting
         self._connections: list[ProxyConnection] = []

@@ -434,20 +434,18 @@ class ResolveTransactionResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., transaction: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
 
 class BrokerLoad(_message.Message):
-    __slots__ = ("messages_in", "messages_out", "proxies", "timers", "transactions", "disk_used")
+    __slots__ = ("messages_in", "messages_out", "proxies", "transactions", "disk_used")
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
     PROXIES_FIELD_NUMBER: _ClassVar[int]
-    TIMERS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     DISK_USED_FIELD_NUMBER: _ClassVar[int]
     messages_in: float
     messages_out: float
     proxies: int
-    timers: int
     transactions: int
     disk_used: float
-    def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., timers: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ...) -> None: ...
+    def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ...) -> None: ...
 
 class Broker(_message.Message):
     __slots__ = ("name", "address", "live", "permission", "draining", "epoch", "version", "started", "load")

@@ -42,11 +42,12 @@ async def create_topic(
         brokers=await _checked_places(asked.brokers, services),
     )
     found, created = await _created(topic, services)
-    if found.permission != topic.permission or (asked.brokers and set(found.brokers) != set(topic.brokers)):
+    is_permitted_otherwise = asked.permission and found.permission != topic.permission
+    if is_permitted_otherwise or (asked.brokers and found.brokers != topic.brokers):
+        places = f" on {', '.join(found.brokers)}" if found.brokers else ""
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"topic {topic.name!r} exists with permission {found.permission}"
-            f"{' on ' if found.brokers else ''}{', '.join(found.brokers)}; "
+            f"topic {topic.name!r} exists with permission {found.permission}{places}; "
             "change it with `ternmq topic update`, or ask for the same settings",
         )
     return admin_pb2.CreateTopicResponse(status=OK, created=created)

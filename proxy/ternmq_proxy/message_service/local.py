@@ -170,14 +170,14 @@ class LocalMessageService:
         self._broker.drop_retries(group, topic)
 
     async def progress(self, group: str) -> "list[QueueProgress]":
-        return await self._broker.progress(group)
+        return await self._broker.looking.progress(group)
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
-        return await self._broker.find_by_key(topic, key, limit)
+        return await self._broker.looking.find_by_key(topic, key, limit)
 
     async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
         del broker
-        return await self._broker.dead_letters(group, offsets)
+        return await self._broker.looking.dead_letters(group, offsets)
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
         await self._broker.retry(group, topic, messages)
@@ -192,7 +192,7 @@ class LocalMessageService:
 
     async def remaining(self, broker: str) -> "Remaining":
         del broker
-        return await self._broker.remaining()
+        return await self._broker.looking.remaining()
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """Nobody else has to know."""

@@ -71,6 +71,38 @@ def test_a_topic_is_described_with_its_queues(call_server: Call, server: AdminSe
     assert "broker-0      0             3          10         7" in call_server("topic", "describe", "orders").stdout
 
 
+def test_a_topic_is_described_with_where_it_is_and_what_may_be_done(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders", "--brokers", "b, a,")
+    assert list(server.topics["orders"].brokers) == ["b", "a"]
+    server.topics["orders"].permission = pb.READ
+    server.brokers.silent = ["b"]
+    result = call_server("topic", "describe", "orders", "--json")
+    described = json.loads(result.stdout)
+    assert (described["permission"], described["brokers"]) == ("read", ["b", "a"])
+    assert result.stderr == "no answer from b\n"
+    people = call_server("topic", "describe", "orders").stdout
+    assert "permission  read\n" in people
+    assert "brokers     b,a\n" in people
+
+
+def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders", "--queues", "4", "--brokers", "a,b")
+    updated = call_server("topic", "update", "orders", "--queues", "6", "--json")
+    assert json.loads(updated.stdout) == {
+        "name": "orders",
+        "type": "normal",
+        "queues": 6,
+        "created": None,
+        "permission": "read-write",
+        "brokers": ["a", "b"],
+    }
+    people = call_server(
+        "topic", "update", "orders", "--permission", "read", "--add-broker", "c", "--remove-broker", "a"
+    )
+    assert "permission  read\n" in people.stdout
+    assert (server.topics["orders"].queues, list(server.topics["orders"].brokers)) == (6, ["b", "c"])
+
+
 def test_a_topic_is_deleted(call_server: Call, server: AdminServer) -> None:
     call_server("topic", "create", "orders")
     assert call_server("topic", "delete", "orders").stdout == "topic orders deleted\n"

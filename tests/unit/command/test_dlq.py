@@ -342,3 +342,71 @@ def test_a_person_is_asked_before_letters_are_resent(call_server: Call, server: 
     assert call_server("dlq", "resend", "billing", "--all", "--yes").exit_code == 0
     assert call_server("dlq", "resend", "billing", "--offset", "1", stdin="y\n").exit_code == 0
     assert [len(request.offsets) for request in server.resends] == [10, 1]
+
+
+# --- several brokers
+
+
+@pytest.fixture
+def spread(server: AdminServer) -> None:
+    """Three more letters, at the offsets 0 to 2 of broker-1; they died between the first ones of broker-0."""
+    server.memory.make(TOPIC, 1, broker="broker-1")
+    for number in range(3):
+        letter = dead_letter(100 + number, keys=("k1", "far"))
+        server.memory.put(TOPIC, 0, letter, stored_ms=T0_MS + 30_000 + number * 60_000, broker="broker-1")
+
+
+def places(result: Result) -> list[tuple[str, int]]:
+    return [(record["broker"], record["offset"]) for record in lines(result)]
+
+
+@pytest.mark.usefixtures("spread")
+def test_letters_of_all_brokers_are_listed_the_oldest_first_with_their_broker(call_server: Call) -> None:
+    listed = places(call_server("dlq", "list", "billing", "--json"))
+    assert listed[:7] == [("broker-0", 0), ("broker-1", 0), ("broker-0", 1), ("broker-1", 1), ("broker-0", 2),
+                          ("broker-1", 2), ("broker-0", 3)]  # fmt: skip
+    assert len(listed) == 13
+    assert call_server("dlq", "list", "billing").stdout.splitlines()[1].split()[:2] == ["broker-0", "0"]
+    with_key = places(call_server("dlq", "list", "billing", "--key", "k1", "--until", "2026-08-01T12:02:00Z", "--json"))
+    assert with_key == [("broker-1", 0), ("broker-0", 1), ("broker-1", 1)]
+
+
+@pytest.mark.usefixtures("spread")
+def test_one_broker_is_enough(call_server: Call) -> None:
+    listed = call_server("dlq", "list", "billing", "--broker", "broker-1", "--json")
+    assert places(listed) == [("broker-1", 0), ("broker-1", 1), ("broker-1", 2)]
+    exported = call_server("dlq", "export", "billing", "-", "--broker", "broker-0", "--key", "k1")
+    assert places(exported) == [("broker-0", number) for number in (1, 3, 5, 7, 9)]
+    result = call_server("dlq", "list", "billing", "--broker", "broker-7")
+    assert result.exit_code == 1
+    assert result.stderr == "ternmq: %DLQ%billing is not on broker broker-7; it is on broker-0, broker-1\n"
+
+
+@pytest.mark.usefixtures("spread")
+def test_an_offset_is_one_of_a_named_broker(call_server: Call, server: AdminServer) -> None:
+    for arguments in (("show", "billing", "1"), ("export", "billing", "-", "--offset", "1"),
+                      ("resend", "billing", "--offset", "1")):  # fmt: skip
+        result = call_server("dlq", *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == "ternmq: offsets are those of one broker: say --broker, one of broker-0, broker-1\n"
+    shown = json.loads(call_server("dlq", "show", "billing", "1", "--broker", "broker-1", "--json").stdout)
+    assert (shown["broker"], shown["message_id"]) == ("broker-1", "id-101")
+    assert json.loads(call_server("dlq", "show", "billing", "id-102", "--json").stdout)["broker"] == "broker-1"
+    assert call_server("dlq", "resend", "billing", "--offset", "1", "--broker", "broker-1").exit_code == 0
+    assert [(request.broker, list(request.offsets)) for request in server.resends] == [("broker-1", [1])]
+
+
+@pytest.mark.usefixtures("spread")
+def test_letters_are_resent_broker_by_broker(call_server: Call, server: AdminServer) -> None:
+    assert call_server("dlq", "resend", "billing", "--all").stdout == "resent 13 dead letters of group billing\n"
+    assert [(request.broker, list(request.offsets)) for request in server.resends] == [
+        ("broker-0", [*range(10)]),
+        ("broker-1", [0, 1, 2]),
+    ]
+    server.resends.clear()
+    server.unsendable = {2}
+    result = call_server("dlq", "resend", "billing", "--key", "far", "--json")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == "offset 2 on broker-1: MESSAGE_NOT_FOUND: gone"
+    resent = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(record["broker"], record["offset"]) for record in resent] == [("broker-1", 0), ("broker-1", 1)]

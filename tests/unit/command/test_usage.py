@@ -1,18 +1,20 @@
 """Help, wrong usage, completion, and what a call costs before it does anything."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from ternmq.command.main import COMMANDS, INTERRUPTED, cli
 from ternmq_common.errors import StartupError
-from ternmq_common.server_settings import ServerSettings
+from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
 from tests.unit.command.conftest import Call
 
 
@@ -59,6 +61,19 @@ def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
         (("up", "--segment-size", "1KiB"), "(from --segment-size): 1mib to 2gib is allowed"),
         (("up", "--config", "/nowhere/x.toml"), "can't read the settings file"),
         (("apply", "-f", "/nowhere/x.yaml"), "can't read /nowhere/x.yaml"),
+        (("broker", "--retention", "long"), "a duration like"),
+        (("broker", "--storage", "0.0.0.0:10911"), "host:port by which proxies reach this broker is needed"),
+        (("broker", "--grpc", "127.0.0.1:1"), "no such option"),
+        (("broker", "--data-dir", "x", "list"), "options of the process don't go with `ternmq broker list`"),
+        (("broker", "drain"), "missing argument 'name'"),
+        (("broker", "permission", "b", "all"), "'all' is not one of"),
+        (("proxy", "--data-dir", "x"), "no such option"),
+        (("proxy", "--grpc", "here"), "host:port is needed"),
+        (("topic", "update", "x"), "say what"),
+        (("topic", "update", "x", "--permission", "some"), "'some' is not one of"),
+        (("config", "--of", "all"), "'all' is not one of"),
+        (("config", "--of", "proxy", "--flush", "sync"), "`ternmq proxy` has no option --flush"),
+        (("config", "--registry", "x"), "`ternmq up` has no option --registry"),
         (("transaction", "list", "--state", "committed"), "'committed' is not one of"),
         (("transaction", "commit"), "missing argument 'id...'"),
         (("clock", "advance"), "missing argument 'by'"),
@@ -104,6 +119,7 @@ def test_completion_offers_subcommands_and_choices() -> None:
 
     assert offered("ternmq") == list(COMMANDS)
     assert {"create", "list", "describe", "update", "delete"} == set(offered("ternmq topic"))
+    assert {"list", "drain", "resume", "permission", "remove"} == set(offered("ternmq broker"))
     assert "fifo" in offered("ternmq topic create x --type")
     assert {"list", "show", "commit", "rollback"} == set(offered("ternmq transaction"))
     assert {"pending", "discarded", "all"} == set(offered("ternmq transaction list --state"))
@@ -147,6 +163,17 @@ def test_config_for_people_is_a_table_with_units(call: Call) -> None:
     assert ["auto_create", "false", "--auto-create", "TERNMQ_AUTO_CREATE"] in [line.split() for line in lines]
 
 
+@pytest.mark.parametrize(("process", "settings"), [("broker", BrokerServerSettings), ("proxy", ProxySettings)])
+def test_config_tells_of_each_process(call: Call, process: str, settings: type) -> None:
+    environ = {"TERNMQ_REGISTRY": "postgresql://u:secret@db/ternmq"}
+    told = json.loads(call("config", "--of", process, "--http", "127.0.0.1:0", "--json", env=environ).stdout)
+    assert list(told) == [field.name for field in dataclasses.fields(settings)]
+    assert told["http"] == {"value": "127.0.0.1:0", "from": "--http"}
+    assert told["registry"]["from"] == "TERNMQ_REGISTRY"
+    for flags in ((), ("--json",)):
+        assert "secret" not in call("config", "--of", process, *flags, env=environ).output
+
+
 def test_config_tells_whether_time_can_be_moved(call: Call) -> None:
     told = json.loads(call("config", "--json").stdout)
     assert told["test_clock"] == {"value": False, "from": "default"}
@@ -162,11 +189,13 @@ def test_an_unknown_variable_is_refused_with_the_nearest(call: Call) -> None:
     assert result.stderr == "ternmq: unknown variable TERNMQ_FLUSHH; did you mean 'TERNMQ_FLUSH'?\n"
 
 
-def a_server(monkeypatch: pytest.MonkeyPatch, run: Callable[[ServerSettings], int]) -> None:
-    """`ternmq up` will find `run` where the server is."""
-    module = types.ModuleType("ternmq_proxy.main")
+def a_server(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], int], module_name: str = "ternmq_proxy.main"
+) -> None:
+    """`ternmq up`, or another process, will find `run` where the server is."""
+    module = types.ModuleType(module_name)
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ternmq_proxy.main", module)
+    monkeypatch.setitem(sys.modules, module_name, module)
 
 
 def test_up_runs_the_server_with_the_settings_and_ends_with_its_code(
@@ -181,6 +210,39 @@ def test_up_runs_the_server_with_the_settings_and_ends_with_its_code(
     a_server(monkeypatch, run)
     assert call("up", "--data-dir", "elsewhere", "--retention", "3d", "--no-auto-create").exit_code == 7
     assert given == [ServerSettings(data_dir=Path("elsewhere"), retention_ms=3 * 86_400_000, auto_create=False)]
+
+
+def test_a_broker_and_a_proxy_run_with_their_settings_and_end_with_their_code(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+
+    def run(settings: object) -> int:
+        given.append(settings)
+        return 7
+
+    a_server(monkeypatch, run, "ternmq_broker.server.main")
+    a_server(monkeypatch, run, "ternmq_proxy.cluster_main")
+    environ = {"TERNMQ_REGISTRY": "postgresql://db/ternmq"}
+    broker = ("broker", "--broker-name", "b1", "--storage", "0.0.0.0:10911", "--advertised-storage", "b1:10911")
+    assert call(*broker, env=environ).exit_code == 7
+    assert call("proxy", "--proxy-name", "p1", "--no-auto-create", env=environ).exit_code == 7
+    assert given == [
+        BrokerServerSettings(
+            registry="postgresql://db/ternmq",
+            broker_name="b1",
+            storage="0.0.0.0:10911",
+            advertised_storage="b1:10911",
+        ),
+        ProxySettings(registry="postgresql://db/ternmq", proxy_name="p1", auto_create=False),
+    ]
+
+
+PROCESSES = [
+    ("up", "ternmq_proxy.main"),
+    ("broker", "ternmq_broker.server.main"),
+    ("proxy", "ternmq_proxy.cluster_main"),
+]
 
 
 @pytest.mark.parametrize(
@@ -200,21 +262,27 @@ def test_that_time_can_be_moved_is_said_once_whatever_is_logged(
     assert result.stderr.count("WARNING: TEST CLOCK: ") == len(result.stderr.splitlines()) == warnings
 
 
-def test_a_server_that_cannot_start_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_: ServerSettings) -> int:
+@pytest.mark.parametrize(("process", "module_name"), PROCESSES)
+def test_a_server_that_cannot_start_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, process: str, module_name: str
+) -> None:
+    def run(_: object) -> int:
         raise StartupError("port 8081 is in use; choose another with --grpc")
 
-    a_server(monkeypatch, run)
-    result = call("up")
+    a_server(monkeypatch, run, module_name)
+    result = call(process)
     assert (result.exit_code, result.stderr) == (1, "ternmq: port 8081 is in use; choose another with --grpc\n")
 
 
-def test_without_the_servers_packages_up_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_: ServerSettings) -> int:
+@pytest.mark.parametrize(("process", "module_name"), PROCESSES)
+def test_without_the_servers_packages_a_process_says_what_to_install(
+    call: Call, monkeypatch: pytest.MonkeyPatch, process: str, module_name: str
+) -> None:
+    def run(_: object) -> int:
         raise ModuleNotFoundError("No module named 'sqlalchemy.orm'", name="sqlalchemy.orm")
 
-    a_server(monkeypatch, run)
-    result = call("up")
+    a_server(monkeypatch, run, module_name)
+    result = call(process)
     assert result.exit_code == 1
     assert "pip install 'ternmq[server]'" in result.stderr
     assert len(result.stderr.splitlines()) == 1

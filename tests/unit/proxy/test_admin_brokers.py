@@ -1,4 +1,4 @@
-"""Topics on brokers, and the brokers themselves, as operators change them; then what the embedded stack says to that."""
+"""Topics on brokers, and the brokers themselves, as operators change them; and what the embedded stack says."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +68,9 @@ async def test_making_a_topic_again_is_fine_wherever_it_is_unless_another_place_
         await create(proxy, name="one", brokers=["a"])
     with pytest.raises(MessagingError, match="BAD_REQUEST: topic 'one' exists with permission"):
         await create(proxy, name="one", permission=pb.READ)
+    await update(proxy, name="one", permission=pb.READ, added_brokers=["a"])
+    for fields in ({}, {"permission": pb.READ}, {"brokers": ["b", "a"]}):
+        assert not await create(proxy, name="one", **fields)
 
 
 @pytest.mark.parametrize("brokers", [["c"], ["a", "c"]])
@@ -87,7 +90,7 @@ async def test_a_topic_is_not_made_on_a_broker_that_is_not_there_or_takes_nothin
 async def test_queues_are_added_and_never_taken_away(cluster: Cluster) -> None:
     proxy, other = await cluster.proxy(), await cluster.proxy()
     assert (await update(proxy, queues=6)).queues == 6
-    with pytest.raises(MessagingError, match="BAD_REQUEST: .* has 6 queues on each broker; .* never taken away"):
+    with pytest.raises(MessagingError, match=r"BAD_REQUEST: .* has 6 queues on each broker; .* never taken away"):
         await update(other, queues=4)
     with pytest.raises(MessagingError, match="BAD_REQUEST: 1025 queues were asked for; 1 to 1024 are allowed"):
         await update(other, queues=1025)
@@ -183,7 +186,7 @@ async def test_dead_letters_are_named_by_broker_and_offset(cluster: Cluster) -> 
 
     assert await resend("b") == [pb.MESSAGE_NOT_FOUND]
     assert proxy.brokers.letters_asked == [("g", "b", [3])]
-    with pytest.raises(MessagingError, match="BAD_REQUEST: the request names no broker: .* one of the brokers a, b"):
+    with pytest.raises(MessagingError, match=r"BAD_REQUEST: the request names no broker: .* one of the brokers a, b"):
         await resend("")
     with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'c' has no part of it"):
         await resend("c")
@@ -197,14 +200,16 @@ async def test_dead_letters_are_named_by_broker_and_offset(cluster: Cluster) -> 
 
 async def test_brokers_are_listed_with_all_that_is_known(cluster: Cluster) -> None:
     epoch = cluster.broker("c")
-    cluster.registry.heartbeat("c", epoch, BrokerLoad(messages_in=2.5, proxies=2, timers=7, disk_used=0.5), LEASE_MS)
+    cluster.registry.heartbeat(
+        "c", epoch, BrokerLoad(messages_in=2.5, proxies=2, transactions=7, disk_used=0.5), LEASE_MS
+    )
     cluster.stop_broker("b")
     proxy = await cluster.proxy()
     listed = (await admin_brokers.list_brokers(admin_pb2.ListBrokersRequest(), CALL, proxy.services)).brokers
     assert [(broker.name, broker.live) for broker in listed] == [("a", True), ("b", False), ("c", True)]
     last = listed[2]
     assert (last.address, last.permission, last.draining, last.epoch) == ("c:10911", pb.READ_WRITE, False, epoch)
-    assert (last.version, last.load.messages_in, last.load.proxies, last.load.timers) == ("1.0", 2.5, 2, 7)
+    assert (last.version, last.load.messages_in, last.load.proxies, last.load.transactions) == ("1.0", 2.5, 2, 7)
     assert last.load.disk_used == 0.5
     assert last.started.seconds > 1_700_000_000
 

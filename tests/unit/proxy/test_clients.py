@@ -2,6 +2,7 @@
 
 import pytest
 
+from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.clients import DETACHED_EXPIRY_S, ClientRegistry
@@ -151,3 +152,43 @@ def test_a_good_bye_counts_once(clients: ClientRegistry) -> None:
     assert not clients.forget("c")
     assert not clients.detach("c", Stream())  # its stream ends after the good-bye
     assert clients.find("c") is None
+
+
+def puller(group: str, *topics: str) -> pb.Settings:
+    entries = [{"topic": {"name": name}} for name in topics]
+    subscription = {"group": {"name": group}, "subscriptions": entries}
+    return pb.Settings(client_type=pb.PULL_CONSUMER, subscription=subscription)
+
+
+def test_pulling_members_are_told_when_they_are_others_and_only_then(clients: ClientRegistry, clock: Clock) -> None:
+    told: list[list[PullingMember]] = []
+    clients.on_pulling(lambda members: told.append(list(members)))
+    first, second = PullingMember("g", "a", ("t",)), PullingMember("h", "b")
+    clients.configured("a", puller("g", "t"))
+    assert told == [[first]]
+    clients.configured("a", puller("g", "t"))
+    clients.seen("a", "g", pb.PULL_CONSUMER)
+    clients.configured("c", SETTINGS)
+    clients.seen("d", "g")
+    assert len(told) == 1
+    clients.seen("b", "h", pb.PULL_CONSUMER)  # a heartbeat after a restart, which tells no topics
+    clients.configured("a", puller("g", "t", "u"))
+    assert told[1:] == [[first, second], [PullingMember("g", "a", ("t", "u")), second]]
+    clients.forget("b")
+    clients.configured("a", SETTINGS)
+    assert told[3:] == [[PullingMember("g", "a", ("t", "u"))], []]
+    clients.configured("a", puller("g"))
+    clock.now_s = EXPIRY_S + 1
+    clients.expire()
+    assert told[5:] == [[PullingMember("g", "a")], []]
+
+
+def test_members_pull_the_topics_that_they_name_or_any(clients: ClientRegistry) -> None:
+    clients.configured("b", puller("g", "t"))
+    clients.configured("a", puller("g"))
+    clients.configured("c", puller("h", "t"))
+    clients.configured("d", SETTINGS)
+    assert clients.pulling_members("g", "t") == ["a", "b"]
+    assert clients.pulling_members("g", "u") == ["a"]
+    clients.configured("b", puller("h", "t"))
+    assert (clients.pulling_members("g", "t"), clients.pulling_members("h", "t")) == (["a"], ["b", "c"])

@@ -42,6 +42,7 @@ ADMIN_CALLS: dict[str, dict[str, Proto]] = {
     "CreateTopic": {"topic": {"name": ...}},
     "DescribeTopic": {"name": ...},
     "DeleteTopic": {"name": ...},
+    "UpdateTopic": {"name": ..., "queues": 8},
     "QueryMessages": {"topic": ..., "key": "k"},
     "ListTransactions": {"topic": ...},
     "ResetOffsets": {"topic": ..., "group": "{group}", "earliest": True},
@@ -50,6 +51,7 @@ ADMIN_CALLS: dict[str, dict[str, Proto]] = {
 TOPICLESS = {"Heartbeat", "NotifyClientTermination", "Telemetry", "SyncLiteSubscription"}
 TOPICLESS_ADMIN = {
     *("ListTopics", "CreateGroup", "ListGroups", "DescribeGroup", "DeleteGroup", "UpdateGroup"),
+    *("ListBrokers", "UpdateBroker", "RemoveBroker", "BrokerRemaining"),
     *("GetTransaction", "ResolveTransaction", "AdvanceClock", "GetServerInfo"),
 }
 

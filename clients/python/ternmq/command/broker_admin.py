@@ -137,7 +137,7 @@ def permission(name: str, permission: str, endpoint: str) -> None:
 def remove(name: str, force: bool, yes: bool, endpoint: str) -> None:
     """Forget broker NAME and take it off all topics. Asks first when standard input is a terminal.
 
-    A broker that runs must be drained before.
+    A broker that runs must be drained before. Stop its process then: one that goes on registers again, as a new broker.
 
     \b
     Examples:
@@ -169,7 +169,6 @@ def broker_record(broker: "admin_pb2.Broker") -> dict[str, object]:
             "messages_in": load.messages_in,
             "messages_out": load.messages_out,
             "proxies": load.proxies,
-            "timers": load.timers,
             "transactions": load.transactions,
             "disk_used": load.disk_used,
         },

@@ -113,14 +113,14 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         }
         for queue in answer.queues
     ]
+    if answer.silent_brokers:
+        click.echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
     if as_json:
         print_json({**record, "message_queues": queues})
         return
     click.echo(described(record))
     if queues:
         click.echo("\n" + table(queues))
-    if answer.silent_brokers:
-        click.echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
 
 
 @command.command()

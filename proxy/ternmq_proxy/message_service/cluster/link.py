@@ -6,26 +6,27 @@ the broker may have done what was asked.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from google.protobuf.message import DecodeError
 from grpc import aio
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.observability.figures import LinkFigures
+from ternmq_common.observability.tracing import current_traceparent
 from ternmq_common.outbox import Outbox
 from ternmq_common.storage_form import raised
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls
 from ternmq_proxy.message_service.cluster.set_aside import SetAside
-
-if TYPE_CHECKING:
-    OnLate = Callable[[storage.Answer], None]
-    """Called with an answer for which nobody waits any more."""
 
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/Exchange"
@@ -41,22 +42,14 @@ LOOK_S = 0.25
 PING_AFTER_S = 1.0
 SILENCE_S = 3.0
 CONNECT_TIMEOUT_S = 3.0
+# A stream that lasted so long was a good one; who welcomes and ends at once is asked less and less.
+STEADY_S = 3.0
+CLOSE_S = 1.0
 WAITING_BYTES_MAX = 256 << 20
 
 
-class BrokerUnavailable(MessagingError):
-    """The broker can't be asked; `maybe_done`: it may have done what it was asked, and not have said so."""
-
-    def __init__(self, text: str, *, maybe_done: bool) -> None:
-        super().__init__(definition_pb2.HA_NOT_AVAILABLE, text)
-        self.maybe_done = maybe_done
-
-
-class LateAnswer(MessagingError):
-    """The broker did not answer in time; it may still do what it was asked."""
-
-    def __init__(self, broker: str) -> None:
-        super().__init__(definition_pb2.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
+class _Ended(Exception):
+    """The broker ended the stream."""
 
 
 class _NotWelcome(Exception):
@@ -79,15 +72,9 @@ class LinkEvents(Protocol):
         """Ask a producer; whether there was one."""
 
 
-class _Waiting(NamedTuple):
-    answer: "asyncio.Future[storage.Answer]"
-    deadline_s: float
-    on_late: "OnLate | None"
-
-
 @dataclass(slots=True)
-class LinkFigures:
-    """What a link counts."""
+class _Counts:
+    """Since the proxy knows the broker; `lost` are calls that went under with the connection."""
 
     frames_out: int = 0
     frames_in: int = 0
@@ -106,20 +93,21 @@ class BrokerLink:
         self._proxy = proxy
         self._known_version = known
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, _Waiting] = {}
-        self._late: dict[int, OnLate] = {}
+        self._calls = Calls(broker)
         self._outbox: Outbox[int] = Outbox()
         self._sent_up_to = 0
         self._told_version = 0
         self._presence: bytes = b""
         self._connected = False
         self._leaving = False
-        self._heard_s = 0.0
+        self._closing = False
+        self._welcomed_s = self._heard_s = 0.0
         self._why = "it was not reached yet"
         self._questions: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
-        self.aside = SetAside()
-        self.figures = LinkFigures()
+        self._aside = SetAside()
+        self._hurry = asyncio.Event()
+        self._counts = _Counts()
 
     @property
     def connected(self) -> bool:
@@ -129,19 +117,48 @@ class BrokerLink:
     @property
     def waiting(self) -> int:
         """Calls that are not answered yet."""
-        return len(self._waiting)
+        return len(self._calls)
+
+    def figures(self, *, set_aside: bool) -> LinkFigures:
+        """The link at this moment; `set_aside`: the broker gets no messages for a while, though it can be asked."""
+        counts = self._counts
+        return LinkFigures(
+            broker=self.broker,
+            up=self.connected,
+            set_aside=set_aside,
+            calls=counts.calls,
+            late=counts.late,
+            lost=counts.lost,
+            frames_out=counts.frames_out,
+            frames_in=counts.frames_in,
+        )
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._forever(), name=f"link to {self.broker}")
 
+    def hurry(self) -> None:
+        """The broker has come back, as the registry says: try at once."""
+        self._aside.worked()
+        self._hurry.set()
+
     async def close(self) -> None:
-        """Ask the broker nothing any more."""
+        """Ask the broker nothing any more. What is under way gets a moment to end, so that messages which come for
+        nobody are given back."""
         if self._task is not None:
+            self._closing = True
+            if self._connected:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await self._part(self._task)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for task in self._questions:
-            task.cancel()
-        self._lost("the proxy ends")
+        self._lost("the proxy uses it no more")
+
+    async def _part(self, task: "asyncio.Task[None]") -> None:
+        await self._calls.idle()
+        if self.connected:
+            self._leave()
+        await asyncio.wait({task})
 
     def announce(self, presence: storage.Presence) -> None:
         """Tell who pulls; told again whenever the stream is made anew."""
@@ -167,19 +184,24 @@ class BrokerLink:
             raise MessagingError(
                 definition_pb2.TOO_MANY_REQUESTS, f"too much waits to be sent to broker {self.broker}; try again later"
             )
-        loop = asyncio.get_running_loop()
+        if self._calls.is_full:
+            raise MessagingError(
+                definition_pb2.TOO_MANY_REQUESTS, f"broker {self.broker} answers too slowly; try again later"
+            )
         number = next(self._numbers)
         call = frame.calls[0]
         call.id = number
         call.timeout_ms = int(timeout_s * 1000)
-        future: asyncio.Future[storage.Answer] = loop.create_future()
-        self._waiting[number] = _Waiting(future, loop.time() + timeout_s, on_late)
+        if traceparent := current_traceparent():
+            call.traceparent = traceparent
+        future = self._calls.add(number, asyncio.get_running_loop().time() + timeout_s, on_late)
         self._outbox.add(self._with_version(frame).SerializeToString(), number)
-        self.figures.calls += 1
+        self._counts.calls += 1
         try:
             answer = await future
         except asyncio.CancelledError:
-            self._abandon(number, on_late, cancel=cancel)
+            if self._calls.abandon(number, future, on_late) and cancel and self.connected:
+                self._outbox.add(storage.ProxyFrame(cancelled=[number]).SerializeToString(), number)
             raise
         if answer.HasField("error"):
             raise raised(answer.error)
@@ -197,31 +219,37 @@ class BrokerLink:
             frame.registry_version = self._told_version = version
         return frame
 
-    def _abandon(self, number: int, on_late: "OnLate | None", *, cancel: bool) -> None:
-        """Nobody waits for that answer any more."""
-        if self._waiting.pop(number, None) is None:
-            return
-        if on_late is not None:
-            self._late[number] = on_late
-        if cancel and self.connected:
-            self._outbox.add(storage.ProxyFrame(cancelled=[number]).SerializeToString(), number)
-
     # --- the stream
 
     async def _forever(self) -> None:
         while True:
-            try:
-                await self._converse()
-                why = "it ended the stream"
-            except TimeoutError:
-                why = "it does not answer"
-            except _NotWelcome as error:
-                why = str(error)
-            except aio.AioRpcError as error:
-                why = f"{error.code().name.lower().replace('_', ' ')}, {error.details()}"
-            self._lost(why)
-            wait_s = self.aside.failed(asyncio.get_running_loop().time())
-            await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311 - so that proxies don't come together
+            self._lost(await self._converse_until_lost())
+            if self._closing:
+                return
+            wait_s = self._aside.failed(asyncio.get_running_loop().time())
+            with contextlib.suppress(TimeoutError):
+                # Not exactly then, so that proxies don't come together.
+                async with asyncio.timeout(wait_s * random.uniform(0.8, 1.2)):  # noqa: S311
+                    await self._hurry.wait()
+
+    async def _converse_until_lost(self) -> str:
+        """Why the stream is no more."""
+        try:
+            await self._converse()
+        except _Ended:
+            return "it ended the stream"
+        except TimeoutError:
+            return "it does not answer"
+        except _NotWelcome as error:
+            return str(error)
+        except aio.AioRpcError as error:
+            return f"{error.code().name.lower().replace('_', ' ')}, {error.details()}"
+        except DecodeError as error:
+            return f"it sent what is no frame: {error}"
+        except Exception as error:  # noqa: BLE001 - the outermost of this stream, and it logs
+            _log.exception("the stream to broker %s failed unexpectedly", self.broker)
+            return f"unexpectedly, {error!r}"
+        raise AssertionError("a stream ends by an exception")
 
     async def _converse(self) -> None:
         """Make the stream, and use it until it ends or breaks."""
@@ -236,9 +264,10 @@ class BrokerLink:
 
     async def _greet(self, stream: aio.StreamStreamCall) -> None:
         hello = storage.Hello(proxy=self._proxy, version=version("ternmq"))
-        self._told_version = self._known_version()
+        self._hurry.clear()
+        self._told_version, told = self._known_version(), self._presence
         frame = storage.ProxyFrame(hello=hello, registry_version=self._told_version)
-        await stream.write(frame.SerializeToString() + self._presence)
+        await stream.write(frame.SerializeToString() + told)
         while True:
             data = await stream.read()
             if data is aio.EOF:
@@ -246,13 +275,16 @@ class BrokerLink:
             answer = storage.BrokerFrame.FromString(data)
             if answer.registry_version:
                 self._events.version_told(answer.registry_version)
+            if answer.leaving:
+                raise _NotWelcome("it is ending")
             if answer.HasField("welcome"):
                 break
         if answer.welcome.broker != self.broker:
             raise _NotWelcome(f"broker {answer.welcome.broker} is at its address")
         self._connected, self._leaving = True, False
-        self._heard_s = asyncio.get_running_loop().time()
-        self.aside.worked()
+        self._welcomed_s = self._heard_s = asyncio.get_running_loop().time()
+        if self._presence is not told:
+            self._outbox.add(self._presence, 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
         self._events.link_changed(self.broker)
 
@@ -262,11 +294,11 @@ class BrokerLink:
         watch = asyncio.create_task(self._watch(), name=f"watch over {self.broker}")
         tasks = (reader, writer, watch)
         try:
-            # The writer ends first where the broker leaves: its last answers are read after that.
-            await asyncio.wait((reader, watch), return_when=asyncio.FIRST_COMPLETED)
-            if watch.done():
-                watch.result()
-            reader.result()
+            # The reader ends by an exception, after the writer where the broker leaves: it reads the last answers.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task.done():
+                    task.result()
         finally:
             for task in tasks:
                 task.cancel()
@@ -276,28 +308,26 @@ class BrokerLink:
         while not (self._leaving and not len(self._outbox)):
             batch = await self._outbox.take()
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
-            self.figures.frames_out += 1
-            await stream.write(batch.frame)
+            self._counts.frames_out += 1
+            try:
+                await stream.write(batch.frame)
+            except asyncio.InvalidStateError:
+                return  # the stream has ended, and the reader hears why
         await stream.done_writing()
 
     async def _read(self, stream: aio.StreamStreamCall) -> None:
         loop = asyncio.get_running_loop()
         while (data := await stream.read()) is not aio.EOF:
             self._heard_s = loop.time()
-            self.figures.frames_in += 1
+            self._counts.frames_in += 1
             self._take(storage.BrokerFrame.FromString(data))
+        raise _Ended
 
     def _take(self, frame: storage.BrokerFrame) -> None:
         if frame.registry_version:
             self._events.version_told(frame.registry_version)
         for answer in frame.answers:
-            waiting = self._waiting.pop(answer.id, None)
-            if waiting is not None and not waiting.answer.done():
-                waiting.answer.set_result(answer)
-            else:
-                late = self._late.pop(answer.id, None) or (waiting.on_late if waiting is not None else None)
-                if late is not None:
-                    late(answer)
+            self._calls.answered(answer)
         for ready in frame.ready:
             self._events.ready(self.broker, ready.group, ready.topic)
         for question in frame.questions:
@@ -305,12 +335,12 @@ class BrokerLink:
             self._questions.add(task)
             task.add_done_callback(self._questions.discard)
         if frame.leaving and not self._leaving:
+            self._why = "it is ending"
             self._leave()
 
     def _leave(self) -> None:
-        """The broker ends: what was called it answers, and it wants no more."""
+        """What was called is still answered; nothing more is asked."""
         self._leaving = True
-        self._why = "it is ending"
         self._outbox.add(b"", self._sent_up_to)  # wakes the writer, which ends
         self._events.link_changed(self.broker)
 
@@ -323,39 +353,32 @@ class BrokerLink:
     async def _watch(self) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
         loop = asyncio.get_running_loop()
+        looked_s = loop.time()
         while True:
             await asyncio.sleep(LOOK_S)
             now = loop.time()
-            late = [number for number, waiting in self._waiting.items() if waiting.deadline_s < now]
-            for number in late:
-                self._expire(number)
+            # While this process stood still nobody could be heard.
+            if (stood_s := now - looked_s - LOOK_S) > LOOK_S:
+                self._heard_s += stood_s
+            looked_s = now
+            self._counts.late += self._calls.expire(now)
             silence_s = now - self._heard_s
             if silence_s > SILENCE_S:
                 raise TimeoutError
             if silence_s > PING_AFTER_S and len(self._outbox) == 0:
                 self._outbox.add(storage.ProxyFrame(ping=1).SerializeToString(), 0)
 
-    def _expire(self, number: int) -> None:
-        waiting = self._waiting.pop(number)
-        self.figures.late += 1
-        if waiting.on_late is not None:
-            self._late[number] = waiting.on_late
-        if not waiting.answer.done():
-            waiting.answer.set_exception(LateAnswer(self.broker))
-
     def _lost(self, why: str) -> None:
         """The stream is no more: nobody gets an answer."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         self._why = why
-        sent_up_to = self._sent_up_to
-        waiting, self._waiting = self._waiting, {}
-        self._late.clear()
+        for task in self._questions:
+            task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
-        for number, call in waiting.items():
-            if not call.answer.done():
-                text = f"the connection to broker {self.broker} was lost: {why}"
-                call.answer.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+        text = f"the connection to broker {self.broker} was lost: {why}"
+        self._counts.lost += self._calls.lose(text, sent_up_to=self._sent_up_to)
         if was_connected:
-            self.figures.lost += 1
+            if asyncio.get_running_loop().time() - self._welcomed_s > STEADY_S:
+                self._aside.worked()
             _log.warning("the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)

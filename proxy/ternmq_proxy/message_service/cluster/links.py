@@ -4,7 +4,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_proxy.message_service.cluster.link import BrokerLink, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.link import BrokerLink
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Links:
         self._events = events
         self._proxy = proxy
         self._brokers: dict[str, RemoteBroker] = {}
+        self._epochs: dict[str, int] = {}
         self._presence: storage.Presence | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -43,6 +45,9 @@ class Links:
         for name, entry in snapshot.brokers.items():
             if name not in self._brokers:
                 self._brokers[name] = self._made(name, entry.address)
+            elif entry.epoch != self._epochs[name]:
+                self._brokers[name].link.hurry()
+        self._epochs = {name: entry.epoch for name, entry in snapshot.brokers.items()}
 
     def _made(self, name: str, address: str) -> RemoteBroker:
         link = BrokerLink(

@@ -5,6 +5,7 @@ until then it is *quiet*, and asked no more. Polls wait in the proxy, those of a
 that gets messages wakes two more, so that a burst soon has everybody at work.
 """
 
+import itertools
 from typing import TYPE_CHECKING
 
 from ternmq_common.pollers import Pollers
@@ -12,6 +13,7 @@ from ternmq_common.pollers import Pollers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+STATES_MAX = 16_384
 _Line = tuple[str, str]
 """Group and topic."""
 
@@ -19,17 +21,23 @@ _Line = tuple[str, str]
 class _State:
     __slots__ = ("quiet", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, told: int) -> None:
         self.quiet: set[str] = set()
-        self.told = 0
+        self.told = told
 
 
 class Polls:
-    """What is known of the brokers by the receives, and the receives that wait."""
+    """What is known of the brokers by the receives, and the receives that wait.
+
+    Invariant: while a receive waits, each broker of its line is quiet, or a receive of the line is on its way to it.
+    What is known of a line may be dropped at any moment: its brokers are asked once more then.
+    """
 
     def __init__(self) -> None:
         self._pollers = Pollers()
-        self._states: dict[_Line, _State] = {}
+        self._states: dict[_Line, _State] = {}  # those used last are at the end
+        # Each word has a number of its own, so that none is mistaken for one to a state that was dropped.
+        self._words = itertools.count()
 
     @property
     def waiting(self) -> int:
@@ -47,9 +55,12 @@ class Polls:
 
     def about_to_ask(self, group: str, topic: str) -> int:
         """A broker is asked, and will tell when it has something; the number is for `found_nothing`."""
-        state = self._states.get((group, topic))
+        state = self._states.pop((group, topic), None)
         if state is None:
-            state = self._states[group, topic] = _State()
+            state = _State(next(self._words))
+            if len(self._states) >= STATES_MAX:
+                del self._states[next(iter(self._states))]
+        self._states[group, topic] = state
         return state.told
 
     def found_nothing(self, group: str, topic: str, broker: str, number: int) -> None:
@@ -57,6 +68,10 @@ class Polls:
         state = self._states.get((group, topic))
         if state is not None and state.told == number:
             state.quiet.add(broker)
+
+    def pass_on(self, group: str, topic: str) -> None:
+        """A poll ended without having asked all that it was woken for: another is to do it."""
+        self._pollers.wake_group(group, topic, 1)
 
     def found(self, group: str, topic: str) -> None:
         """A poll got messages: there may be more for others."""
@@ -66,15 +81,19 @@ class Polls:
         """The broker told that there may be something."""
         state = self._states.get((group, topic))
         if state is not None:
-            state.told += 1
+            state.told = next(self._words)
             state.quiet.discard(broker)
         self._pollers.wake_group(group, topic, 1)
 
     def changed(self, broker: str) -> None:
         """The broker is there anew, or gone: nothing is known of what it has."""
         for state in self._states.values():
-            state.told += 1
+            state.told = next(self._words)
             state.quiet.discard(broker)
+        self._pollers.wake_all(1)
+
+    def moved(self) -> None:
+        """Topics may be on other brokers now: those that wait are to look."""
         self._pollers.wake_all(1)
 
     async def wait(self, group: str, topic: str, seconds: float) -> bool:

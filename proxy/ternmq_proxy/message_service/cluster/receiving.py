@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_proxy.message_service.cluster.link import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 
 if TYPE_CHECKING:
     from ternmq_common.errors import MessagingError
@@ -22,16 +22,25 @@ class Receiving:
         self._polls = polls
 
     async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+        try:
+            deliveries = await self._poll(order, broker, poll_s)
+        except BaseException:
+            self._polls.pass_on(order.group, order.topic)
+            raise
+        if deliveries:
+            self._polls.found(order.group, order.topic)
+        else:
+            self._polls.pass_on(order.group, order.topic)
+        return deliveries
+
+    async def _poll(self, order: "PopOrder", broker: str, poll_s: float) -> "list[Delivery]":
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
             deliveries = await self._pop_now(order, broker, watch=poll_s > 0)
-            if deliveries:
-                self._polls.found(order.group, order.topic)
-                return deliveries
             left_s = end - loop.time()
-            if left_s <= 0:
-                return []
+            if deliveries or left_s <= 0:
+                return deliveries
             if self._polls.worth_asking(order.group, order.topic, self._readable(order.topic, broker)):
                 continue  # a word came while the others were asked
             if not await self._polls.wait(order.group, order.topic, left_s):

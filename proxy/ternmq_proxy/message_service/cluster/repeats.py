@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from ternmq_common.errors import MessagingError
-from ternmq_proxy.message_service.cluster.link import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:

@@ -27,6 +27,8 @@ class Routes:
     def changed(self) -> None:
         """The registry, or which brokers can be reached."""
         self._known.clear()
+        for broker in self._failing.keys() - self._directory.snapshot.brokers.keys():
+            del self._failing[broker]
 
     def route(self, topic: "Topic") -> Route:
         if self._failing:
@@ -47,7 +49,7 @@ class Routes:
     def aside(self) -> list[str]:
         """The brokers that get no new messages for a while, though they can be reached."""
         now = self._now()
-        return [name for name, failing in self._failing.items() if failing.is_aside(now)]
+        return [name for name, failing in list(self._failing.items()) if failing.is_aside(now)]
 
     def _made(self, topic: "Topic") -> Route:
         entries = self.entries(topic)

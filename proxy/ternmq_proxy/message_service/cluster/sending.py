@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.link import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -11,7 +12,7 @@ from ternmq_common.model import OrphanedTransaction, QueueRef, Settled, Transact
 from ternmq_common.storage_form import read_stored
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.link import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.receiving import Receiving
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         Transaction,
         TransactionState,
     )
+    from ternmq_common.observability.figures import LinkFigures
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.transaction_id import TransactionId
@@ -61,7 +63,7 @@ class ClusterMessageService:
         self._directory = directory
         self.links = Links(directory, self, proxy=proxy)
         self.polls = Polls()
-        self.routes = Routes(directory, self.links, lambda: asyncio.get_running_loop().time())
+        self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)
         self._sending = Sending(directory, self.links, self.routes, self._repeats)
         self._receiving = Receiving(directory, self.links, self.polls)
@@ -89,6 +91,11 @@ class ClusterMessageService:
             return None
         names = ", ".join(broker.name for broker in self.links.all())
         return f"none of the brokers can be reached: {names}" if names else "no broker is registered"
+
+    def link_figures(self) -> "list[LinkFigures]":
+        """The links at this moment; may be called in any thread."""
+        aside = set(self.routes.aside())
+        return [broker.link.figures(set_aside=broker.name in aside) for broker in self.links.all()]
 
     # --- what the links tell
 
@@ -122,6 +129,7 @@ class ClusterMessageService:
     def _registry_changed(self, snapshot: "Snapshot") -> None:
         self.links.follow(snapshot)
         self.routes.changed()
+        self.polls.moved()
 
     # --- sending
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 FIRST_S = 0.1
 LONGEST_S = 10.0
+# From here on the wait is the longest; powers of two beyond a thousand are no floats any more.
+_DOUBLINGS_MAX = 10
 
 
 @dataclass(slots=True)
@@ -18,7 +20,7 @@ class SetAside:
         """It failed once more; for how long it is aside now. Calls that were under way together fail once."""
         if not self.is_aside(now_s):
             self.failures += 1
-            self.until_s = now_s + min(LONGEST_S, FIRST_S * 2 ** (self.failures - 1))
+            self.until_s = now_s + min(LONGEST_S, FIRST_S * 2 ** min(self.failures - 1, _DOUBLINGS_MAX))
         return self.until_s - now_s
 
     def worked(self) -> None:

@@ -1,0 +1,120 @@
+"""The calls of one link: who waits for which answer, and what becomes of answers for which nobody waits any more."""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_protos.v2 import definition_pb2
+
+OnLate = Callable[[storage.Answer], None]
+"""Called with an answer for which nobody waits any more."""
+
+CALLS_MAX = 100_000
+
+
+class BrokerUnavailable(MessagingError):
+    """The broker can't be asked; `maybe_done`: it may have done what it was asked, and not have said so."""
+
+    def __init__(self, text: str, *, maybe_done: bool) -> None:
+        super().__init__(definition_pb2.HA_NOT_AVAILABLE, text)
+        self.maybe_done = maybe_done
+
+
+class LateAnswer(MessagingError):
+    """The broker did not answer in time; it may still do what it was asked."""
+
+    def __init__(self, broker: str) -> None:
+        super().__init__(definition_pb2.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
+
+
+class _Waiting(NamedTuple):
+    answer: "asyncio.Future[storage.Answer]"
+    deadline_s: float
+    on_late: "OnLate | None"
+
+
+class Calls:
+    """Calls by their numbers.
+
+    Invariant: an answer that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
+    """
+
+    def __init__(self, broker: str) -> None:
+        self._broker = broker
+        self._waiting: dict[int, _Waiting] = {}
+        self._late: dict[int, OnLate] = {}
+        self._idle: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        """How many wait for an answer."""
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """So many that the broker must be stuck: it is to be asked no more for now."""
+        return len(self._waiting) + len(self._late) >= CALLS_MAX
+
+    def add(self, number: int, deadline_s: float, on_late: "OnLate | None") -> "asyncio.Future[storage.Answer]":
+        future: asyncio.Future[storage.Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = _Waiting(future, deadline_s, on_late)
+        return future
+
+    def abandon(
+        self, number: int, answer: "asyncio.Future[storage.Answer]", on_late: "OnLate | None"
+    ) -> bool:
+        """The waiter is gone; whether the answer is still to come."""
+        if self._waiting.pop(number, None) is not None:
+            if on_late is not None:
+                self._late[number] = on_late
+            self._tell_idle()
+            return True
+        # It may have come in the same moment, and nobody has seen it.
+        if on_late is not None and answer.done() and not answer.cancelled() and answer.exception() is None:
+            on_late(answer.result())
+        return False
+
+    def answered(self, answer: storage.Answer) -> None:
+        waiting = self._waiting.pop(answer.id, None)
+        on_late = self._late.pop(answer.id, None)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(answer)
+        elif waiting is not None:
+            on_late = waiting.on_late
+        if on_late is not None:
+            on_late(answer)
+        self._tell_idle()
+
+    def expire(self, now_s: float) -> int:
+        """End the waits whose time is over; how many."""
+        over = [number for number, waiting in self._waiting.items() if waiting.deadline_s < now_s]
+        for number in over:
+            waiting = self._waiting.pop(number)
+            if waiting.on_late is not None:
+                self._late[number] = waiting.on_late
+            if not waiting.answer.done():
+                waiting.answer.set_exception(LateAnswer(self._broker))
+        if over:
+            self._tell_idle()
+        return len(over)
+
+    def lose(self, text: str, *, sent_up_to: int) -> int:
+        """No answer comes any more: end all waits; how many. Numbers up to `sent_up_to` may have been done."""
+        waiting, self._waiting = self._waiting, {}
+        self._late.clear()
+        for number, call in waiting.items():
+            if not call.answer.done():
+                call.answer.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+        self._tell_idle()
+        return len(waiting)
+
+    async def idle(self) -> None:
+        """Return when no answer is to come any more; for one who waits."""
+        while self._waiting or self._late:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def _tell_idle(self) -> None:
+        if self._idle is not None and not self._idle.done() and not self._waiting and not self._late:
+            self._idle.set_result(None)

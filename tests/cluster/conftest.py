@@ -1,0 +1,29 @@
+"""A cluster of two brokers and two proxies for all tests of a module, who leave it whole."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.cluster.watching import clients_of, serving
+from tests.support.cluster_processes import ClusterProcesses
+from tests.support.embedded import RawClient
+
+SETTINGS = 'transaction_timeout_ms = "1s"\ntransaction_check_interval_ms = "1s"\n'
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    folder = tmp_path_factory.mktemp("cluster")
+    config = folder / "broker.toml"
+    config.write_text(SETTINGS)
+    with ClusterProcesses(folder, broker_options=("--config", str(config))) as processes:
+        yield processes
+
+
+@pytest.fixture
+async def clients(cluster: ClusterProcesses) -> AsyncIterator[list[RawClient]]:
+    """A client of each proxy, while all brokers are there."""
+    async with clients_of(cluster.proxies) as raw:
+        for client in raw:
+            await serving(client, cluster.brokers)
+        yield raw

@@ -1,0 +1,336 @@
+"""Two brokers and two proxies as processes: whatever began through one proxy goes on through the other."""
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.cluster.watching import (
+    broker_names,
+    command,
+    consumed,
+    done,
+    eventually,
+    in_routes,
+    is_empty,
+    paused,
+    placed,
+    received,
+    send_each,
+    sent_code,
+    serving,
+    settle,
+    stored,
+)
+from tests.support.cluster_processes import BrokerProcess, ClusterProcesses
+from tests.support.embedded import RawClient, code, message, moment
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
+
+BOTH = {"broker-0", "broker-1"}
+# A lease is 6 s, and proxies look every second; the bar is 10 s.
+GONE_WITHIN_S = 10.0
+BACK_WITHIN_S = 15.0
+TOPICS = 10
+
+
+def numbered(count: int, word: str = "m") -> list[bytes]:
+    return [f"{word}-{number}".encode() for number in range(count)]
+
+
+# --- where topics are
+
+
+async def test_a_topic_is_spread_over_all_brokers(clients: list[RawClient]) -> None:
+    first, second = clients
+    await send_each(first, "spread", *numbered(16))
+    assert await placed(second, "spread") == BOTH
+    assert (await stored(second, "spread")).keys() == BOTH
+    assert all((await stored(second, "spread")).values())
+    assert sorted(await consumed(second, "spread", "spread-readers", 16)) == sorted(numbered(16))
+
+
+async def test_a_topic_that_is_made_at_one_proxy_can_be_used_at_once_at_the_other(clients: list[RawClient]) -> None:
+    for number in range(TOPICS):
+        maker, user = clients if number % 2 else reversed(clients)
+        topic = await maker.create_topic(f"at-once-{number}", queues=2)
+        await user.send(topic, b"hello")
+        assert await consumed(maker, topic, f"at-once-{number}", 1) == [b"hello"]
+
+
+async def test_a_broker_whose_lease_ran_out_leaves_the_routes_and_comes_back_by_itself(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    topic = await clients[0].create_topic("leased", queues=2)
+    await in_routes(clients, topic, BOTH, within_s=BACK_WITHIN_S)
+    with paused(cluster.brokers[0]):
+        await in_routes(clients, topic, {"broker-1"}, within_s=GONE_WITHIN_S)
+        for client in clients:
+            await send_each(client, topic, *numbered(4))
+        assert await stored(clients[0], topic) == {"broker-1": 8}
+    await in_routes(clients, topic, BOTH, within_s=BACK_WITHIN_S)
+    await serving(clients[1], cluster.brokers)
+    for client in clients:
+        await send_each(client, topic, *numbered(8))
+    assert (await stored(clients[1], topic))["broker-0"] > 0
+
+
+async def test_a_killed_broker_comes_back_with_what_it_had(cluster: ClusterProcesses, clients: list[RawClient]) -> None:
+    first, second = clients
+    topic = await first.create_topic("killed", queues=2)
+    await send_each(first, topic, *numbered(20))
+    held = (await stored(first, topic))["broker-1"]
+    assert held > 0
+    cluster.brokers[1].kill9()
+    # What the other one has can be had meanwhile.
+    there = await consumed(second, topic, "killed-readers", 20 - held)
+    cluster.brokers[1].start()
+    await serving(second, cluster.brokers)
+    assert sorted(there + await consumed(second, topic, "killed-readers", held)) == sorted(numbered(20))
+
+
+# --- deliveries
+
+
+async def test_what_one_proxy_handed_out_is_settled_through_the_other(clients: list[RawClient]) -> None:
+    first, second = clients
+    topic, group = await first.create_topic("settled", queues=4), "settlers"
+    await send_each(first, topic, *numbered(30))
+    messages = await received(first, topic, group, 30)
+    assert {each.system_properties.store_host for each in messages}
+    dead, later, *others = messages
+    await settle(second, topic, group, others)
+    letter = rpc.ForwardMessageToDeadLetterQueueRequest(
+        group={"name": group},
+        topic={"name": topic},
+        receipt_handle=dead.system_properties.receipt_handle,
+        message_id=dead.system_properties.message_id,
+    )
+    assert code(await second.call("ForwardMessageToDeadLetterQueue", letter)) == "OK"
+    changed = await second.change(topic, group, later.system_properties.receipt_handle, 1.0)
+    assert code(changed) == "OK"
+    [again] = await received(first, topic, group, 1)
+    assert (again.body, again.system_properties.delivery_attempt) == (later.body, 2)
+    await settle(second, topic, group, [again])
+    assert await consumed(first, f"%DLQ%{group}", "letter-readers", 1) == [dead.body]
+    assert await is_empty(second, topic, group)
+
+
+async def test_a_receive_waits_for_messages_of_all_brokers_sent_through_any_proxy(clients: list[RawClient]) -> None:
+    first, second = clients
+    topic = await first.create_topic("awaited", queues=1)
+    await is_empty(second, topic, "waiters")
+    for number in range(6):
+        waiting = asyncio.create_task(received(second, topic, "waiters", 1, poll_s=20.0))
+        await first.send(topic, b"%d" % number)
+        messages = await waiting
+        assert [each.body for each in messages] == [b"%d" % number]
+        await settle(first, topic, "waiters", messages)
+    assert (await stored(first, topic)).keys() == BOTH
+
+
+async def test_order_within_a_message_group_holds_over_all_brokers_and_proxies(clients: list[RawClient]) -> None:
+    topic = await clients[0].create_topic("ordered", queues=2, kind=pb.FIFO)
+    group = admin_pb2.Group(name="ordered-readers", fifo=True, max_attempts=3)
+    assert code(await clients[0].admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))) == "OK"
+    lanes, length = [f"lane-{number}" for number in range(8)], 12
+    turn = itertools.cycle(clients)
+    for number in range(length):
+        for lane in lanes:
+            await next(turn).send(topic, f"{lane}:{number}".encode(), message_group=lane)
+    assert all((await stored(clients[1], topic)).values()), "all lanes are on one broker"
+    seen: defaultdict[str, list[int]] = defaultdict(list)
+    while sum(map(len, seen.values())) < length * len(lanes):
+        reader, settler = next(turn), next(turn)
+        batch = await received(reader, topic, group.name, 1)
+        for each in batch:
+            lane, _, number = each.body.decode().partition(":")
+            seen[lane].append(int(number))
+        await settle(settler, topic, group.name, batch)
+        next(turn)
+    assert seen == {lane: list(range(length)) for lane in lanes}
+
+
+# --- later and maybe
+
+
+async def test_a_timed_message_is_recalled_and_received_through_any_proxy(clients: list[RawClient]) -> None:
+    first, second = clients
+    topic = await first.create_topic("timed", queues=2, kind=pb.DELAY)
+    handles: list[str] = []
+    for number in range(8):
+        due = moment(await first.server_ms() + 3000)
+        answer = await first.send(topic, b"%d" % number, delivery_timestamp=due)
+        handles.append(answer.entries[0].recall_handle)
+    for handle in handles[::2]:
+        request = rpc.RecallMessageRequest(topic={"name": topic}, recall_handle=handle)
+        assert code(await second.call("RecallMessage", request)) == "OK"
+    assert sorted(await consumed(second, topic, "timed-readers", 4)) == [b"1", b"3", b"5", b"7"]
+    assert await is_empty(first, topic, "timed-readers")
+
+
+async def begin(client: RawClient, topic: str, body: bytes) -> rpc.SendResultEntry:
+    """Send a half message."""
+    return (await client.send(topic, body, message_type=pb.TRANSACTION)).entries[0]
+
+
+async def end(client: RawClient, topic: str, half: rpc.SendResultEntry, resolution: "pb.TransactionResolution") -> str:
+    request = rpc.EndTransactionRequest(
+        topic={"name": topic},
+        transaction_id=half.transaction_id,
+        message_id=half.message_id,
+        resolution=resolution,
+    )
+    return code(await client.call("EndTransaction", request))
+
+
+async def test_a_transaction_is_ended_through_another_proxy(clients: list[RawClient]) -> None:
+    first, second = clients
+    topic = await first.create_topic("payments", queues=1, kind=pb.TRANSACTION)
+    halves = [await begin(first, topic, body) for body in numbered(6)]
+    for number, half in enumerate(halves):
+        assert await end(second, topic, half, pb.ROLLBACK if number % 2 else pb.COMMIT) == "OK"
+        assert await end(first, topic, half, pb.COMMIT if number % 2 else pb.ROLLBACK) == "INVALID_TRANSACTION_ID"
+    assert sorted(await consumed(first, topic, "accountants", 3)) == [b"m-0", b"m-2", b"m-4"]
+    assert await is_empty(second, topic, "accountants")
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+async def test_an_orphan_is_asked_about_wherever_a_producer_is_connected(clients: list[RawClient], asked: int) -> None:
+    sender, producer = clients[0], clients[asked]
+    topic = await sender.create_topic(f"orphans-{asked}", queues=1, kind=pb.TRANSACTION)
+    stream = await producer.publish_to(pb.Resource(name=topic))
+    # One on each broker.
+    halves = {half.transaction_id: half for half in [await begin(sender, topic, body) for body in numbered(2)]}
+    while halves:
+        orphan = (await stream.read()).recover_orphaned_transaction_command
+        half = halves.pop(orphan.transaction_id, None)
+        if half is not None:
+            assert await end(producer, topic, half, pb.COMMIT) == "OK"
+    stream.cancel()
+    assert sorted(await consumed(sender, topic, f"heirs-{asked}", 2)) == numbered(2)
+
+
+# --- what operators do
+
+
+async def test_an_updated_topic_is_updated_at_all_proxies(cluster: ClusterProcesses, clients: list[RawClient]) -> None:
+    first, second = clients
+    topic, proxy = await first.create_topic("updated", queues=1), cluster.proxies[0]
+    await done(proxy, "topic", "update", topic, "--queues", "3")
+
+    async def queues() -> bool:
+        answer = await second.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+        return len(answer.queues) == 6
+
+    await eventually(queues, within_s=5, what="three queues on each broker")
+    await send_each(second, topic, *numbered(8))
+    await done(proxy, "topic", "update", topic, "--permission", "read")
+
+    async def refused() -> bool:
+        return (await sent_code(second, topic, b"refused"))[0] == "FORBIDDEN"
+
+    before = sum((await stored(first, topic)).values())
+    await eventually(refused, within_s=5, what="the topic is read-only at the other proxy")
+    assert not await placed(second, topic, writable=True)
+    # What was sent before the other proxy knew is there.
+    assert len(set(await consumed(second, topic, "updaters", before)) & set(numbered(8))) == 8
+    await done(proxy, "topic", "update", topic, "--permission", "read-write")
+    await eventually(lambda: taken(second, topic), within_s=5, what="the topic takes messages again")
+
+
+async def taken(client: RawClient, topic: str) -> bool:
+    return (await sent_code(client, topic))[0] == "OK"
+
+
+async def test_a_broker_that_is_read_only_gives_what_it_has_and_takes_nothing(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    first, second = clients
+    topic = await first.create_topic("half-open", queues=1)
+    await send_each(first, topic, *numbered(8))
+    try:
+        await done(cluster.proxies[0], "broker", "permission", "broker-0", "read")
+
+        async def known() -> bool:
+            return await placed(second, topic, writable=True) == {"broker-1"}
+
+        await eventually(known, within_s=5, what="the permission is known at the other proxy")
+        assert await placed(second, topic) == BOTH
+        before = await stored(second, topic)
+        await send_each(second, topic, *numbered(4, "later"))
+        assert await stored(second, topic) == {**before, "broker-1": before["broker-1"] + 4}
+        bodies = await consumed(second, topic, "half-open-readers", 12)
+        assert sorted(bodies) == sorted(numbered(8) + numbered(4, "later"))
+    finally:
+        await done(cluster.proxies[0], "broker", "permission", "broker-0", "read-write")
+
+
+@asynccontextmanager
+async def third_broker(cluster: ClusterProcesses, clients: list[RawClient]) -> AsyncIterator[BrokerProcess]:
+    """One more broker, which is gone afterwards whatever happens."""
+    broker = cluster.add_broker("broker-2")
+    try:
+        for client in clients:
+            await serving(client, cluster.brokers)
+        yield broker
+    finally:
+        cluster.brokers.remove(broker)
+        broker.kill9()
+        await command(cluster.proxies[0], "broker", "remove", broker.name, "--force", "--yes")
+
+
+async def test_a_drained_broker_is_removed_without_losing_a_message(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    first, second = clients
+    async with third_broker(cluster, clients) as leaving:
+        topic = await first.create_topic("drained", queues=1)
+        await send_each(first, topic, *numbered(12))
+        held = await received(second, topic, "drainers", 12)
+        refused = await command(cluster.proxies[0], "broker", "remove", leaving.name, "--yes")
+        assert refused.returncode != 0
+        assert "drain" in refused.stderr
+        draining = asyncio.create_task(done(cluster.proxies[0], "broker", "drain", leaving.name, "--wait"))
+
+        async def closed() -> bool:
+            return await placed(second, topic, writable=True) == BOTH
+
+        await eventually(closed, within_s=10, what="the draining broker takes nothing new")
+        await send_each(second, topic, *numbered(6, "later"))
+        assert not draining.done()
+        assert sorted(await consumed(second, topic, "drainers", 6)) == sorted(numbered(6, "later"))
+        await settle(second, topic, "drainers", held)
+        assert "nothing remains" in await draining
+        leaving.terminate()
+        await done(cluster.proxies[1], "broker", "remove", leaving.name, "--yes")
+        for client in clients:
+            await in_routes([client], topic, BOTH, within_s=5)
+            assert await broker_names(client, live=False) == BOTH
+            await send_each(client, topic, *numbered(4, "last"))
+        assert len(await consumed(first, topic, "drainers", 8)) == 8
+
+
+async def test_a_message_that_only_a_stopped_broker_has_is_not_missed_for_ever(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    """A receive through either proxy gets it once the broker answers again, without a new poll of anybody."""
+    first, second = clients
+    topic = await first.create_topic("hanging", queues=1)
+    await is_empty(second, topic, "patient")
+    with paused(cluster.brokers[0]), paused(cluster.brokers[1]):
+        waiting = asyncio.create_task(received(second, topic, "patient", 1, poll_s=19.0))
+        sending = asyncio.create_task(first.call("SendMessage", rpc.SendMessageRequest(messages=[message(topic)])))
+        assert code(await sending) in ("PROXY_TIMEOUT", "HA_NOT_AVAILABLE")
+    for client in clients:
+        await serving(client, cluster.brokers)
+    # It may be there already: that nobody said so does not mean that it was not stored.
+    await first.send(topic, b"body")
+    messages = await waiting
+    await settle(first, topic, "patient", messages)

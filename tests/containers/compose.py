@@ -1,0 +1,142 @@
+"""The stack of docker-compose.yml, under a name and on ports of its own."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
+OBSERVABILITY = "observability"
+BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 540, 240, 90
+
+
+def docker(*arguments: str, timeout_s: float = 60) -> str:
+    return _output(["docker", *arguments], timeout_s)
+
+
+def inspected(container: str) -> dict[str, Any]:
+    """What the engine knows of a container or an image."""
+    known: dict[str, Any] = json.loads(docker("inspect", container))[0]
+    return known
+
+
+def described() -> dict[str, dict[str, Any]]:
+    """The services as the file describes them."""
+    services: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    return services
+
+
+def composer() -> list[str]:
+    """Debian's docker-compose if it is there, else the plugin of the client."""
+    if shutil.which("docker-compose") is not None:
+        return ["docker-compose"]
+    if shutil.which("docker") is None:
+        pytest.fail("docker is missing: run these tests by tests/containers/with_docker.sh, as tools/check does")
+    return ["docker", "compose"]
+
+
+class Stack:
+    """Started by `with`; at the end nothing of it is left, its volumes included."""
+
+    def __init__(self) -> None:
+        self.project = f"ternmq-tests-{os.getpid()}"
+        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+
+    @property
+    def endpoint(self) -> str:
+        """The load balancer's, for clients."""
+        return f"127.0.0.1:{self.ports['GRPC_PORT']}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.compose("build", timeout_s=BUILD_TIMEOUT_S)
+            self.up()
+        except BaseException as error:
+            error.add_note(self.logs())
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    def up(self, *services: str, profile: str | None = None) -> None:
+        """Return when the services are started, with all those that they depend on, and these are healthy."""
+        profiles = () if profile is None else ("--profile", profile)
+        self.compose(*profiles, "up", "--detach", *services, timeout_s=UP_TIMEOUT_S)
+
+    def down(self) -> None:
+        self.compose("--profile", OBSERVABILITY, "down", "--volumes", "--remove-orphans", timeout_s=120)
+
+    def compose(self, *arguments: str, timeout_s: float = 60) -> str:
+        command = [*composer(), "--project-name", self.project, "--file", str(COMPOSE_FILE), *arguments]
+        return _output(command, timeout_s, {name: str(port) for name, port in self.ports.items()})
+
+    def containers(self) -> list[str]:
+        return docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={self.project}").split()
+
+    def container(self, service: str) -> str:
+        """The id of a service's container, whatever this version of Compose calls it."""
+        label = f"com.docker.compose.service={service}"
+        of_project = f"label=com.docker.compose.project={self.project}"
+        found = docker("ps", "--all", "--quiet", "--filter", of_project, "--filter", f"label={label}").split()
+        assert len(found) == 1, (service, found)
+        return found[0]
+
+    def run_in(self, service: str, *command: str) -> str:
+        return docker("exec", self.container(service), *command)
+
+    def kill(self, service: str) -> None:
+        """SIGKILL. The engine starts nothing again that was killed by its user."""
+        docker("kill", self.container(service))
+
+    def start(self, service: str) -> None:
+        """Return when it is healthy again."""
+        docker("start", self.container(service))
+        self.wait_healthy(service)
+
+    def wait_healthy(self, service: str) -> None:
+        container, now = self.container(service), time.time()
+        if inspected(container)["State"]["Health"]["Status"] == "healthy":
+            return
+        events = docker(
+            "events",
+            *("--filter", f"container={container}", "--filter", "event=health_status: healthy"),
+            *("--since", str(now), "--until", str(now + HEALTHY_TIMEOUT_S)),
+            timeout_s=HEALTHY_TIMEOUT_S + 10,
+        )
+        assert events, self.logs()
+
+    def logs(self) -> str:
+        return self.compose("logs", "--no-color", "--tail=40")
+
+
+def _output(command: list[str], timeout_s: float, variables: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(variables or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, f"{' '.join(command)}: {(done.stdout + done.stderr)[-5000:]}"
+    return done.stdout.strip()
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,102 @@
+"""docker-compose.yml as it is written: both generations of Compose take it, and it leaves nothing unbounded."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.containers.compose import COMPOSE_FILE, OBSERVABILITY, ROOT, Stack, described
+from tests.interop.programs import Programs
+
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
+
+SERVICES = sorted(described())
+BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)
+DOCKERFILES = ("Dockerfile", "deploy/docker/broker.Dockerfile", "deploy/docker/proxy.Dockerfile")
+# A job; and a program whose image has nothing that could ask it.
+WITHOUT_HEALTH = {"registry-migration", "otel-collector"}
+OF_THE_IMAGE = {"ternmq-broker", "ternmq-proxy"}
+
+
+def test_the_compose_of_this_machine_takes_it() -> None:
+    assert sorted(Stack().compose("--profile", OBSERVABILITY, "config", "--services").split()) == SERVICES
+
+
+def test_compose_v2_takes_it() -> None:
+    """By its own library, which checks the file against its schema too."""
+    program = Programs("compose-v2", Path(__file__).parent / "compose_v2").build("go") / "program"
+
+    def services(*profiles: str) -> list[str]:
+        return sorted(subprocess.check_output([program, COMPOSE_FILE, *profiles], text=True, timeout=60).split())
+
+    assert services() == BY_DEFAULT
+    assert services(OBSERVABILITY) == SERVICES
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_bounded_and_can_become_nobody_else(name: str) -> None:
+    service = described()[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"]
+    assert service["cpus"]
+    assert service["restart"] == ("no" if name == "registry-migration" else "unless-stopped")
+    assert "healthcheck" in service or name in WITHOUT_HEALTH or service["image"] in OF_THE_IMAGE
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_is_built_here_or_has_a_version(name: str) -> None:
+    service = described()[name]
+    if "build" in service:
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+    else:
+        assert re.fullmatch(r"[a-z/-]+:v?\d+(\.\d+)*", service["image"])
+        assert service["user"] not in {"root", "0"}
+
+
+def test_ports_are_published_for_this_machine_alone() -> None:
+    published = [port for service in described().values() for port in service.get("ports", [])]
+    assert published
+    assert all(port.startswith("${LISTEN_ADDRESS:-127.0.0.1}:") for port in published)
+
+
+def test_our_images_have_one_way_of_being_built() -> None:
+    """The stage `build` is the same text in all of them, which is what makes the engine build it once."""
+    stages = {(ROOT / name).read_text().partition("FROM ${PYTHON_IMAGE} AS build")[2].partition("FROM scratch")[0]
+              for name in DOCKERFILES}  # fmt: skip
+    assert len(stages) == 1
+    assert "environment.sh" in stages.pop()
+
+
+def test_every_broker_and_proxy_is_known_to_those_in_front_of_it() -> None:
+    members = [name for name in SERVICES if re.fullmatch(r"(broker|proxy)-\d+", name)]
+    prometheus = yaml.safe_load((ROOT / "deploy/observability/prometheus.yml").read_text())
+    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in prometheus["scrape_configs"]}
+    assert sorted(jobs["ternmq-broker"] + jobs["ternmq-proxy"]) == [f"{name}:8082" for name in members]
+    balanced = re.findall(
+        r"^    server (\S+) \1:8081$", (ROOT / "deploy/haproxy/haproxy.cfg").read_text(), re.MULTILINE
+    )
+    assert balanced == [name for name in members if name.startswith("proxy-")]
+
+
+def test_what_grafana_is_given_fits_together() -> None:
+    provisioning = ROOT / "deploy/observability/grafana/provisioning"
+    source = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())["datasources"][0]
+    assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
+    provider = yaml.safe_load((provisioning / "dashboards/ternmq.yml").read_text())["providers"][0]
+    mounted = [volume.split(":")[1] for volume in described()["grafana"]["volumes"]]
+    assert provider["options"]["path"] in mounted
+
+
+def test_the_collector_sends_on_all_that_it_takes() -> None:
+    """Each part that is described is used, and each that is used is described."""
+    collector = yaml.safe_load((ROOT / "deploy/observability/otel-collector.yml").read_text())
+    pipelines = collector["service"]["pipelines"]
+    assert sorted(pipelines) == ["metrics", "traces"]
+    for kind in ("receivers", "processors", "exporters"):
+        used = {part for pipeline in pipelines.values() for part in pipeline[kind]}
+        assert used == set(collector[kind])
+    assert all(pipeline["processors"][0] == "memory_limiter" for pipeline in pipelines.values())

@@ -1,0 +1,150 @@
+"""The stack as `docker-compose up` starts it: all of it healthy, and clients don't notice what dies behind them."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from ternmq import Message
+from ternmq.blocking import Producer, SimpleConsumer
+from tests.containers.compose import OBSERVABILITY, Stack, described, docker, inspected
+
+# The first start builds all images, and downloads Spark for one of them.
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
+
+BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)
+JOB = "registry-migration"
+OURS = ["broker-0", "broker-1", "proxy-0", "proxy-1"]
+POLL = timedelta(seconds=5)
+# By then every proxy has seen that a broker's lease has run out, and what it had claimed is there again.
+PATIENCE_S = 60
+SCRAPED_TIMEOUT_S = 60
+SQUARES = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("spark://spark-master:7077").config("spark.executor.memory", "512m")
+# A shuffle that can't answer is to fail before the test does.
+session = builder.config("spark.driver.host", "spark-master").config("spark.rpc.askTimeout", "30s").getOrCreate()
+numbers = session.sparkContext.parallelize(range(100), 2)
+print("squares", numbers.map(lambda n: (n % 2, n * n)).reduceByKey(lambda a, b: a + b).collectAsMap()[1])
+"""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack() as running:
+        yield running
+
+
+def test_everything_gets_healthy_and_the_migration_has_ended(stack: Stack) -> None:
+    for service in BY_DEFAULT:
+        if service != JOB:
+            stack.wait_healthy(service)
+    assert inspected(stack.container(JOB))["State"]["ExitCode"] == 0
+    assert len(stack.containers()) == len(BY_DEFAULT)
+
+
+@pytest.mark.parametrize("service", [name for name in BY_DEFAULT if name != JOB])
+def test_nobody_is_root_and_nothing_can_be_written(stack: Stack, service: str) -> None:
+    assert stack.run_in(service, "id", "-u") != "0"
+    assert stack.run_in(service, "stat", "-c", "%u", "/proc/1") != "0"
+    host = inspected(stack.container(service))["HostConfig"]
+    assert (host["ReadonlyRootfs"], host["CapDrop"]) == (True, ["ALL"])
+    assert host["Memory"] > 0
+    assert host["NanoCpus"] > 0
+    with pytest.raises(AssertionError, match="Read-only file system"):
+        stack.run_in(service, "sh", "-c", "echo x > /written")
+
+
+def test_a_client_sends_and_receives_through_the_load_balancer(stack: Stack) -> None:
+    sent = send(stack, "shoes", [b"%d" % number for number in range(20)])
+    assert received(stack, "shoes", len(sent)) == sent
+
+
+def test_a_client_goes_on_when_its_proxy_is_killed(stack: Stack) -> None:
+    """Whichever of the two it is connected to: each is killed once, under a client that stays."""
+    with Producer(stack.endpoint, topics=["hats"], max_attempts=10) as producer:
+        producer.send(Message("hats", b"first"))
+        sent = {b"first"}
+        for proxy in ("proxy-0", "proxy-1"):
+            stack.kill(proxy)
+            for number in range(10):
+                body = f"{proxy} {number}".encode()
+                producer.send(Message("hats", body))
+                sent.add(body)
+            stack.start(proxy)
+            stack.wait_healthy("load-balancer")
+    assert received(stack, "hats", len(sent)) == sent
+
+
+def test_sends_go_on_when_a_broker_is_killed_and_what_it_had_comes_back(stack: Stack) -> None:
+    with Producer(stack.endpoint, topics=["coats"], max_attempts=10) as producer:
+        sent = {b"%d" % number for number in range(20)}
+        for body in sent:
+            producer.send(Message("coats", body))
+        stack.kill("broker-0")
+        for number in range(20, 40):
+            producer.send(Message("coats", b"%d" % number))
+            sent.add(b"%d" % number)
+    stack.start("broker-0")
+    assert received(stack, "coats", len(sent)) == sent
+
+
+def test_a_python_job_runs_on_the_spark_cluster(stack: Stack) -> None:
+    """With a shuffle, which needs native libraries that Java unpacks."""
+    stack.wait_healthy("spark-worker")
+    done = docker("exec", stack.container("spark-master"), "timeout", "100", "python3", "-c", SQUARES, timeout_s=120)
+    assert "squares 166650" in done
+
+
+def test_prometheus_gets_metrics_of_all_brokers_and_proxies(stack: Stack) -> None:
+    stack.up("prometheus", profile=OBSERVABILITY)
+    stack.wait_healthy("prometheus")
+    assert stack.run_in("prometheus", "id", "-u") != "0"
+    wanted = {f"{name}:8082" for name in OURS}
+    deadline = time.monotonic() + SCRAPED_TIMEOUT_S
+    while not wanted <= (up := scraped(stack)):
+        assert time.monotonic() < deadline, (up, stack.logs())
+        # The next look of its own is what is waited for, and nobody tells when it was.
+        stack.run_in("prometheus", "sleep", "1")
+
+
+def test_the_end_leaves_nothing() -> None:
+    """On a stack of its own that only has what is quick to start."""
+    stack = Stack()
+    stack.up("registry-migration")
+    assert len(stack.containers()) == 2
+    stack.down()
+    label = f"label=com.docker.compose.project={stack.project}"
+    assert stack.containers() == []
+    assert docker("volume", "ls", "--quiet", "--filter", label) == ""
+    assert docker("network", "ls", "--quiet", "--filter", label) == ""
+
+
+def send(stack: Stack, topic: str, bodies: list[bytes]) -> set[bytes]:
+    with Producer(stack.endpoint, topics=[topic]) as producer:
+        for body in bodies:
+            producer.send(Message(topic, body))
+    return set(bodies)
+
+
+def received(stack: Stack, topic: str, count: int) -> set[bytes]:
+    """The bodies of so many different messages, or of those that came until nobody would wait any longer."""
+    bodies = set[bytes]()
+    deadline = time.monotonic() + PATIENCE_S
+    with SimpleConsumer(stack.endpoint, "readers", {topic: "*"}, await_duration=POLL) as consumer:
+        while len(bodies) < count and time.monotonic() < deadline:
+            views = consumer.receive()
+            consumer.ack(views)
+            bodies |= {view.body for view in views}
+    return bodies
+
+
+def scraped(stack: Stack) -> set[str]:
+    """What Prometheus has asked with success."""
+    url = f"http://127.0.0.1:{stack.ports['PROMETHEUS_PORT']}/api/v1/targets"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        targets = json.load(answer)["data"]["activeTargets"]
+    return {target["labels"]["instance"] for target in targets if target["health"] == "up"}

@@ -1,0 +1,147 @@
+"""Routes and assignments where brokers and topics permit different things, and who shares the queues of a group."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.cluster import Permission
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Group, PullingMember
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.activities.query_route import query_assignment, query_route
+from ternmq_proxy.activities.recall_message import recall_message
+from ternmq_proxy.call import Call
+from tests.unit.proxy.two_proxies import CALL, Cluster, Proxy
+
+Places = list[tuple[str, int, str]]
+
+
+class AnyTime:
+    """A clock that stands."""
+
+    def now_ms(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """With the brokers a, b and c, and the topic `orders` with two queues on each."""
+    running = Cluster(tmp_path)
+    for name in ("c", "a", "b"):
+        running.broker(name)
+    running.topic("orders", "a", "b", "c")
+    yield running
+    running.close()
+
+
+async def routed(proxy: Proxy, topic: str = "orders") -> Places:
+    answer = await query_route(rpc.QueryRouteRequest(topic={"name": topic}), CALL, proxy.services)
+    return places(answer.message_queues)
+
+
+async def assigned(proxy: Proxy, group: str = "g", client_id: str = "client") -> Places:
+    request = rpc.QueryAssignmentRequest(topic={"name": "orders"}, group={"name": group})
+    answer = await query_assignment(request, Call(client_id=client_id), proxy.services)
+    return places([assignment.message_queue for assignment in answer.assignments])
+
+
+def places(queues: Iterable[pb.MessageQueue]) -> Places:
+    return [(queue.broker.name, queue.id, pb.Permission.Name(queue.permission)) for queue in queues]
+
+
+def on(*brokers: str, queues: tuple[int, ...] = (0, 1), permission: str = "READ_WRITE") -> Places:
+    return [(broker, queue_id, permission) for broker in brokers for queue_id in queues]
+
+
+async def test_a_route_has_the_queues_of_all_brokers_that_are_there(cluster: Cluster) -> None:
+    assert await routed(await cluster.proxy()) == on("a", "b", "c")
+    cluster.stop_broker("b")
+    assert await routed(await cluster.proxy()) == on("a", "c")
+
+
+async def test_each_queue_is_permitted_what_topic_and_broker_permit(cluster: Cluster) -> None:
+    cluster.registry.set_broker("a", permission=Permission.READ)
+    cluster.registry.set_broker("b", permission=Permission.WRITE)
+    expected = [*on("a", permission="READ"), *on("b", permission="WRITE"), *on("c")]
+    assert await routed(await cluster.proxy()) == expected
+    cluster.registry.set_broker("c", draining=True)
+    cluster.registry.set_broker("b", permission=Permission.NONE)
+    assert await routed(await cluster.proxy()) == on("a", "c", permission="READ")
+
+
+@pytest.mark.parametrize(("permission", "shown"), [(Permission.READ, "READ"), (Permission.WRITE, "WRITE")])
+async def test_a_topics_own_permission_holds_on_all_brokers(
+    cluster: Cluster, permission: Permission, shown: str
+) -> None:
+    cluster.topic("half", "a", "b", permission=permission)
+    assert await routed(await cluster.proxy(), "half") == on("a", "b", permission=shown)
+
+
+async def test_no_queue_at_all_is_an_error_that_says_why(cluster: Cluster) -> None:
+    cluster.topic("closed", "a", permission=Permission.NONE)
+    cluster.stop_broker("a")
+    cluster.topic("away", "a")
+    proxy = await cluster.proxy()
+    with pytest.raises(MessagingError, match=r"FORBIDDEN: .* its permission is none"):
+        await routed(proxy, "closed")
+    with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: no broker of topic 'away' can be read now: a"):
+        await routed(proxy, "away")
+
+
+async def test_consumers_are_sent_to_the_brokers_that_can_be_read(cluster: Cluster) -> None:
+    cluster.registry.set_broker("a", permission=Permission.WRITE)
+    cluster.registry.set_broker("b", draining=True)
+    proxy = await cluster.proxy()
+    assert await assigned(proxy) == [("b", -1, "READ"), ("c", -1, "READ_WRITE")]
+    cluster.registry.create_group(Group(name="ordered", fifo=True))
+    await proxy.catalog.refresh()
+    assert await assigned(proxy, "ordered") == [*on("b", permission="READ"), *on("c")]
+
+
+async def test_a_topic_that_can_not_be_read_is_assigned_to_nobody(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    for name in ("a", "b", "c"):
+        cluster.stop_broker(name)
+    await proxy.catalog.refresh()
+    with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE"):
+        await assigned(proxy)
+
+
+async def test_members_at_all_proxies_share_the_queues_of_all_brokers(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    subscription = {"group": {"name": "g"}, "subscriptions": [{"topic": {"name": "orders"}}]}
+    proxy.clients.configured("m1", pb.Settings(client_type=pb.PULL_CONSUMER, subscription=subscription))
+    assert await assigned(proxy, client_id="m1") == on("a", "b", "c")
+    proxy.brokers.elsewhere = ["m0", "m2"]
+    assert await assigned(proxy, client_id="m1") == on("b")
+    assert proxy.brokers.announced == [[PullingMember("g", "m1", ("orders",))]]
+
+
+async def test_a_timed_message_is_recalled_from_any_broker_of_its_topic(cluster: Cluster) -> None:
+    cluster.topic("reminders", "a", "b", type=pb.DELAY)
+    cluster.stop_broker("a")
+    proxy = await cluster.proxy()
+    proxy.clock = AnyTime()
+
+    async def recall(broker: str) -> None:
+        handle = RecallHandle("reminders", broker, 1000, f"on-{broker}").encode()
+        request = rpc.RecallMessageRequest(topic={"name": "reminders"}, recall_handle=handle)
+        await recall_message(request, CALL, proxy.services)
+
+    await recall("a")  # the service says that it is away, if it is
+    await recall("b")
+    assert proxy.brokers.recalled == ["on-a", "on-b"]
+    with pytest.raises(MessagingError, match="BAD_REQUEST: the recall handle names broker 'c'"):
+        await recall("c")
+
+
+async def test_a_message_of_a_topic_that_another_proxy_has_just_made_can_be_recalled(cluster: Cluster) -> None:
+    proxy = await cluster.proxy(auto_create=False)
+    proxy.clock = AnyTime()
+    cluster.topic("reminders", "a", type=pb.DELAY)
+    handle = RecallHandle("reminders", "a", 1000, "id").encode()
+    request = rpc.RecallMessageRequest(topic={"name": "reminders"}, recall_handle=handle)
+    assert (await recall_message(request, CALL, proxy.services)).message_id == "id"
