@@ -138,6 +138,7 @@ class Broker:
 
     def end_polls(self) -> None:
         """Answer every waiting poll, and every one to come, with what is there."""
+        self._queue_locks.end_polls()
         self._pollers.close()
 
     @property

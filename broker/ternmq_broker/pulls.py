@@ -39,6 +39,8 @@ class Pulls:
             self._locks.open(reader.group, queue)
         if reader is None or not reader.lock_hold_ms:
             return await self._pull(queue, offset, passing, limit, poll_s)
+        if self._pollers.closed:
+            poll_s = 0.0
         return await self._locks.pull(
             reader,
             queue,

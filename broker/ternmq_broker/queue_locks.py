@@ -131,6 +131,14 @@ class QueueLocks:
             locked.access.reset(offset)
             _tell(locked)
 
+    def end_polls(self) -> None:
+        """Nobody waits any more."""
+        for calls in self._calls.values():
+            for call in calls:
+                call.is_left = True
+        for locked in self._locked.values():
+            _tell(locked)
+
     def leave(self, group: str, client_id: str) -> None:
         """A member is gone: what it read is free."""
         for call in self._calls.get((group, client_id), ()):

@@ -35,7 +35,7 @@ class Pollers:
         self._watchers: dict[str, dict[str, dict[Watcher, None]]] = {}
         self._alarms = _Alarms()
         self._count = 0
-        self._closed = False
+        self.closed = False
 
     @property
     def waiting(self) -> int:
@@ -44,7 +44,7 @@ class Pollers:
 
     def close(self) -> None:
         """Nobody waits any more."""
-        self._closed = True
+        self.closed = True
         for groups in list(self._lines.values()):
             for line in list(groups.values()):
                 for future in line:
@@ -59,7 +59,7 @@ class Pollers:
 
         TOO_MANY_REQUESTS when the line is full.
         """
-        if self._closed:
+        if self.closed:
             return False
         line = self._lines.get(topic, {}).get(group, deque())
         if len(line) >= POLLS_PER_GROUP_AND_TOPIC or self._count >= POLLS_IN_ALL:

@@ -1,6 +1,7 @@
 """Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
 checked once, at start."""
 
+import ipaddress
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,7 +49,8 @@ RANGES = {
     "registry_wait_ms": (0, HOUR_MS),
 }
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/=,]+):(?P<port>\d{1,5})", re.ASCII)
+LISTENERS_MAX = 8
 
 
 class FlushMode(StrEnum):
@@ -72,6 +74,15 @@ class LogFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address for clients, `host:port`. `advertised` is where clients that came in there are told to come, None if
+    nobody said so: then by the way that they took."""
+
+    address: str
+    advertised: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +173,8 @@ class FrontSettings(ProcessSettings):
     """What a process that serves clients has."""
 
     grpc: str = DEFAULT_GRPC
-    """HOST:PORT of the gRPC front; port 0 picks a free one."""
+    """HOST:PORT of the gRPC front, or several, separated by commas; port 0 picks a free one. HOST:PORT=HOST:PORT tells
+    clients to come to the second, which a load balancer or NodePort leads here."""
 
     auto_create: bool = True
     """Create NORMAL topics and groups when they are first used."""
@@ -193,13 +205,21 @@ class FrontSettings(ProcessSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_address("grpc")
-        if self.grpc == self.http and parsed_address(self.grpc)[1] != 0:
+        try:
+            taken = [_bound(listener.address) for listener in self.listeners]
+        except ValueError as error:
+            raise InvalidSetting("grpc", str(error)) from None
+        if _bound(self.http) in taken and _bound(self.http)[1] != 0:
             raise InvalidSetting("http", "the gRPC front has this address already")
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:
             raise InvalidSetting("delay_levels", str(error)) from None
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """What `grpc` says, in its order; one at least."""
+        return parsed_listeners(self.grpc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +256,9 @@ class BrokerServerSettings(StorageSettings, MemberSettings):
     advertised_storage: str | None = None
     """HOST:PORT by which proxies reach the storage service; none: the one it listens on."""
 
+    rejoin: bool = False
+    """Take part again although this broker was removed from the cluster."""
+
     lease_ms: int = 6 * SECOND_MS
     """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
 
@@ -244,7 +267,7 @@ class BrokerServerSettings(StorageSettings, MemberSettings):
         self._check_address("storage")
         if self.advertised_storage is not None:
             self._check_address("advertised_storage")
-        elif parsed_address(self.storage)[0] in ("0.0.0.0", "::"):  # noqa: S104 - nothing is bound here
+        elif is_wildcard(parsed_address(self.storage)[0]):
             raise InvalidSetting(
                 "advertised_storage", "HOST:PORT by which proxies reach this broker is needed, as storage names no host"
             )
@@ -264,3 +287,44 @@ def parsed_address(text: str) -> tuple[str, int]:
     if match is None or int(match["port"]) > 65535:
         raise ValueError("HOST:PORT is needed, like 127.0.0.1:8081 or [::1]:8081")
     return match["host"].strip("[]"), int(match["port"])
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the host stands for all addresses of a machine, so that nobody can connect to it by that name."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def parsed_listeners(text: str) -> tuple[Listener, ...]:
+    """The listeners of `HOST:PORT[=HOST:PORT],...`; ValueError says what is wrong, and with which."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > LISTENERS_MAX:
+        raise ValueError(f"at most {LISTENERS_MAX} listeners are allowed")
+    listeners = tuple(_listener(part) for part in parts)
+    taken = [_bound(listener.address) for listener in listeners]
+    for listener, (host, port) in zip(listeners, taken, strict=True):
+        if port != 0 and taken.count((host, port)) > 1:
+            raise ValueError(f"{listener.address} is there more than once")
+    return listeners
+
+
+def _listener(text: str) -> Listener:
+    address, separator, advertised = (part.strip() for part in text.partition("="))
+    for part in (address, advertised) if separator else (address,):
+        try:
+            parsed_address(part)
+        except ValueError as error:
+            raise ValueError(f"{part!r} is no address: {error}") from None
+    if not separator:
+        return Listener(address)
+    host, port = parsed_address(advertised)
+    if port == 0 or is_wildcard(host):
+        raise ValueError(f"nobody can connect to {advertised}; name the host and port that clients are to come to")
+    return Listener(address, advertised)
+
+
+def _bound(address: str) -> tuple[str, int]:
+    host, port = parsed_address(address)
+    return host.lower(), port

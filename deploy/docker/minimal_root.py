@@ -17,7 +17,7 @@ COMMANDS = ("cat", "df", "du", "env", "head", "id", "ls", "sh", "sleep", "stat",
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "os-release", "ssl/certs/ca-certificates.crt")
 NOT_NEEDED = (
     *("__pycache__", "config-*", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages"),
-    *("test", "tkinter", "turtledemo"),
+    *("_tkinter.*", "test", "tkinter", "turtledemo"),
 )
 ENVIRONMENT = Path("/opt/ternmq")
 
@@ -25,10 +25,11 @@ ENVIRONMENT = Path("/opt/ternmq")
 def main(root: Path) -> None:
     link_merged_folders(root)
     stdlib = Path(sysconfig.get_path("stdlib"))
-    shutil.copytree(stdlib, root / stdlib.relative_to("/"), symlinks=True, ignore=shutil.ignore_patterns(*NOT_NEEDED))
-    compileall.compile_dir(root / stdlib.relative_to("/"), stripdir=root, quiet=1)
+    copied = root / stdlib.relative_to("/")
+    shutil.copytree(stdlib, copied, symlinks=True, ignore=shutil.ignore_patterns(*NOT_NEEDED))
+    compileall.compile_dir(copied, stripdir=root, quiet=1)
     programs = [Path(sys.executable), *(Path(which(command)) for command in COMMANDS)]
-    extensions = [*stdlib.rglob("*.so"), *ENVIRONMENT.rglob("*.so*")]
+    extensions = [*copied.rglob("*.so"), *ENVIRONMENT.rglob("*.so*")]
     etc = [path for path in (Path("/etc", name) for name in ETC) if path.exists()]
     for path in programs + shared_libraries(programs + extensions) + etc:
         copy(path, root)

@@ -3,17 +3,22 @@
 from dataclasses import dataclass
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.server_settings import DEFAULT_GRPC, Listener
 from ternmq_protos.v2 import definition_pb2
+
+_USUAL_LISTENER = Listener(DEFAULT_GRPC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`."""
+    """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `listener`,
+    with the port that is bound, is where the call came in."""
 
     client_id: str = ""
     language: str = ""
     version: str = ""
     peer: str = ""
+    listener: Listener = _USUAL_LISTENER
     remaining_s: float | None = None
 
     def require_client(self) -> str:

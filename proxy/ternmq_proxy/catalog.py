@@ -76,8 +76,10 @@ class Catalog:
     def has_group(self, name: str) -> bool:
         return name in self._known.groups
 
-    def type_of(self, name: str) -> "MessageType":
-        """What the topic takes, unspecified if it isn't known."""
+    async def type_of(self, name: str) -> "MessageType":
+        """What the topic takes, unspecified if it isn't there; the registry is looked at before that is said."""
+        if name not in self._known.topics:
+            await self._look_for(name)
         topic = self._known.topics.get(name)
         return definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic is None else topic.type
 

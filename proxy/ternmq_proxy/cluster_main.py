@@ -16,7 +16,7 @@ from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
-from ternmq_proxy.serving import serve_clients
+from ternmq_proxy.serving import ready_line, serve_clients
 from ternmq_registry.joining import join
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def _serve(settings: "ProxySettings") -> int:
             await asyncio.gather(starting, return_exceptions=True)
             return 0
         starting.result()
-        sys.stdout.write(f"ready grpc={proxy.grpc_address} http={proxy.http_address}\n")
+        sys.stdout.write(ready_line(proxy.grpc_addresses, proxy.http_address))
         sys.stdout.flush()
         await stopping
         _log.info("stopping")
@@ -61,7 +61,8 @@ class ProxyServer:
         self._name = settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}"
         self._not_started: str | None = "the registry was not read yet"
         self._messages: ClusterMessageService | None = None
-        self.grpc_address = self.http_address = ""
+        self.grpc_addresses: list[str] = []
+        self.http_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Begin everything; `stack` ends it. StartupError says why it can't begin."""
@@ -83,7 +84,7 @@ class ProxyServer:
                 registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
             )
         )
-        self.grpc_address = await serve_clients(settings, self._clock, catalog, messages, observability, stack)
+        self.grpc_addresses = await serve_clients(settings, self._clock, catalog, messages, observability, stack)
         self._not_started = None
 
     def _problem(self) -> str | None:

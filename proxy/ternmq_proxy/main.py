@@ -14,7 +14,7 @@ from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
-from ternmq_proxy.serving import serve_clients
+from ternmq_proxy.serving import ready_line, serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
 
@@ -40,16 +40,16 @@ async def _serve(settings: "ServerSettings") -> int:
             "never start with it where messages matter"
         )
     async with AsyncExitStack() as stack:
-        grpc_address, http_address = await start(settings, make_clock(settings), stack)
-        sys.stdout.write(f"ready grpc={grpc_address} http={http_address}\n")
+        grpc_addresses, http_address = await start(settings, make_clock(settings), stack)
+        sys.stdout.write(ready_line(grpc_addresses, http_address))
         sys.stdout.flush()
         await stop.wait()
         _log.info("stopping")
     return 0
 
 
-async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[str, str]:
-    """Start everything; `stack` stops it again. Returns the addresses of gRPC and HTTP, `host:port` each.
+async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[list[str], str]:
+    """Start everything; `stack` stops it again. Returns the addresses of gRPC and that of HTTP, `host:port` each.
 
     `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
     """
@@ -64,8 +64,8 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     )
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)
-    grpc_address = await serve_clients(settings, clock, catalog, messages, observability, stack)
-    return grpc_address, http_address
+    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack)
+    return grpc_addresses, http_address
 
 
 def make_clock(settings: "ServerSettings") -> Clock:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """`endpoint` is `host:port` of the front, for clients that do not say how they came in. `clock` is the stack's, for
-    everything that is told to clients or compared with stored times; who is alive is asked of a monotonic one.
-    `delay_levels_ms` are the waits of the levels of the 4.x property DELAY, from level 1 on."""
+    """`store_host` is `host:port` of the first listener, which messages name when they are delivered. `clock` is the
+    stack's, for everything that is told to clients or compared with stored times; who is alive is asked of a monotonic
+    one. `delay_levels_ms` are the waits of the levels of the 4.x property DELAY, from level 1 on."""
 
     clock: "Clock"
     catalog: "Catalog"
@@ -33,7 +33,6 @@ class Services:
     placement: "Placement"
     limits: "MessageLimits"
     delay_levels_ms: tuple[int, ...]
-    endpoint: str
     store_host: str
     long_poll_max_ms: int
     started_ms: int

@@ -18,6 +18,7 @@ from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AsyncExitStack
 
     from ternmq_common.clock import Clock
@@ -37,10 +38,10 @@ async def serve_clients(
     messages: "MessageService",
     observability: "Observability",
     stack: "AsyncExitStack",
-) -> str:
-    """Listen and serve; `stack` ends it. Returns the address of gRPC, `host:port`."""
-    front = GrpcFront(settings.grpc, observability)
-    services = make_services(settings, clock, catalog, messages, front.address)
+) -> list[str]:
+    """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
+    front = GrpcFront(settings.listeners, observability)
+    services = make_services(settings, clock, catalog, messages, front.addresses[0])
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
@@ -48,13 +49,19 @@ async def serve_clients(
     stack.callback(care.cancel)
     await front.start(services)
     messages.watch_orphans(services.orphans.ask)
-    return front.address
+    return front.addresses
+
+
+def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
+    """What a process prints when it serves: `ready grpc=HOST:PORT http=HOST:PORT`, then grpc2= and so on."""
+    others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
+    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}\n"
 
 
 def make_services(
-    settings: "FrontSettings", clock: "Clock", catalog: "Catalog", messages: "MessageService", endpoint: str
+    settings: "FrontSettings", clock: "Clock", catalog: "Catalog", messages: "MessageService", store_host: str
 ) -> Services:
-    """What the activities ask; `endpoint` is the address of the front."""
+    """What the activities ask; `store_host` is the address of the first listener."""
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce)
@@ -64,7 +71,7 @@ def make_services(
         messages=messages,
         clients=clients,
         renewal=Renewal(messages, clock.now_ms, catalog.rules),
-        orphans=OrphanChecks(messages, clients, time.monotonic, store_host=endpoint),
+        orphans=OrphanChecks(messages, clients, time.monotonic, store_host=store_host),
         filters=Filters(),
         subscriptions=Subscriptions(),
         placement=Placement(),
@@ -75,8 +82,7 @@ def make_services(
             delay_max_ms=settings.delay_max_ms,
         ),
         delay_levels_ms=parse_delay_levels(settings.delay_levels),
-        endpoint=endpoint,
-        store_host=endpoint,
+        store_host=store_host,
         long_poll_max_ms=settings.long_poll_max_ms,
         started_ms=clock.now_ms(),
     )

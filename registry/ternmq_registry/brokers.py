@@ -15,7 +15,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.database import raised_version
 from ternmq_registry.deletions import forget_done
 from ternmq_registry.rows import broker_of, load_text
-from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, TOPIC_BROKERS, TOPICS, VERSION
+from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, TOPIC_BROKERS, TOPICS, VERSION
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -36,9 +36,13 @@ class Brokers:
         with self._database.reading() as connection:
             return version_in(connection), brokers_in(connection)
 
-    def register(self, name: str, store_id: str, address: str, version: str, lease_ms: int) -> int:
-        """Become the broker of this name, and get the epoch; `StartupError` while one with another store is alive."""
+    def register(
+        self, name: str, store_id: str, address: str, version: str, lease_ms: int, *, rejoin: bool = False
+    ) -> int:
+        """Become the broker of this name, and get the epoch. `StartupError` while one with another store is alive, and
+        for a store that was removed, unless it is to `rejoin`: operators take what was removed for gone."""
         with self._database.changing() as connection:
+            _check_removed(connection, store_id, rejoin=rejoin)
             found = connection.execute(select(BROKERS, IS_LIVE).where(BROKERS.c.name == name)).mappings().one_or_none()
             is_same = found is not None and found["store_id"] == store_id
             if found is not None and found["live"] and not is_same:
@@ -99,7 +103,7 @@ class Brokers:
             raised_version(connection)
 
     def remove_broker(self, name: str, *, force: bool = False) -> None:
-        """Forget it, and that topics were there; if it runs, its next heartbeat is refused.
+        """Forget it, and that topics were there; if it runs, its next heartbeat is refused, and so is its return.
 
         NOT_FOUND if there is no such broker. BAD_REQUEST if topics are on no other one, unless `force` leaves them
         without any.
@@ -112,8 +116,11 @@ class Brokers:
                     f"broker {name!r} is the only one with {len(alone)} topic(s) ({shown}): add another to them with "
                     "`ternmq topic update`, or delete them",
                 )
-            if not connection.execute(delete(BROKERS).where(BROKERS.c.name == name)).rowcount:
+            store_id = connection.execute(select(BROKERS.c.store_id).where(BROKERS.c.name == name)).scalar()
+            if store_id is None:
                 _not_found(name)
+            connection.execute(delete(BROKERS).where(BROKERS.c.name == name))
+            connection.execute(insert(REMOVED_STORES).values(store_id=store_id, broker=name))
             there = select(TOPIC_BROKERS.c.topic).where(TOPIC_BROKERS.c.broker == name)
             changed = update(TOPICS).where(TOPICS.c.name.in_(there)).values(changed=raised_version(connection))
             connection.execute(changed)
@@ -135,6 +142,19 @@ def _topics_only_on(connection: "Connection", name: str) -> list[str]:
     is_elsewhere = exists(select(other.c.topic).where(other.c.topic == TOPIC_BROKERS.c.topic, other.c.broker != name))
     alone = select(TOPIC_BROKERS.c.topic).where(TOPIC_BROKERS.c.broker == name, ~is_elsewhere)
     return list(connection.execute(alone.order_by(TOPIC_BROKERS.c.topic)).scalars())
+
+
+def _check_removed(connection: "Connection", store_id: str, *, rejoin: bool) -> None:
+    its = REMOVED_STORES.c.store_id == store_id
+    broker = connection.execute(select(REMOVED_STORES.c.broker).where(its)).scalar()
+    if broker is None:
+        return
+    if not rejoin:
+        raise StartupError(
+            f"this store was that of broker {broker!r}, which was removed from the cluster; start with an empty "
+            "--data-dir, or with --rejoin to have it back with what it has"
+        )
+    connection.execute(delete(REMOVED_STORES).where(its))
 
 
 def _not_found(name: str) -> NoReturn:

@@ -75,6 +75,13 @@ BROKERS = Table(
     Column("applied", BigInteger, nullable=False, comment="deletions up to this version are done there"),
 )
 
+REMOVED_STORES = Table(
+    "removed_stores",
+    METADATA,
+    Column("store_id", String(64), primary_key=True),
+    Column("broker", String(BROKER_CHARACTERS_MAX), nullable=False, comment="whose store it was"),
+)
+
 DELETIONS = Table(
     "deletions",
     METADATA,

@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -149,6 +151,20 @@ async def serving(client: RawClient, brokers: "Sequence[BrokerProcess]", *, with
             return False  # the proxy itself is coming
 
     await eventually(reached, within_s=within_s, what=f"{client.endpoint} reaches all brokers")
+
+
+async def health(process: "ServerProcess", question: str) -> tuple[int, str]:
+    """The answer to `/health/QUESTION`: status and text."""
+
+    def get() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://{process.addresses['http']}/health/{question}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    return await asyncio.to_thread(get)
 
 
 async def command(proxy: "ProxyProcess", *words: str) -> "subprocess.CompletedProcess[str]":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -49,7 +50,7 @@ class Stack:
     """Started by `with`; at the end nothing of it is left, its volumes included."""
 
     def __init__(self) -> None:
-        self.project = f"ternmq-tests-{os.getpid()}"
+        self.project = f"ternmq-tests-{secrets.token_hex(4)}"
         self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
 
     @property
@@ -109,13 +110,13 @@ class Stack:
         container, now = self.container(service), time.time()
         if inspected(container)["State"]["Health"]["Status"] == "healthy":
             return
-        events = docker(
-            "events",
-            *("--filter", f"container={container}", "--filter", "event=health_status: healthy"),
-            *("--since", str(now), "--until", str(now + HEALTHY_TIMEOUT_S)),
-            timeout_s=HEALTHY_TIMEOUT_S + 10,
-        )
-        assert events, self.logs()
+        of_it = ("--filter", f"container={container}", "--filter", "event=health_status: healthy")
+        until = ("--since", str(now), "--until", str(now + HEALTHY_TIMEOUT_S))
+        with subprocess.Popen(["docker", "events", *of_it, *until], stdout=subprocess.PIPE, text=True) as events:
+            assert events.stdout is not None
+            event = events.stdout.readline()
+            events.terminate()
+        assert event, f"{service} did not get healthy\n{self.logs()}"
 
     def logs(self) -> str:
         return self.compose("logs", "--no-color", "--tail=40")

@@ -49,7 +49,7 @@ def test_it_has_no_package_manager_and_no_setuid_program(built: str) -> None:
 
 def test_everything_that_it_may_have_to_import_is_there(built: str) -> None:
     """Compiled modules too, whose libraries come from outside the environment."""
-    modules = "ctypes, grpc, opentelemetry.sdk, psycopg_binary, sqlite3, ssl, yaml, zoneinfo"
+    modules = "ctypes, grpc, opentelemetry.sdk, psycopg, sqlite3, ssl, yaml, zoneinfo"
     certificates = "ssl.create_default_context().cert_store_stats()['x509_ca'] > 0"
     assert in_python(built, f"import {modules}; print({certificates})") == "True"
 

@@ -72,7 +72,7 @@ def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -
     assert len(typed) > 3
     for line in typed:
         words = shlex.split(line)
-        if words[1] == "up":
-            continue  # it is running
+        if words[1] in ("up", "broker", "proxy"):
+            continue  # the one is running; the others need a registry, and are tried in tests/cluster
         endless = ["--from-beginning", "--max", "1"] if words[1] == "tail" else []
         run([sys.executable, "-m", "ternmq.command.main", *words[1:], *endless], stack, tmp_path)

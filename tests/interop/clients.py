@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -26,11 +26,15 @@ def build_all() -> None:
 
 
 class Clients:
-    """Programs that work with the server at `endpoint`; they are started by `async with`."""
+    """Programs that work with the server at `endpoint`; they are started by `async with`.
 
-    def __init__(self, endpoint: str, home: Path) -> None:
+    `within` comes before their commands, such as `ip netns exec NAME`.
+    """
+
+    def __init__(self, endpoint: str, home: Path, *, within: Sequence[str] = ()) -> None:
         self.endpoint = endpoint
         self._home = home
+        self._within = within
         self._numbers = itertools.count()
 
     def consumers(self, *languages: str, kind: str, topic: str, group: str, passing: str = "tag:*") -> Consumers:
@@ -40,14 +44,16 @@ class Clients:
             _command(CONSUMERS.build(language), language, home, name="consumer", java_class="consumer.Consumer")
             for language in languages
         ]
-        return Consumers([[*command, self.endpoint, kind, topic, group, passing] for command in commands], home)
+        return Consumers(
+            [[*self._within, *command, self.endpoint, kind, topic, group, passing] for command in commands], home
+        )
 
     @asynccontextmanager
     async def producer(self, language: str, topic: str) -> AsyncIterator[Producer]:
         """A producer that has started."""
         home = self._home / f"producer-{next(self._numbers)}-{language}"
         command = _command(PRODUCERS.build(language), language, home, name="producer", java_class="producer.Program")
-        async with Producer([*command, self.endpoint, topic], home) as producer:
+        async with Producer([*self._within, *command, self.endpoint, topic], home) as producer:
             await producer.ready()
             yield producer
 

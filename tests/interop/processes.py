@@ -75,6 +75,13 @@ class Processes(Generic[EventT]):
         except (TimeoutError, EOFError) as error:
             raise AssertionError(f"{what}: {type(error).__name__}\n{self.report()}") from error
 
+    async def following(self) -> EventT:
+        """The next event, which is not kept: for those who read more than should be in memory. EOFError at the end."""
+        line = await self._reader.readline()
+        if not line:
+            raise EOFError
+        return self._parse(line)
+
     async def tell(self, line: str) -> None:
         """Write a line to the standard input of each process."""
         for process in self._processes:
@@ -111,10 +118,7 @@ class Processes(Generic[EventT]):
             pass
 
     async def _read(self) -> None:
-        line = await self._reader.readline()
-        if not line:
-            raise EOFError
-        self.events.append(self._parse(line))
+        self.events.append(await self.following())
 
     def report(self) -> str:
         """The last events, and what the programs wrote to their standard error."""

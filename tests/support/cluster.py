@@ -1,4 +1,4 @@
-"""A cluster inside the test's own process: brokers with their storage services on real sockets, and one proxy's service.
+"""A cluster inside the test's own process: brokers with their storage services on real sockets, and a proxy's service.
 
 The registry is a SQLite file, as nothing here depends on which database it is.
 """
@@ -6,6 +6,7 @@ The registry is a SQLite file, as nothing here depends on which database it is.
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
@@ -20,44 +21,53 @@ from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
 
+if TYPE_CHECKING:
+    from tests.support.scripted_broker import Wire
+
 LEASE_MS = 60_000
 GRACE_S = 5.0
 
 
 class BrokerNode:
-    """One broker with its storage service; comes back on the same data and port."""
+    """One broker with its storage service; comes back on the same data and port. Proxies reach it by `wire`, if it has
+    one."""
 
     def __init__(self, name: str, cluster: "InProcessCluster") -> None:
         self.name = name
         self._cluster = cluster
         self._stack = AsyncExitStack()
         self.address = "127.0.0.1:0"
+        self.wire: Wire | None = None
+        self.directory: Directory
         self.broker: Broker
         self.proxies: Proxies
         self.running = False
+        self.rejoin = False
 
     async def start(self) -> None:
         cluster, self._stack = self._cluster, AsyncExitStack()
-        directory = await cluster.directory(self._stack)
+        directory = self.directory = await cluster.directory(self._stack)
         settings = StorageSettings(
             data_dir=cluster.folder / self.name, broker_name=self.name, flush=cluster.flush, transaction_check_max=3
         )
         self.broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), cluster.rules, cluster.clock)
         self._stack.push_async_callback(self.broker.close)
         self.broker.start()
-        forgetting = Forgetting(self.broker, directory)
+        forgetting = Forgetting(self.broker, directory, cluster.folder / self.name)
         self.proxies = Proxies(self.broker, directory, forgetting)
         front = StorageFront(self.address)
         self.address = front.address
+        if self.wire is not None:
+            self.wire.to = front.address
         lease = Lease(
             directory.registry,
             name=self.name,
             store_id=f"store of {self.name}",
-            address=self.address,
+            address=self.address if self.wire is None else self.wire.address,
             version="test",
             lease_ms=LEASE_MS,
         )
-        await lease.take()
+        await lease.take(rejoin=self.rejoin)
         await forgetting.begin()
         await front.start(self.proxies)
         self._stack.push_async_callback(front.stop, GRACE_S)
@@ -72,7 +82,9 @@ class BrokerNode:
 class InProcessCluster:
     """Brokers `broker-0`, `broker-1` ... and a service. `groups` has the settings of groups, by their names."""
 
-    def __init__(self, folder: Path, *, brokers: int, flush: FlushMode = FlushMode.SYNC, clock: Clock | None = None):
+    def __init__(
+        self, folder: Path, *, brokers: int, flush: FlushMode = FlushMode.SYNC, clock: Clock | None = None
+    ) -> None:
         self.folder = folder
         self.flush = flush
         self.clock = clock or MovableClock()
@@ -101,7 +113,9 @@ class InProcessCluster:
         self.service = await self.connect(self.proxy_directory, self._stack)
         return self.service
 
-    async def connect(self, directory: Directory, stack: AsyncExitStack, *, name: str = "proxy") -> ClusterMessageService:
+    async def connect(
+        self, directory: Directory, stack: AsyncExitStack, *, name: str = "proxy"
+    ) -> ClusterMessageService:
         """A service of another proxy, that can ask all brokers."""
         service = ClusterMessageService(directory, proxy=name)
         stack.push_async_callback(service.close)

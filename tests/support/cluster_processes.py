@@ -11,19 +11,26 @@ from tests.support.postgres import Postgres
 from tests.support.stack import ServerProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MIGRATE_TIMEOUT_S = 60.0
 
 
-def migrate(url: str) -> None:
+def migrate(url: str, *, within: Sequence[str] = ()) -> None:
     """`ternmq registry migrate`."""
-    command = (sys.executable, "-m", "ternmq.command.main", "registry", "migrate", "--registry", url)
+    command = (*within, sys.executable, "-m", "ternmq.command.main", "registry", "migrate", "--registry", url)
     done = subprocess.run(command, capture_output=True, text=True, timeout=MIGRATE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
 
 
-class BrokerProcess(ServerProcess):
+class MemberProcess(ServerProcess):
+    """A process of the cluster."""
+
+    name: str
+
+
+class BrokerProcess(MemberProcess):
     """`ternmq broker`."""
 
     def __init__(self, folder: Path, name: str, registry: str, *options: str) -> None:
@@ -32,7 +39,7 @@ class BrokerProcess(ServerProcess):
         super().__init__(folder, "broker", *given, *options, addresses=("storage", "http"))
 
 
-class ProxyProcess(ServerProcess):
+class ProxyProcess(MemberProcess):
     """`ternmq proxy`."""
 
     def __init__(self, folder: Path, name: str, registry: str, *options: str) -> None:

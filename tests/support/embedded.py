@@ -35,16 +35,17 @@ _ids = itertools.count()
 
 
 class Embedded:
-    """A running stack; `grpc` and `http` are its addresses, `host:port`."""
+    """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners."""
 
     def __init__(self, settings: "ServerSettings") -> None:
         self.settings = settings
         self.grpc = self.http = ""
+        self.more_grpc: list[str] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         try:
-            self.grpc, self.http = await start(self.settings, make_clock(self.settings), self._stack)
+            (self.grpc, *self.more_grpc), self.http = await start(self.settings, make_clock(self.settings), self._stack)
         except BaseException:
             await self._stack.aclose()
             raise

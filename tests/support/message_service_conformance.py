@@ -479,7 +479,9 @@ class MessageServiceConformance:
             taken += await self.pop(again, order(), poll_s=20)
         assert sorted(bodies_and_attempts(taken)) == [(b"ready", 2), (b"resent", 1)]
         assert await self.acknowledge(again, held) == [Settled.DONE]
-        assert [body_of(letter) for letter in (await again.dead_letters("g", await self.broker(again), [0, 1])).values()] == [b"dead"]
+        assert [
+            body_of(letter) for letter in (await again.dead_letters("g", await self.broker(again), [0, 1])).values()
+        ] == [b"dead"]
 
     # --- looking
 
@@ -558,7 +560,9 @@ class MessageServiceConformance:
         await self.send(service, message(b"1", group="a"), message(b"2", group="a"))
         await self.pop(service, order(batch=1, invisible_ms=30))
         assert bodies_and_attempts(await self.pop(service, order(), poll_s=20)) == [(b"2", 1)]
-        assert [body_of(letter) for letter in (await service.dead_letters("g", await self.broker(service), [0])).values()] == [b"1"]
+        assert [
+            body_of(letter) for letter in (await service.dead_letters("g", await self.broker(service), [0])).values()
+        ] == [b"1"]
 
     async def test_an_ordered_message_can_be_given_up_after_its_time_until_another_has_it(
         self, service: MessageService, stack: HasGroups
@@ -571,7 +575,9 @@ class MessageServiceConformance:
         (left,) = [each for each in late if body(each) != body(again)]
         assert await service.dead_letter("g", TOPIC.name, taken.handle) is Settled.EXPIRED
         assert await service.dead_letter("g", TOPIC.name, left.handle) is Settled.DONE
-        assert [body_of(each) for each in (await service.dead_letters("g", await self.broker(service), [0, 1])).values()] == [body(left)]
+        assert [
+            body_of(each) for each in (await service.dead_letters("g", await self.broker(service), [0, 1])).values()
+        ] == [body(left)]
         assert await self.pop(service, order()) == []
 
     async def test_a_restart_keeps_the_order(

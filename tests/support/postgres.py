@@ -1,7 +1,8 @@
 """A real PostgreSQL for tests: started, killed, paused and restarted like a process of ours.
 
-`tests/support/install_postgres.sh` installs its programs. It listens on a free port of 127.0.0.1, trusts everybody
-there, and syncs nothing. PostgreSQL refuses to run as root; then it runs as an unprivileged user of the machine.
+`tests/support/install_postgres.sh` installs its programs. It listens on a free port of 127.0.0.1, or of another address
+inside a network namespace, trusts everybody there, and syncs nothing. PostgreSQL refuses to run as root; then it runs
+as an unprivileged user of the machine.
 """
 
 import os
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,7 @@ INSTALL = "run tests/support/install_postgres.sh as root"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
 STARTS_MAX = 5
+LOOPBACK = "127.0.0.1"
 USERS = ("postgres", "nobody")
 INITDB_OPTIONS = ("-E", "UTF8", "--locale", "C", "--no-sync")
 # What is committed outlives `kill`, as it would with syncs: the machine goes on.
@@ -39,7 +41,9 @@ class NoPostgres(Exception):
 class Postgres:
     """One server with a database that is empty at first: `url`. More of them by `new_database`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, host: str = LOOPBACK, within: Sequence[str] = ()) -> None:
+        """`within` comes before the commands that run on `host`, such as `ip netns exec NAME`."""
+        self._host, self._within = host, within
         self._programs = programs()
         self._user = _unprivileged_user()
         self._folder, self._is_our_own = _reachable(folder, self._user)
@@ -54,7 +58,7 @@ class Postgres:
         return self.url_of("postgres")
 
     def url_of(self, database: str, user: str = "ternmq") -> str:
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{user}@{self._host}:{self.port}/{database}"
 
     def new_database(self, template: str = "template1") -> str:
         """The name of a new database, made like `template`."""
@@ -136,9 +140,12 @@ class Postgres:
         _, said = program.communicate(timeout=START_TIMEOUT_S)
         if program.returncode:
             raise NoPostgres(f"initdb failed: {said.strip()}")
+        if self._host != LOOPBACK:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet trust\n")
 
     def _has_started(self) -> bool:
-        address = ("-h", "127.0.0.1", "-p", str(self.port))
+        address = ("-h", self._host, "-p", str(self.port))
         options = [word for setting in SETTINGS for word in ("-c", setting)]
         self._process = process = self._begin("postgres", "-D", str(self._data), *address, *options)
         known = threading.Event()
@@ -151,11 +158,16 @@ class Postgres:
         return False
 
     def _begin(self, program: str, *arguments: str) -> "subprocess.Popen[str]":
+        user = None if self._user is None else pwd.getpwnam(self._user)
+        command = [str(self._programs / program), *arguments]
+        if self._within and user is not None:  # which only root may enter
+            drop = ("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
+            command, user = [*self._within, *drop, *command], None
         return subprocess.Popen(
-            [self._programs / program, *arguments],
-            user=self._user,
-            group=None if self._user is None else pwd.getpwnam(self._user).pw_gid,
-            extra_groups=None if self._user is None else [],
+            command,
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else [],
             env=_environment(),
             cwd=self._folder,
             stdout=subprocess.DEVNULL,

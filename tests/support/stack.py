@@ -29,10 +29,16 @@ ANY_PORT = "127.0.0.1:0"
 class ServerProcess:
     """A server: `with ServerProcess(...) as server`. `addresses` has what its ready line names, and stays the same.
 
+    `within` comes before the command, such as `ip netns exec NAME`, and becomes it.
+
     Invariants: after `start` the process has served; after `__exit__` no process is left.
     """
 
-    def __init__(self, folder: Path, *arguments: str, addresses: Sequence[str], environment: Mapping[str, str] = {}):
+    within: Sequence[str] = ()
+
+    def __init__(
+        self, folder: Path, *arguments: str, addresses: Sequence[str], environment: Mapping[str, str] = {}
+    ) -> None:
         """`addresses` are the names of the options that take an address, and of the addresses of the ready line."""
         self._folder, self._arguments, self._environment = folder, arguments, environment
         self.addresses = dict.fromkeys(addresses, ANY_PORT)
@@ -70,7 +76,7 @@ class ServerProcess:
     def command(self) -> Sequence[str]:
         """The command line of the server."""
         options = (text for name, address in self.addresses.items() for text in (f"--{name}", address))
-        return (sys.executable, "-m", "ternmq.command.main", *self._arguments, *options)
+        return (*self.within, sys.executable, "-m", "ternmq.command.main", *self._arguments, *options)
 
     def pause(self) -> None:
         """Stop answering, as a machine that hangs."""

@@ -214,8 +214,8 @@ class Answers:
         await self._forgetting.group(request.group, request.registry_version)
 
 
-def unknown_call(name: str | None) -> MessagingError:
-    """The proxy is of a later version."""
+def unknown_call() -> MessagingError:
+    """The proxy is of a later version: the call is in a field that has no name here."""
     return MessagingError(
-        definition_pb2.NOT_IMPLEMENTED, f"this broker does not know the call {name!r}; upgrade brokers before proxies"
+        definition_pb2.NOT_IMPLEMENTED, "this broker does not know what it was asked; upgrade brokers before proxies"
     )

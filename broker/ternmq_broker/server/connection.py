@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 QUESTION_TIMEOUT_S = 3.0
+ANSWERS_BYTES_MAX = 64 << 20
 # Nothing is changed by these, so that they end when nobody waits for them any more.
 _READS = frozenset(
     {"pull", "offset_at", "get_progress", "find_by_key", "dead_letters", "list_transactions", "remaining"}
@@ -82,6 +83,9 @@ class ProxyConnection:
             self._serve(call)
         if frame.ping:
             self._say(storage.BrokerFrame(pong=frame.ping))
+        if self._outbox.bytes > ANSWERS_BYTES_MAX:
+            # It asks faster than it reads.
+            await self._outbox.drained()
 
     def tell_version(self, version: int) -> None:
         """The registry has that version, as far as the broker knows."""
@@ -163,7 +167,7 @@ class ProxyConnection:
             members = self._proxies.pulling_members(call.pulling_members.group, call.pulling_members.topic)
             answer.members.client_ids.extend(members)
         else:
-            raise unknown_call(kind)
+            raise unknown_call()
 
     def _begin(self, call: storage.Call, work: "Coroutine[None, None, None]") -> None:
         """Run a call as a task, until it is done or, if it only reads, nobody waits for it."""
@@ -183,8 +187,8 @@ class ProxyConnection:
             await self._answered(call, kind, frame)
 
     async def _answered(self, call: storage.Call, kind: str, frame: storage.BrokerFrame) -> None:
-        work = self._answers.waiting[kind](getattr(call, kind), frame.answers[0])
         try:
+            work = self._answers.waiting[kind](getattr(call, kind), frame.answers[0])
             if kind in _READS and call.timeout_ms:
                 async with asyncio.timeout(call.timeout_ms / 1000):
                     await work
@@ -216,10 +220,11 @@ class ProxyConnection:
             passing = await self._proxies.filters.of(form.read_filter(call.pop.filter))
             order = form.read_order(call.pop, passing)
             deliveries = await self._broker.pop_or_watch(order, self.ready if call.pop.watch else None)
+            self._deliver(call.pop, deliveries, frame, answer)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `_refused` logs
             self._say(_refused(call, error))
-            return
-        self._deliver(call.pop, deliveries, frame, answer)
+        if self._closed:
+            self._broker.unwatch(self.ready)
 
     def _deliver(
         self, pop: storage.Pop, deliveries: "list[Delivery]", frame: storage.BrokerFrame, answer: storage.Answer
@@ -228,14 +233,18 @@ class ProxyConnection:
         if not deliveries:
             self._say(frame)
             return
-        form.write_deliveries(answer.deliveries, deliveries, pop.topic)
         group, topic = pop.group, pop.topic
         handles = [delivery.handle for delivery in deliveries]
 
         def undelivered() -> None:
             self._broker.release(group, topic, handles, counts=False)
 
-        self._say(frame, undelivered)
+        try:
+            form.write_deliveries(answer.deliveries, deliveries, pop.topic)
+            self._say(frame, undelivered)
+        except Exception:
+            undelivered()
+            raise
 
     def _say(self, frame: storage.BrokerFrame, undelivered: "Undelivered" = None) -> None:
         if self._closed:

@@ -2,38 +2,49 @@
 
 A proxy that deletes something says so to all brokers that it can reach. A broker that was away reads in the registry
 what it missed, before it serves a proxy that knows of it: messages of a topic that was made anew must not be forgotten
-with those of the old one.
+with those of the old one. For the same reason the broker itself notes what it has done, beside the store and before
+anybody hears of it: the registry may be out when it is to be told.
+
+File        `deletions-done`: JSON, `up_to` is the version up to which all was done, `beyond` what was done above it.
 """
 
 import asyncio
+import json
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.files import DiskFolder
 from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import MessagingError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ternmq_broker.broker import Broker
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
+_NOTES = "deletions-done"
 
 
 class Forgetting:
-    """What one broker has forgotten so far."""
+    """What one broker has forgotten so far; `folder` is where it notes that."""
 
-    def __init__(self, broker: "Broker", directory: "Directory") -> None:
+    def __init__(self, broker: "Broker", directory: "Directory", folder: "Path") -> None:
         self._broker = broker
         self._directory = directory
         self._registry = directory.registry
-        self._done_up_to = 0
-        self._looked_up_to = 0
+        self._folder = folder
+        self._done_up_to = self._told_up_to = 0
         self._done: set[Deletion] = set()
         self._turn = asyncio.Lock()
+        self.looked_up_to = 0
 
     async def begin(self) -> None:
-        """Catch up with what happened while the broker was away; raises RegistryUnavailable."""
-        self._done_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
+        """Catch up with what happened while the broker was away; raises RegistryUnavailable. For a broker that is
+        registered."""
+        self._done_up_to = self._told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
+        self._read_notes(await asyncio.to_thread(DiskFolder(self._folder).content, _NOTES))
         await self._catch_up(self._directory.snapshot.version)
 
     async def topic(self, name: str, version: int) -> None:
@@ -47,9 +58,10 @@ class Forgetting:
             await self._forget(Deletion(version, Deleted.GROUP, name))
 
     async def catch_up(self) -> None:
-        """Forget what was deleted up to the version that is known; what can't be looked up now is, the next time."""
+        """Forget what was deleted up to the version that is known; `looked_up_to` stays behind if that can't be
+        looked up now."""
         version = self._directory.snapshot.version
-        if version <= self._looked_up_to:
+        if version <= self.looked_up_to:
             return
         try:
             await self._catch_up(version)
@@ -58,16 +70,19 @@ class Forgetting:
 
     async def _catch_up(self, version: int) -> None:
         async with self._turn:
-            if version <= self._looked_up_to:
+            if version <= self.looked_up_to:
                 return
             deletions = await asyncio.to_thread(self._registry.deletions, self._done_up_to)
             for deletion in sorted(deletions, key=lambda each: each.version):
                 await self._forget(deletion)
-                self._done.discard(deletion)
                 self._done_up_to = deletion.version
+                self._done.discard(deletion)
             if deletions:
+                await self._note()
+            if self._done_up_to > self._told_up_to:
                 await asyncio.to_thread(self._registry.set_applied, self._broker.name, self._done_up_to)
-            self._looked_up_to = version
+                self._told_up_to = self._done_up_to
+            self.looked_up_to = version
 
     async def _forget(self, deletion: Deletion) -> None:
         if deletion.version <= self._done_up_to or deletion in self._done:
@@ -77,3 +92,21 @@ class Forgetting:
         else:
             await self._broker.forget_group(deletion.name)
         self._done.add(deletion)
+        await self._note()
+
+    # --- notes
+
+    async def _note(self) -> None:
+        beyond = [[each.version, each.kind.value, each.name] for each in self._done]
+        content = json.dumps({"up_to": self._done_up_to, "beyond": beyond}).encode()
+        await asyncio.to_thread(DiskFolder(self._folder).replace, _NOTES, content)
+
+    def _read_notes(self, content: bytes | None) -> None:
+        if content is None:
+            return
+        noted = json.loads(content)
+        if noted["up_to"] > self._directory.snapshot.version:
+            _log.warning("the notes on deletions are of another registry, and not looked at")
+            return
+        self._done_up_to = max(self._done_up_to, noted["up_to"])
+        self._done = {Deletion(version, Deleted(kind), name) for version, kind, name in noted["beyond"]}

@@ -33,6 +33,7 @@ class Lease:
         self._version = version
         self._lease_ms = lease_ms
         self._epoch = 0
+        self._is_unsure = False
         self._renewed_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
         self.problem: str | None = "the broker is not registered yet"
@@ -43,11 +44,20 @@ class Lease:
         """How long ago it was renewed."""
         return time.monotonic() - self._renewed_at
 
-    async def take(self) -> None:
-        """Register; StartupError if another store has the name, RegistryUnavailable without the registry."""
+    async def take(self, *, rejoin: bool = False) -> None:
+        """Register; StartupError if another store has the name or this one was removed and is not to `rejoin`,
+        RegistryUnavailable without the registry."""
+        self._is_unsure = True
         self._epoch = await asyncio.to_thread(
-            self._registry.register, self._name, self._store_id, self._address, self._version, self._lease_ms
+            self._registry.register,
+            self._name,
+            self._store_id,
+            self._address,
+            self._version,
+            self._lease_ms,
+            rejoin=rejoin,
         )
+        self._is_unsure = False
         self.problem = None
         self._renewed_at = time.monotonic()
         _log.info("registered as %s, epoch %d, at %s", self._name, self._epoch, self._address)
@@ -68,32 +78,39 @@ class Lease:
                 _log.warning("the lease runs out by itself: %s", error)
 
     async def _beat(self, load: "Callable[[], BrokerLoad]") -> None:
+        beat_s = self._lease_ms / 1000 / _BEATS_PER_LEASE
         while True:
-            await asyncio.sleep(self._lease_ms / 1000 / _BEATS_PER_LEASE)
+            await asyncio.sleep(beat_s if self.problem is None else beat_s / 2)
             try:
-                renewed = await asyncio.to_thread(
-                    self._registry.heartbeat, self._name, self._epoch, load(), self._lease_ms
-                )
-            except MessagingError as error:
-                if self.problem is None:
-                    _log.warning("the lease can't be renewed: %s", error)
-                self.problem = str(error)
-                continue
-            if not renewed and not await self._renew_lost():
+                await self._renew(load())
+            except StartupError as error:
+                _log.critical("this process is not broker %s any more, and ends: %s", self._name, error)
+                self.superseded.set()
                 return
-            if self.problem is not None:
-                _log.info("the lease is renewed again")
-            self.problem = None
-            self._renewed_at = time.monotonic()
+            except MessagingError as error:
+                self._failed(error)
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
+                _log.exception("the heartbeat failed unexpectedly")
+                self._failed(error)
+            else:
+                if self.problem is not None:
+                    _log.info("the lease is renewed again")
+                self.problem = None
+                self._renewed_at = time.monotonic()
 
-    async def _renew_lost(self) -> bool:
-        """The registry does not know this epoch: the broker was removed there, or another process has its name."""
-        try:
-            await self.take()
-        except StartupError as error:
-            _log.critical("another process is broker %s now, this one ends: %s", self._name, error)
-            self.superseded.set()
-            return False
-        except MessagingError as error:
-            _log.warning("the broker can't be registered again: %s", error)
-        return True
+    def _failed(self, error: Exception) -> None:
+        if self.problem is None:
+            _log.warning("the lease can't be renewed: %s", error)
+        self.problem = str(error)
+
+    async def _renew(self, load: "BrokerLoad") -> None:
+        """StartupError: another process is the broker now."""
+        if await asyncio.to_thread(self._registry.heartbeat, self._name, self._epoch, load, self._lease_ms):
+            return
+        _, brokers = await asyncio.to_thread(self._registry.look)
+        entry = brokers.get(self._name)
+        # A registration of ours whose answer was lost is no other process.
+        if entry is not None and entry.epoch > self._epoch and not self._is_unsure:
+            raise StartupError(f"it is at {entry.address}, epoch {entry.epoch}")
+        # The broker was removed, or the registry is an older one that was restored.
+        await self.take()

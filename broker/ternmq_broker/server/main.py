@@ -89,6 +89,7 @@ class BrokerServer:
         broker = self._broker = await self._open(directory, stack)
         observability.watch_broker(broker.figures)
         front = StorageFront(settings.storage)
+        stack.callback(front.close)
         self.address = front.address
         self._not_started = "the broker is not registered yet"
         await self._register(broker, directory, front, observability, stack)
@@ -113,11 +114,6 @@ class BrokerServer:
         stack: AsyncExitStack,
     ) -> None:
         settings = self._settings
-        forgetting = Forgetting(broker, directory)
-        await forgetting.begin()
-        proxies = Proxies(broker, directory, forgetting, observability.continued)
-        await front.start(proxies)
-        stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
         lease = self._lease = Lease(
             directory.registry,
             name=broker.name,
@@ -127,7 +123,13 @@ class BrokerServer:
             lease_ms=settings.lease_ms,
         )
         lease.superseded = self.superseded
-        await lease.take()
+        # The registry says what a store is to forget when it knows the store; proxies find nobody until then.
+        await lease.take(rejoin=settings.rejoin)
+        forgetting = Forgetting(broker, directory, settings.data_dir)
+        await forgetting.begin()
+        proxies = Proxies(broker, directory, forgetting, observability.continued)
+        await front.start(proxies)
+        stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
         stack.push_async_callback(lease.give_up)
         observability.watch_member(
             lambda: MemberFigures(

@@ -1,6 +1,7 @@
 """All proxies that are connected to a broker: who pulls where, and who can ask a producer."""
 
 import asyncio
+import logging
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import Snapshot
     from ternmq_common.model import OrphanedTransaction
     from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+PATIENCE_S = 0.5
+LEARN_AGAIN_S = 1.0
 
 
 class Proxies:
@@ -40,7 +45,10 @@ class Proxies:
         self._directory = directory
         self._forgetting = forgetting
         self._connections: list[ProxyConnection] = []
-        self._leaving = False
+        self._leaving = self._closed = False
+        self._wanted = 0
+        self._learning: set[asyncio.Task[None]] = set()
+        self._again: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         broker.orphans.watch(self._ask)
         directory.on_change(self._changed)
@@ -63,6 +71,7 @@ class Proxies:
 
     async def leave(self) -> None:
         """Have the proxies end their streams, and return when all have."""
+        self.broker.end_polls()
         for connection in self._connections:
             connection.leave()
         self._leaving = True
@@ -70,10 +79,39 @@ class Proxies:
             await self._empty.wait()
 
     async def known_up_to(self, version: int) -> None:
-        """A proxy knows that version of the registry; know it too, as far as the registry can be reached."""
-        if version > self._directory.snapshot.version:
+        """A proxy knows that version of the registry; know it too, as far as the registry can be reached. That may take
+        seconds, and all calls of the proxy wait behind this one: those are not held up for long."""
+        if version > self._forgetting.looked_up_to:
+            self._wanted = max(self._wanted, version)
+            await asyncio.wait({self._learn()}, timeout=PATIENCE_S)
+
+    def _learn(self) -> "asyncio.Task[None]":
+        task = asyncio.create_task(self._learn_up_to(self._wanted), name="later version of the registry")
+        self._learning.add(task)
+        task.add_done_callback(self._learning.discard)
+        return task
+
+    async def _learn_up_to(self, version: int) -> None:
+        try:
             await self._directory.at_least(version)
-        await self._forgetting.catch_up()
+            await self._forgetting.catch_up()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("version %d of the registry can't be followed", version)
+        if self._forgetting.looked_up_to < version and self._again is None and not self._closed:
+            self._again = asyncio.get_running_loop().call_later(LEARN_AGAIN_S, self._learn_again)
+
+    def _learn_again(self) -> None:
+        self._again = None
+        if self._forgetting.looked_up_to < self._wanted:
+            self._learn()
+
+    def close(self) -> None:
+        """Nothing more is learned."""
+        self._closed = True
+        if self._again is not None:
+            self._again.cancel()
+        for task in self._learning:
+            task.cancel()
 
     def _changed(self, snapshot: "Snapshot") -> None:
         for connection in self._connections:

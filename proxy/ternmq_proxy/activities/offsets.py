@@ -21,23 +21,35 @@ from ternmq_protos.v2.service_pb2 import (
 )
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, status, status_of
+from ternmq_proxy.processors.placement import check_readable
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Pulled, QueueBounds
+    from ternmq_common.model import Pulled, QueueBounds, Route
     from ternmq_protos.v2.definition_pb2 import MessageQueue, Status
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 
 async def _queue(queue: "MessageQueue", services: "Services") -> QueueRef:
-    topic = services.catalog.find_topic(checked_topic(queue.topic.name))
+    topic = await services.catalog.existing_topic(checked_topic(queue.topic.name))
     if not 0 <= queue.id < topic.queues:
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {queue.id}"
         )
-    route = await services.messages.route(topic)
-    broker = queue.broker.name if queue.broker.name in route.brokers else route.brokers[0]
-    return QueueRef(topic.name, broker, queue.id)
+    return QueueRef(topic.name, _broker(queue, await services.messages.route(topic)), queue.id)
+
+
+def _broker(queue: "MessageQueue", route: "Route") -> str:
+    """The broker that the queue names; where there is one, any name means it."""
+    name, brokers = queue.broker.name, route.brokers
+    if name in brokers:
+        return name
+    if len(brokers) == 1:
+        return brokers[0]
+    raise MessagingError(
+        definition_pb2.BAD_REQUEST,
+        f"the message queue names broker {name!r}, but {route.topic.name!r} is on {', '.join(brokers) or 'none'}",
+    )
 
 
 async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "Services") -> UpdateOffsetResponse:
@@ -105,6 +117,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
     try:
         client_id = call.require_client()
         queue = await _queue(request.message_queue, services)
+        check_readable(services.catalog.find_topic(queue.topic))
         reader = _reader(request.group.name, client_id, services)
         bounds = await services.messages.bounds(queue)
         if request.offset > bounds.maximum or request.offset < 0:

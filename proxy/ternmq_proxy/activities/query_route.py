@@ -1,19 +1,19 @@
 """QueryRoute and QueryAssignment: where a topic's queues are (`producer.md` 3, `consumer.md` 3)."""
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.model import QueueRef
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.definition_pb2 import Address, Assignment, Broker, Endpoints, MessageQueue
+from ternmq_protos.v2.definition_pb2 import Assignment, Broker, MessageQueue
 from ternmq_protos.v2.service_pb2 import (
     QueryAssignmentRequest,
     QueryAssignmentResponse,
     QueryRouteRequest,
     QueryRouteResponse,
 )
+from ternmq_proxy.activities.endpoints import endpoints_for
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.assignment import assign
 from ternmq_proxy.processors.placement import unreadable, unwritable
@@ -27,7 +27,7 @@ ALL_QUEUES = -1
 
 
 async def query_route(request: QueryRouteRequest, call: "Call", services: "Services") -> QueryRouteResponse:
-    """The topic's queues, each with the endpoints by which the client came in, which work through any port mapping."""
+    """The topic's queues, each with the endpoints by which the client is to come (`endpoints.py`)."""
     call.require_client()
     topic = await services.catalog.topic(checked_topic(request.topic.name))
     route = await services.messages.route(topic)
@@ -35,7 +35,7 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     if not brokers:
         # Clients keep the route that they have, for as long as they get none.
         raise unreadable(route) if topic.permission.can_read else unwritable(route)
-    endpoints = endpoints_for(request.endpoints, services)
+    endpoints = endpoints_for(request.endpoints, call)
     return QueryRouteResponse(
         status=OK,
         message_queues=[
@@ -72,7 +72,7 @@ async def query_assignment(
     route = await services.messages.route(topic)
     if not route.readable:
         raise unreadable(route)
-    endpoints = endpoints_for(request.endpoints, services)
+    endpoints = endpoints_for(request.endpoints, call)
     client = services.clients.find(client_id)
     if client is not None and client.is_pulling:
         queues = await _share(client_id, group, route, services)
@@ -101,21 +101,3 @@ async def _share(client_id: str, group: "Group", route: "Route", services: "Serv
     here = services.clients.pulling_members(group.name, name)
     members = await services.messages.pulling_members(group.name, name, here)
     return assign(AssignmentStrategy.parse(group.assignment), queues, members, client_id)
-
-
-def endpoints_for(asked: Endpoints, services: "Services") -> Endpoints:
-    """The client's own endpoints, or this proxy's if it named none."""
-    if asked.addresses:
-        if asked.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
-            return Endpoints(scheme=_scheme(asked.addresses[0].host), addresses=asked.addresses)
-        return asked
-    host, port = services.endpoint.rsplit(":", 1)
-    return Endpoints(scheme=_scheme(host), addresses=[Address(host=host.strip("[]"), port=int(port))])
-
-
-def _scheme(host: str) -> definition_pb2.AddressScheme:
-    try:
-        version = ipaddress.ip_address(host.strip("[]")).version
-    except ValueError:
-        return definition_pb2.DOMAIN_NAME
-    return definition_pb2.IPv4 if version == 4 else definition_pb2.IPv6

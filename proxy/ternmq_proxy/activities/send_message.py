@@ -35,7 +35,7 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         raise MessagingError(
             definition_pb2.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
         )
-    if services.catalog.type_of(name) == definition_pb2.DELAY:
+    if await services.catalog.type_of(name) == definition_pb2.DELAY:
         for message in messages:
             take_delay_level(message, services.delay_levels_ms, now)
     kinds: list[MessageType] = []

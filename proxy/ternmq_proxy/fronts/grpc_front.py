@@ -1,4 +1,4 @@
-"""The gRPC front: takes calls from official clients and tools on one port, with health and reflection.
+"""The gRPC front: takes calls from official clients and tools, with health and reflection, on one port or several.
 
 The outcome of a call is in its answer; a gRPC status other than OK means that the call could not be carried out as a
 call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemetry stream.
@@ -7,21 +7,18 @@ call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemet
 import asyncio
 import contextlib
 import logging
-import socket
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
-from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.limits import HEADER_LIST_BYTES_MAX, INBOUND_BYTES_MAX
+from ternmq_common.errors import MessagingError
 from ternmq_common.observability.figures import FrontFigures
 from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
-from ternmq_protos.pool import POOL
+from ternmq_common.server_settings import Listener
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.client_life import detach
@@ -30,33 +27,19 @@ from ternmq_proxy.activities.telemetry import telemetry
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.call_spans import CallSpans
 from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
+from ternmq_proxy.fronts.grpc_server import bound_server, check_free, start_described
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from grpc_health.v1.health.aio import HealthServicer
 
     from ternmq_common.observability.observability import Observability
     from ternmq_proxy.services import Services
 
 _log = logging.getLogger(__name__)
 
-# Clients ping on their own schedule, also without calls (`producer.md` 1.6); none of that is abuse here. Without
-# SO_REUSEPORT a port that is taken is an error instead of a port shared with a stranger.
-# A header table for each connection, which past calls fill, was measured to cost 10 KB for a client that does nothing.
-# By gRPC's own limits calls end with CANCELLED when very many come at once, as after polls that ended together.
-_OPTIONS = (
-    ("grpc.max_receive_message_length", INBOUND_BYTES_MAX),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_metadata_size", HEADER_LIST_BYTES_MAX),
-    ("grpc.absolute_max_metadata_size", 2 * HEADER_LIST_BYTES_MAX),
-    ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.hpack_table_size.decoder", 0),
-    ("grpc.server.max_pending_requests", 10_000),
-    ("grpc.server.max_pending_requests_hard_limit", 20_000),
-    ("grpc.so_reuseport", 0),
-)
 _LAST_ANSWERS_S = 0.1
 _CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
 # What becomes of a call that gets no answer.
@@ -64,30 +47,46 @@ _UNPARSED, _CUT = "UNPARSED", "CUT"
 
 
 class GrpcFront:
-    """One server on one address; takes it when made, serves from `start` on.
+    """All listeners of a process; takes their addresses when made, serves from `start` on.
 
-    Raises StartupError if the address can't be had.
+    Raises StartupError if one can't be had.
     """
 
-    def __init__(self, address: str, observability: "Observability") -> None:
-        self._figures = FrontFigures()
+    def __init__(self, listeners: "Sequence[Listener]", observability: "Observability") -> None:
+        # All before the first is taken: gRPC keeps the port of a server that was never started.
+        for listener in listeners:
+            check_free(listener.address)
+        figures = FrontFigures()
+        observability.watch_front(figures)
+        self._doors = [_Door(listener, figures, observability) for listener in listeners]
+
+    @property
+    def addresses(self) -> list[str]:
+        """`host:port` of each listener, in their order."""
+        return [door.listener.address for door in self._doors]
+
+    async def start(self, services: "Services") -> None:
+        for door in self._doors:
+            await door.start(services)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
+        await asyncio.gather(*(door.stop(grace_s) for door in self._doors))
+
+
+class _Door:
+    """One listener, with a server of its own: so every call knows by which it came in."""
+
+    def __init__(self, listener: Listener, figures: FrontFigures, observability: "Observability") -> None:
+        self._figures = figures
         self._observability = observability
-        observability.watch_front(self._figures)
-        self._server = aio.server(options=_OPTIONS)
-        self._health = health.aio.HealthServicer()
+        self._server, address = bound_server(listener.address)
+        self.listener = replace(listener, address=address)
+        self._health: HealthServicer | None = None
         self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._services: Services
-        host, port = address.rsplit(":", 1)
-        try:
-            _probe(host.strip("[]"), int(port))
-            self.address = f"{host}:{self._server.add_insecure_port(address)}"
-        except (OSError, RuntimeError) as error:
-            raise StartupError(
-                f"gRPC can't listen on {address}: {getattr(error, 'strerror', None) or error}; "
-                "stop what listens there, or choose another --grpc"
-            ) from error
 
     async def start(self, services: "Services") -> None:
         self._services = services
@@ -102,16 +101,11 @@ class GrpcFront:
                 grpc.method_handlers_generic_handler(ADMIN_SERVICE.full_name, admin),
             )
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server, pool=_ReflectedPool())
-        await self._server.start()
-        for service in ("", MESSAGING_SERVICE.full_name):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self._health = await start_described(self._server, (MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name))
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
-        await self._health.enter_graceful_shutdown()
+        if self._health is not None:
+            await self._health.enter_graceful_shutdown()
         draining = asyncio.ensure_future(self._server.stop(grace_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
@@ -146,7 +140,7 @@ class GrpcFront:
                 request = await _parsed(call.request, data, context)
                 measured.code = _CUT
                 with self._under_way():
-                    made = _call(context)
+                    made = self._call(context)
                     span = None if spans is None else spans.begin(request, made, context)
                     with NOTHING if span is None else Within(span):
                         response = await self._response(name, call, request, made)
@@ -175,7 +169,7 @@ class GrpcFront:
                 request = await _parsed(call.request, data, context)
                 measured.code = _CUT
                 with self._under_way():
-                    made = _call(context)
+                    made = self._call(context)
                     figures.polls_waiting += 1
                     try:
                         answered = await call.activity(request, made, self._services)
@@ -206,28 +200,47 @@ class GrpcFront:
         return None if tracing is None else CallSpans(service.full_name, name, tracing)
 
     async def _converse(self, commands: "AsyncIterator[bytes]", context: aio.ServicerContext) -> None:
-        call = _call(context)
+        call = self._call(context)
         # Rust takes its start for done when the headers arrive.
         await context.send_initial_metadata(())
         stream = TelemetryStream(context)
         self._figures.stream_began(call.client_id)
         try:
             async for data in commands:
-                self._figures.bytes_in += len(data)
-                command = await _parsed(TelemetryCommand, data, context)
-                try:
-                    answer = await telemetry(command, call, self._services)
-                except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
-                    await _end_conversation(error, context)
+                if not await self._heard(data, call, stream, context):
                     return
-                if answer is not None:
-                    # Commands come after the first answer: clients begin with it.
-                    await stream.answer(answer)
-                    self._services.clients.attach(call.client_id, stream)
+                del data  # a stream waits for the next command for hours
         finally:
             self._figures.stream_ended(call.client_id)
             stream.close()
             detach(call.client_id, stream, self._services)
+
+    async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, context: aio.ServicerContext) -> bool:
+        """Answer one command; whether the conversation goes on."""
+        self._figures.bytes_in += len(data)
+        command = await _parsed(TelemetryCommand, data, context)
+        try:
+            answer = await telemetry(command, call, self._services)
+        except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
+            await _end_conversation(error, context)
+            return False
+        if answer is not None:
+            # Commands come after the first answer: clients begin with it.
+            await stream.answer(answer)
+            self._services.clients.attach(call.client_id, stream)
+        return True
+
+    def _call(self, context: aio.ServicerContext) -> Call:
+        # A key that comes several times counts with its last value: Go repeats all headers on each retry.
+        metadata = dict(context.invocation_metadata() or ())
+        return Call(
+            client_id=metadata.get("x-mq-client-id", ""),
+            language=metadata.get("x-mq-language", ""),
+            version=metadata.get("x-mq-client-version", ""),
+            peer=_address(context.peer()),
+            listener=self.listener,
+            remaining_s=context.time_remaining(),
+        )
 
 
 class _Measured:
@@ -252,14 +265,6 @@ def _code_of(status: "definition_pb2.Status") -> str:
     return _CODE_NAMES.get(status.code) or str(status.code)
 
 
-def _probe(host: str, port: int) -> None:
-    """Raise the OSError that tells why the address can't be had: gRPC would only print it."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
-
-
 async def _parsed(kind: Any, data: bytes, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - a message class
     """The request that `data` is. Bytes that are none end the call with INTERNAL; grpc itself would say UNKNOWN."""
     try:
@@ -279,37 +284,7 @@ async def _end_conversation(error: Exception, context: aio.ServicerContext) -> N
         await context.abort(grpc.StatusCode.INTERNAL, status.message)
 
 
-def _call(context: aio.ServicerContext) -> Call:
-    # A key that comes several times counts with its last value: Go repeats all headers on each retry.
-    metadata = dict(context.invocation_metadata() or ())
-    remaining = context.time_remaining()
-    return Call(
-        client_id=metadata.get("x-mq-client-id", ""),
-        language=metadata.get("x-mq-language", ""),
-        version=metadata.get("x-mq-client-version", ""),
-        peer=_address(context.peer()),
-        remaining_s=remaining,
-    )
-
-
 def _address(peer: str) -> str:
     """`127.0.0.1:5000` of gRPC's `ipv4:127.0.0.1:5000`; what is of no such form as it is."""
     kind, _, address = peer.partition(":")
     return address.replace("%5B", "[").replace("%5D", "]") if kind in ("ipv4", "ipv6") else peer
-
-
-class _ReflectedPool:
-    """Our own pool for our own names, protobuf's for those of health and reflection."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - stands for DescriptorPool's methods
-        from google.protobuf import descriptor_pool
-
-        ours, default = getattr(POOL, name), getattr(descriptor_pool.Default(), name)
-
-        def find(*arguments: object) -> object:
-            try:
-                return ours(*arguments)
-            except KeyError:
-                return default(*arguments)
-
-        return find

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.processors.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,6 +73,7 @@ class ClientRegistry:
         self._now = now
         self._expiry_s = expiry_s
         self._clients: dict[str, Client] = {}
+        self._settings = SharedSettings()
         self._publishers: dict[str, dict[str, Client]] = {}  # topic, client id
         self._pulling: dict[str, PullingMember] = {}  # client id
         self._on_pulling: Callable[[Sequence[PullingMember]], None] | None = None
@@ -104,7 +106,9 @@ class ClientRegistry:
     def configured(self, client_id: str, settings: "Settings") -> Client:
         """The client sent its settings."""
         client = self._known(client_id, settings.subscription.group.name, settings.client_type)
-        client.settings = settings
+        before_settings, client.settings = client.settings, self._settings.take(settings)
+        if before_settings is not None:
+            self._settings.give_back(before_settings)
         self._share_out(client_id, client.membership)
         before, client.topics = client.topics, frozenset(topic.name for topic in settings.publishing.topics)
         is_producer = settings.client_type == definition_pb2.PRODUCER
@@ -138,6 +142,8 @@ class ClientRegistry:
         if client is not None:
             self._withdraw(client, client.topics)
             self._share_out(client_id, None)
+            if client.settings is not None:
+                self._settings.give_back(client.settings)
         return client is not None
 
     def publishers(self, topic: str) -> list[Client]:

@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.server_settings import (
+    LISTENERS_MAX,
     RANGES,
     BrokerServerSettings,
     FlushMode,
+    Listener,
     ProcessSettings,
     ProxySettings,
     ServerSettings,
+    is_wildcard,
     parsed_address,
+    parsed_listeners,
 )
 from ternmq_common.settings import InvalidSetting, SettingsError, load, rendered, variable_name
 
@@ -55,10 +59,60 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert parsed_address(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8081", [("127.0.0.1:8081", None)]),
+        ("0.0.0.0:8081=mq.example.com:443", [("0.0.0.0:8081", "mq.example.com:443")]),
+        ("[::]:8081 = [2001:db8::7]:443", [("[::]:8081", "[2001:db8::7]:443")]),
+        ("a:1,b:1=c:2, [::1]:1", [("a:1", None), ("b:1", "c:2"), ("[::1]:1", None)]),
+        ("a:0,a:0", [("a:0", None), ("a:0", None)]),
+    ],
+)
+def test_listeners(text: str, expected: list[tuple[str, str | None]]) -> None:
+    listeners = tuple(Listener(address, advertised) for address, advertised in expected)
+    assert parsed_listeners(text) == listeners
+    assert ProxySettings(grpc=text).listeners == listeners
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a:1,", "'' is no address: HOST:PORT is needed"),
+        ("a:1,b", "'b' is no address: HOST:PORT is needed"),
+        ("a:1=b", "'b' is no address: HOST:PORT is needed"),
+        ("a:1=", "'' is no address: HOST:PORT is needed"),
+        ("=b:1", "'' is no address: HOST:PORT is needed"),
+        ("a:1=b:2=c:3", "'b:2=c:3' is no address: HOST:PORT is needed"),
+        ("a:1,b:1,A:1", "a:1 is there more than once"),
+        ("[::1]:1=b:2,[::1]:1", "there more than once"),
+        ("a:1=b:0", "nobody can connect to b:0; name the host and port"),
+        ("a:1=0.0.0.0:2", "nobody can connect to 0.0.0.0:2; name the host and port"),
+        ("a:1=[::]:2", "nobody can connect to .*; name the host and port"),
+        (",".join(["a:0"] * (LISTENERS_MAX + 1)), "at most 8 listeners"),
+    ],
+)
+def test_listeners_that_cannot_be_are_refused_in_one_line(text: str, problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem) as refused:
+        load(ServerSettings, file=None, environ={"TERNMQ_GRPC": text}, flags={})
+    assert str(refused.value).startswith(f"grpc = {text} (from TERNMQ_GRPC): ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("0.0.0.0", True), ("::", True), ("0::0", True), ("127.0.0.1", False), ("::1", False), ("mq.example.com", False)],
+)
+def test_wildcards(host: str, expected: bool) -> None:
+    assert is_wildcard(host) is expected
+
+
 def test_two_fronts_cannot_share_a_port_unless_it_is_picked() -> None:
     ServerSettings(grpc="127.0.0.1:0", http="127.0.0.1:0")
     with pytest.raises(InvalidSetting, match="the gRPC front has this address"):
         ServerSettings(grpc="127.0.0.1:9", http="127.0.0.1:9")
+    with pytest.raises(InvalidSetting, match="the gRPC front has this address"):
+        ServerSettings(grpc="127.0.0.1:8,127.0.0.1:9=mq:1", http="127.0.0.1:9")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 128, "a/b"])

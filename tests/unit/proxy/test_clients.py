@@ -6,6 +6,7 @@ from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.clients import DETACHED_EXPIRY_S, ClientRegistry
+from ternmq_proxy.processors.shared_settings import SharedSettings
 
 EXPIRY_S = 120.0
 SETTINGS = pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": "g"}})
@@ -192,3 +193,50 @@ def test_members_pull_the_topics_that_they_name_or_any(clients: ClientRegistry) 
     assert clients.pulling_members("g", "u") == ["a"]
     clients.configured("b", puller("h", "t"))
     assert (clients.pulling_members("g", "t"), clients.pulling_members("h", "t")) == (["a"], ["b", "c"])
+
+
+def settings_of(group: str) -> pb.Settings:
+    return pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}})
+
+
+def test_clients_with_equal_settings_share_one_copy(clients: ClientRegistry) -> None:
+    first, second = (clients.configured(name, settings_of("g")) for name in "ab")
+    other = clients.configured("c", settings_of("h"))
+    assert first.settings is second.settings
+    assert first.settings == settings_of("g")
+    assert other.settings == settings_of("h")
+
+
+def test_settings_that_change_for_one_client_stay_as_they_are_for_the_others(clients: ClientRegistry) -> None:
+    first, second = (clients.configured(name, settings_of("g")) for name in "ab")
+    clients.configured("a", settings_of("h"))
+    assert (first.settings, second.settings) == (settings_of("h"), settings_of("g"))
+
+
+def test_a_copy_of_settings_goes_with_the_last_client_that_has_it() -> None:
+    shared = SharedSettings()
+    taken = [shared.take(settings_of("g")) for _ in range(2)]
+    others = shared.take(settings_of("h"))
+    assert len(shared) == 2
+    shared.give_back(taken[0])
+    assert shared.take(settings_of("g")) is taken[1]
+    shared.give_back(others)
+    assert len(shared) == 1
+    for _ in range(2):
+        shared.give_back(taken[1])
+    assert len(shared) == 0
+
+
+def test_nothing_is_kept_of_clients_that_are_gone(
+    clients: ClientRegistry, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SharedSettings()
+    monkeypatch.setattr(clients, "_settings", shared)
+    for group in ("g", "h", "g"):
+        clients.configured("a", settings_of(group))
+        clients.configured("b", settings_of(group))
+    assert len(shared) == 1
+    clients.forget("a")
+    clock.now_s += 2 * EXPIRY_S
+    assert [client.client_id for client in clients.expire()] == ["b"]
+    assert len(shared) == 0

@@ -130,9 +130,21 @@ def test_a_broker_that_is_removed_is_on_no_topic_and_fenced(registry: Registry) 
     assert registry.look()[1].keys() == {"b2"}
     assert registry.topics() == [Topic(name="orders", type=pb.NORMAL, brokers=("b2",))]
     assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)
-    again = registered(registry)
+    again = registered(registry, store_id="store 3")
     assert again > first
     assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)  # what was removed stays fenced when the name returns
+
+
+@pytest.mark.parametrize("name", ["b1", "b2"])
+def test_a_store_that_was_removed_does_not_come_back_by_itself(registry: Registry, name: str) -> None:
+    registered(registry)
+    registry.remove_broker("b1")
+    with pytest.raises(StartupError, match=r"was that of broker 'b1', which was removed.*--rejoin"):
+        registered(registry, name)
+    assert registry.look()[1] == {}
+    epoch = registry.register(name, "store", "host:1", "1.0", LEASE_MS, rejoin=True)
+    assert registry.heartbeat(name, epoch, LOAD, LEASE_MS)
+    assert registered(registry, name) > epoch  # it belongs to the cluster again
 
 
 def test_the_only_broker_of_a_topic_is_not_removed_unless_by_force(registry: Registry) -> None:

@@ -27,7 +27,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "advertised_storage": click.option("--advertised-storage", metavar="HOST:PORT",
                                        help="How proxies reach that address, if they need another."),
     "grpc": click.option("--grpc", metavar="HOST:PORT",
-                         help="gRPC address; port 0 picks one.  [default: 127.0.0.1:8081]"),
+                         help="gRPC address, or several, with commas; port 0 picks one. ADDRESS=OTHER tells clients to "
+                         "come to OTHER.  [default: 127.0.0.1:8081]"),
     "http": click.option("--http", metavar="HOST:PORT",
                          help="HTTP address; port 0 picks one.  [default: 127.0.0.1:8082]"),
     "auto_create": click.option("--auto-create/--no-auto-create", default=None,
@@ -44,6 +45,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                   help="Size of a log file.  [default: 1GiB]"),
     "accept_corruption": click.option("--accept-corruption", is_flag=True, default=None,
                                       help="Start although stored messages are damaged; those are lost, no others."),
+    "rejoin": click.option("--rejoin", is_flag=True, default=None,
+                           help="Take part again although this broker was removed from the cluster."),
     "test_clock": click.option("--test-clock", is_flag=True, default=None,
                                help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests "
                                "only."),

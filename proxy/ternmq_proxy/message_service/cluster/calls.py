@@ -61,9 +61,7 @@ class Calls:
         self._waiting[number] = _Waiting(future, deadline_s, on_late)
         return future
 
-    def abandon(
-        self, number: int, answer: "asyncio.Future[storage.Answer]", on_late: "OnLate | None"
-    ) -> bool:
+    def abandon(self, number: int, answer: "asyncio.Future[storage.Answer]", on_late: "OnLate | None") -> bool:
         """The waiter is gone; whether the answer is still to come."""
         if self._waiting.pop(number, None) is not None:
             if on_late is not None:

@@ -13,30 +13,23 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from google.protobuf.message import DecodeError
-from grpc import aio
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.grpc_stream import Stream, StreamBroken, connect
 from ternmq_common.observability.figures import LinkFigures
 from ternmq_common.observability.tracing import current_traceparent
 from ternmq_common.outbox import Outbox
 from ternmq_common.storage_form import raised
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls, OnLate
 from ternmq_proxy.message_service.cluster.set_aside import SetAside
 
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/Exchange"
-_OPTIONS = (
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.http2.lookahead_bytes", 4 << 20),
-    ("grpc.enable_retries", 0),
-)
 ANSWER_TIMEOUT_S = 2.0
 LOOK_S = 0.25
 PING_AFTER_S = 1.0
@@ -101,7 +94,7 @@ class BrokerLink:
         self._connected = False
         self._leaving = False
         self._closing = False
-        self._welcomed_s = self._heard_s = 0.0
+        self._welcomed_s = self._heard_s = self._spoke_s = 0.0
         self._why = "it was not reached yet"
         self._questions: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -171,7 +164,7 @@ class BrokerLink:
         frame: storage.ProxyFrame,
         *,
         timeout_s: float = ANSWER_TIMEOUT_S,
-        on_late: "OnLate | None" = None,
+        on_late: OnLate | None = None,
         cancel: bool = False,
     ) -> storage.Answer:
         """The answer to the one call in `frame`. MessagingError: the broker's own, BrokerUnavailable or LateAnswer.
@@ -228,8 +221,8 @@ class BrokerLink:
                 return
             wait_s = self._aside.failed(asyncio.get_running_loop().time())
             with contextlib.suppress(TimeoutError):
-                # Not exactly then, so that proxies don't come together.
-                async with asyncio.timeout(wait_s * random.uniform(0.8, 1.2)):  # noqa: S311
+                # Not at exactly that time, so that proxies don't come together.
+                async with asyncio.timeout(wait_s * random.uniform(1.0, 1.4)):  # noqa: S311
                     await self._hurry.wait()
 
     async def _converse_until_lost(self) -> str:
@@ -242,8 +235,8 @@ class BrokerLink:
             return "it does not answer"
         except _NotWelcome as error:
             return str(error)
-        except aio.AioRpcError as error:
-            return f"{error.code().name.lower().replace('_', ' ')}, {error.details()}"
+        except StreamBroken as error:
+            return str(error)
         except DecodeError as error:
             return f"it sent what is no frame: {error}"
         except Exception as error:  # noqa: BLE001 - the outermost of this stream, and it logs
@@ -253,24 +246,23 @@ class BrokerLink:
 
     async def _converse(self) -> None:
         """Make the stream, and use it until it ends or breaks."""
-        async with aio.insecure_channel(self.address, options=_OPTIONS) as channel:
-            stream = channel.stream_stream(_METHOD)()
-            try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await self._greet(stream)
-                await self._use(stream)
-            finally:
-                stream.cancel()
+        stream = await connect(self.address, _METHOD, timeout_s=CONNECT_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._greet(stream)
+            await self._use(stream)
+        finally:
+            stream.abort("the proxy has no use for it any more")
 
-    async def _greet(self, stream: aio.StreamStreamCall) -> None:
+    async def _greet(self, stream: Stream) -> None:
         hello = storage.Hello(proxy=self._proxy, version=version("ternmq"))
         self._hurry.clear()
         self._told_version, told = self._known_version(), self._presence
         frame = storage.ProxyFrame(hello=hello, registry_version=self._told_version)
-        await stream.write(frame.SerializeToString() + told)
+        stream.write(frame.SerializeToString() + told)
         while True:
             data = await stream.read()
-            if data is aio.EOF:
+            if data is None:
                 raise _NotWelcome("it ended the stream")
             answer = storage.BrokerFrame.FromString(data)
             if answer.registry_version:
@@ -282,13 +274,13 @@ class BrokerLink:
         if answer.welcome.broker != self.broker:
             raise _NotWelcome(f"broker {answer.welcome.broker} is at its address")
         self._connected, self._leaving = True, False
-        self._welcomed_s = self._heard_s = asyncio.get_running_loop().time()
+        self._welcomed_s = self._heard_s = self._spoke_s = asyncio.get_running_loop().time()
         if self._presence is not told:
             self._outbox.add(self._presence, 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
         self._events.link_changed(self.broker)
 
-    async def _use(self, stream: aio.StreamStreamCall) -> None:
+    async def _use(self, stream: Stream) -> None:
         reader = asyncio.create_task(self._read(stream), name=f"answers of {self.broker}")
         writer = asyncio.create_task(self._write(stream), name=f"calls of {self.broker}")
         watch = asyncio.create_task(self._watch(), name=f"watch over {self.broker}")
@@ -304,23 +296,27 @@ class BrokerLink:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, stream: aio.StreamStreamCall) -> None:
+    async def _write(self, stream: Stream) -> None:
         while not (self._leaving and not len(self._outbox)):
             batch = await self._outbox.take()
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
             self._counts.frames_out += 1
+            self._spoke_s = asyncio.get_running_loop().time()
             try:
-                await stream.write(batch.frame)
-            except asyncio.InvalidStateError:
-                return  # the stream has ended, and the reader hears why
-        await stream.done_writing()
+                stream.write(batch.frame)
+                await stream.drained()
+            except StreamBroken:
+                return  # the reader hears why
+        with contextlib.suppress(StreamBroken):
+            await stream.end()
 
-    async def _read(self, stream: aio.StreamStreamCall) -> None:
+    async def _read(self, stream: Stream) -> None:
         loop = asyncio.get_running_loop()
-        while (data := await stream.read()) is not aio.EOF:
+        while frames := await stream.read_all():
             self._heard_s = loop.time()
-            self._counts.frames_in += 1
-            self._take(storage.BrokerFrame.FromString(data))
+            self._counts.frames_in += len(frames)
+            for data in frames:
+                self._take(storage.BrokerFrame.FromString(data))
         raise _Ended
 
     def _take(self, frame: storage.BrokerFrame) -> None:
@@ -365,7 +361,8 @@ class BrokerLink:
             silence_s = now - self._heard_s
             if silence_s > SILENCE_S:
                 raise TimeoutError
-            if silence_s > PING_AFTER_S and len(self._outbox) == 0:
+            # The broker wants to hear something too, also from a proxy to which it says a lot.
+            if max(silence_s, now - self._spoke_s) > PING_AFTER_S and not len(self._outbox):
                 self._outbox.add(storage.ProxyFrame(ping=1).SerializeToString(), 0)
 
     def _lost(self, why: str) -> None:

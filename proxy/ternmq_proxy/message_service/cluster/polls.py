@@ -70,7 +70,7 @@ class Polls:
             state.quiet.add(broker)
 
     def pass_on(self, group: str, topic: str) -> None:
-        """A poll ended without having asked all that it was woken for: another is to do it."""
+        """A poll ended, and there is somebody whom it has not asked: another poll is to do it."""
         self._pollers.wake_group(group, topic, 1)
 
     def found(self, group: str, topic: str) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import MessagingError
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 
 if TYPE_CHECKING:
-    from ternmq_common.errors import MessagingError
     from ternmq_common.model import Delivery, PopOrder
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.polls import Polls
@@ -25,13 +25,22 @@ class Receiving:
         try:
             deliveries = await self._poll(order, broker, poll_s)
         except BaseException:
-            self._polls.pass_on(order.group, order.topic)
+            self._pass_on(order, broker)
             raise
         if deliveries:
             self._polls.found(order.group, order.topic)
         else:
-            self._polls.pass_on(order.group, order.topic)
+            self._pass_on(order, broker)
         return deliveries
+
+    def _pass_on(self, order: "PopOrder", broker: str) -> None:
+        """This poll is over. What it was woken for and did not ask, another one asks."""
+        try:
+            names = self._readable(order.topic, broker)
+        except BrokerUnavailable:
+            return  # the first broker that comes back wakes one
+        if self._polls.worth_asking(order.group, order.topic, names):
+            self._polls.pass_on(order.group, order.topic)
 
     async def _poll(self, order: "PopOrder", broker: str, poll_s: float) -> "list[Delivery]":
         loop = asyncio.get_running_loop()
@@ -55,14 +64,14 @@ class Receiving:
             number = self._polls.about_to_ask(group, topic)
             try:
                 deliveries = await self._links.broker(name).pop(order, watch=watch)
-            except (BrokerUnavailable, LateAnswer) as error:
+            except MessagingError as error:
                 failure = error
                 continue
             if deliveries:
                 return deliveries
             if watch:
                 self._polls.found_nothing(group, topic, name, number)
-        if failure is not None and len(names) == 1:
+        if failure is not None and (len(names) == 1 or not isinstance(failure, BrokerUnavailable | LateAnswer)):
             raise failure
         return []
 
@@ -70,7 +79,7 @@ class Receiving:
         """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
         known = self._directory.snapshot
         entry = known.topics.get(topic)
-        placed = sorted((entry.brokers if entry is not None else ()) or known.brokers)
+        placed = sorted(known.brokers if entry is None else entry.brokers)
         names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
         connected = [name for name in names if self._links.is_connected(name)]
         if not connected:

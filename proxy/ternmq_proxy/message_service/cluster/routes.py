@@ -70,6 +70,7 @@ class Routes:
         )
 
     def entries(self, topic: "Topic") -> "list[BrokerEntry]":
-        """The brokers that have the topic, by name; retry and dead letter topics are on all."""
-        brokers = self._directory.snapshot.brokers
-        return [brokers[name] for name in sorted(topic.brokers or brokers) if name in brokers]
+        """The brokers that have the topic, by name; what the registry has not, as retry topics, is on all."""
+        known = self._directory.snapshot
+        names = topic.brokers if topic.name in known.topics else topic.brokers or known.brokers
+        return [known.brokers[name] for name in sorted(names) if name in known.brokers]

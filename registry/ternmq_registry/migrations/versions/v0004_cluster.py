@@ -48,6 +48,11 @@ def upgrade() -> None:
         sa.Column("applied", sa.BigInteger, nullable=False, comment="deletions up to this version are done there"),
     )
     op.create_table(
+        "removed_stores",
+        sa.Column("store_id", sa.String(64), primary_key=True),
+        sa.Column("broker", sa.String(127), nullable=False, comment="whose store it was"),
+    )
+    op.create_table(
         "deletions",
         sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("kind", sa.String(16), nullable=False, comment="Deleted"),
@@ -56,7 +61,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for name in ("deletions", "brokers", "topic_brokers", "registry_version"):
+    for name in ("deletions", "removed_stores", "brokers", "topic_brokers", "registry_version"):
         op.drop_table(name)
     with op.batch_alter_table("topics") as table:
         table.drop_column("permission")

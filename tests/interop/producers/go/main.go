@@ -67,6 +67,8 @@ func (p *program) do(words []string) {
 	var outcome []string
 	var err error
 	switch command {
+	case "send":
+		outcome, err = p.send(p.message(body))
 	case "half":
 		outcome, err = p.half(body)
 	case "commit":
@@ -104,8 +106,12 @@ func (p *program) timed(body, dueMs string) ([]string, error) {
 	}
 	message := p.message(body)
 	message.SetDelayTimestamp(time.UnixMilli(due))
+	return p.send(message)
+}
+
+func (p *program) send(message *rocketmq.Message) ([]string, error) {
 	receipts, err := p.producer.Send(context.Background(), message)
-	return sent(body, receipts, err)
+	return sent(string(message.Body), receipts, err)
 }
 
 func (p *program) recall(body, handle string) ([]string, error) {

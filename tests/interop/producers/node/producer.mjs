@@ -42,6 +42,9 @@ async function run(producer, topic, [command, body, argument]) {
 }
 
 const commands = {
+  async send(producer, topic, body) {
+    return sent(body, await producer.send({ topic, body: Buffer.from(body) }));
+  },
   async half(producer, topic, body) {
     const transaction = producer.beginTransaction();
     begun.set(body, transaction); // before the send: the server may ask before its answer is here

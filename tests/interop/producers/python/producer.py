@@ -70,6 +70,7 @@ class Program:
     def __init__(self, topic: str, producer: Producer, checker: Checker) -> None:
         self._topic, self._producer, self._begun = topic, producer, checker.begun
         self._commands: dict[str, Callable[..., tuple[str, ...]]] = {
+            "send": self._send,
             "half": self._half,
             "commit": self._commit,
             "rollback": self._rollback,
@@ -85,6 +86,10 @@ class Program:
             sys.stderr.write(f"{command} {body}: {error!r}\n")
             sys.stderr.flush()
             show("refused", body, code(error))
+
+    def _send(self, body: str) -> tuple[str, ...]:
+        receipt = self._producer.send(self._message(body))
+        return "sent", body, receipt.message_id, receipt.recall_handle or "-"
 
     def _half(self, body: str) -> tuple[str, ...]:
         transaction = self._producer.begin_transaction()

@@ -76,6 +76,8 @@ public final class Program {
     private String[] outcome(String command, String body, String argument) {
         try {
             switch (command) {
+                case "send":
+                    return sent(body, producer.send(message(body).build()));
                 case "half":
                     Transaction transaction = producer.beginTransaction();
                     // Before the send: the server may ask before its answer is here.

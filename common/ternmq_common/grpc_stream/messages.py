@@ -1,0 +1,140 @@
+"""What gRPC adds to HTTP/2: messages with a length before them, and a status at the end.
+
+Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Messages and DATA frames don't know each other:
+          a frame may hold several messages, a message may span frames.
+"""
+
+import struct
+from collections import deque
+from enum import IntEnum
+from urllib.parse import quote, unquote
+
+PREFIX = struct.Struct(">BI")
+PREFIX_BYTES = PREFIX.size
+_PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+
+
+class Status(IntEnum):
+    """Those of gRPC's status codes that are used here."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+
+
+class StreamBroken(Exception):
+    """The stream can't be used any more, and the text says why; `status` is gRPC's where the other side sent one."""
+
+    def __init__(self, text: str, *, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+class MessageRefused(Exception):
+    """A message that is not taken; the stream can't go on after it."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+class MessageReader:
+    """Finds the messages in the contents of DATA frames; whole ones wait in `messages`.
+
+    Holds as much of an unfinished message as has come, never what its length only promises. `partial`: how many bytes
+    that is, prefix included.
+    """
+
+    def __init__(self, message_max: int) -> None:
+        self._message_max = message_max
+        self._prefix = bytearray()
+        self._length = 0
+        self._parts: list[bytearray | memoryview] = []
+        self.partial = 0
+        self.messages: deque[bytes] = deque()
+
+    def feed(self, data: bytes, start: int, stop: int) -> None:
+        """Take `data[start:stop]`. MessageRefused: compressed or too large; nothing can be fed after that."""
+        if self.partial:
+            start = self._continue(data, start, stop)
+        while stop - start >= PREFIX_BYTES:
+            compressed, length = PREFIX.unpack_from(data, start)
+            if compressed or length > self._message_max:
+                self._refuse(compressed, length)
+            body = start + PREFIX_BYTES
+            start = body + length
+            if start > stop:
+                self._length = length
+                self.partial = PREFIX_BYTES
+                self._add(data, body, stop)
+                return
+            self.messages.append(data[body:start])
+        if start < stop:
+            self._prefix += data[start:stop]
+            self.partial = len(self._prefix)
+
+    def _continue(self, data: bytes, start: int, stop: int) -> int:
+        """Take what belongs to the message that has begun; where the next one begins."""
+        if self.partial < PREFIX_BYTES:
+            body = min(stop, start + PREFIX_BYTES - self.partial)
+            self._prefix += data[start:body]
+            self.partial = len(self._prefix)
+            if self.partial < PREFIX_BYTES:
+                return stop
+            compressed, self._length = PREFIX.unpack(self._prefix)
+            if compressed or self._length > self._message_max:
+                self._refuse(compressed, self._length)
+            start = body
+        end = min(stop, start + PREFIX_BYTES + self._length - self.partial)
+        self._add(data, start, end)
+        if self.partial == PREFIX_BYTES + self._length:
+            self.messages.append(b"".join(self._parts))
+            self._parts.clear()
+            self._prefix.clear()
+            self.partial = 0
+        return end
+
+    def _add(self, data: bytes, start: int, stop: int) -> None:
+        size = stop - start
+        self.partial += size
+        # A view saves a copy, and keeps all of `data` in memory: small parts are copied, together.
+        if size > len(data) // 2 and size > 4096:
+            self._parts.append(memoryview(data)[start:stop])
+        elif self._parts and isinstance(last := self._parts[-1], bytearray):
+            last += data[start:stop]
+        else:
+            self._parts.append(bytearray(data[start:stop]))
+
+    def _refuse(self, compressed: int, length: int) -> None:
+        if compressed == 1:
+            raise MessageRefused(Status.UNIMPLEMENTED, "compressed messages are not understood")
+        if compressed:
+            raise MessageRefused(Status.INTERNAL, f"a message begins with {compressed}, which gRPC does not know")
+        raise MessageRefused(
+            Status.RESOURCE_EXHAUSTED, f"a message of {length} bytes; at most {self._message_max} are taken"
+        )
+
+
+def percent_encoded(text: str) -> str:
+    """The text as `grpc-message` holds it."""
+    return quote(text, safe=_PLAIN)
+
+
+def percent_decoded(text: str) -> str:
+    return unquote(text, errors="replace")
+
+
+def status_text(status: str, message: str) -> str:
+    """What a stream that ended with that status is said to have died of."""
+    try:
+        name = Status(int(status)).name.lower().replace("_", " ")
+    except ValueError:
+        name = f"status {status}"
+    return f"{name}: {percent_decoded(message)}" if message else name

@@ -1,0 +1,60 @@
+"""By which endpoints a client is told to reach this proxy, in routes and assignments (`producer.md` 3).
+
+Advertised  the operator knows the way to a listener and said so: that holds for everybody who came in there
+Echoed      otherwise what the client named, since that led it here, through whatever port mapping
+Own         a client that names nothing is told where it came in
+"""
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from ternmq_common.server_settings import is_wildcard, parsed_address
+from ternmq_protos.v2 import definition_pb2
+from ternmq_protos.v2.definition_pb2 import Address, Endpoints
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+
+
+def endpoints_for(asked: Endpoints, call: "Call") -> Endpoints:
+    """What the client, which named the endpoints `asked`, is to connect to."""
+    if call.listener.advertised is not None:
+        return _endpoints(*parsed_address(call.listener.advertised))
+    if not asked.addresses:
+        return _endpoints(*_own_address(call))
+    if asked.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
+        return Endpoints(scheme=_scheme(asked.addresses[0].host), addresses=asked.addresses)
+    return asked
+
+
+def _endpoints(host: str, port: int) -> Endpoints:
+    return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=port)])
+
+
+def _scheme(host: str) -> definition_pb2.AddressScheme:
+    try:
+        version = ipaddress.ip_address(host.strip("[]")).version
+    except ValueError:
+        return definition_pb2.DOMAIN_NAME
+    return definition_pb2.IPv4 if version == 4 else definition_pb2.IPv6
+
+
+def _own_address(call: "Call") -> tuple[str, int]:
+    host, port = parsed_address(call.listener.address)
+    return _host_towards(call.peer) if is_wildcard(host) else host, port
+
+
+def _host_towards(peer: str) -> str:
+    """The address of this machine from which it reaches the peer, else the machine's name.
+
+    gRPC doesn't say by which address a connection came in. It is that one, unless the ways there and back differ.
+    """
+    try:
+        host, port = parsed_address(peer)
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as towards:
+            towards.connect((host, port))  # sends nothing
+            own: str = towards.getsockname()[0]
+            return own
+    except (ValueError, OSError):  # a peer that is no address, or one to which there is no way
+        return socket.gethostname()

@@ -1,0 +1,43 @@
+"""One copy of settings that are equal, as those of a group's members on one machine are.
+
+Copies of their own were measured to cost a proxy 1.6 KiB for each client more.
+"""
+
+from collections import Counter
+
+from ternmq_protos.v2.definition_pb2 import Settings
+
+
+class SharedSettings:
+    """Settings that clients have now. Nobody changes them.
+
+    Invariant: `_holders` says how many clients have which settings, and `_settings` has those and no others.
+    """
+
+    def __init__(self) -> None:
+        self._settings: dict[bytes, Settings] = {}
+        self._holders: Counter[bytes] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def take(self, settings: Settings) -> Settings:
+        """Settings that equal these, for one client more."""
+        key = _key(settings)
+        self._holders[key] += 1
+        shared = self._settings.get(key)
+        if shared is None:
+            # Parsed anew, because a part of a message keeps all of the message.
+            shared = self._settings[key] = Settings.FromString(key)
+        return shared
+
+    def give_back(self, settings: Settings) -> None:
+        """One client less has these settings, which it has from `take`."""
+        key = _key(settings)
+        self._holders[key] -= 1
+        if not self._holders[key]:
+            del self._holders[key], self._settings[key]
+
+
+def _key(settings: Settings) -> bytes:
+    return settings.SerializeToString(deterministic=True)

@@ -1,0 +1,212 @@
+"""PostgreSQL dies, or hangs: what the cluster knows goes on, changes are refused, and all heals by itself."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+import grpc
+import pytest
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.cluster.watching import (
+    command,
+    consumed,
+    eventually,
+    health,
+    in_routes,
+    is_empty,
+    placed,
+    received,
+    send_each,
+    sent_code,
+    serving,
+    settle,
+    stored,
+)
+from tests.support.cluster_processes import ClusterProcesses
+from tests.support.embedded import Proto, RawClient, code
+from tests.support.postgres import Postgres
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
+
+BOTH = {"broker-0", "broker-1"}
+# Longer than a lease and the second in which proxies look: by then a broker that is not excused has gone.
+LONG_S = 8.0
+HEALED_WITHIN_S = 20.0
+KINDS = ("killed", "hanging")
+
+
+@contextmanager
+def outage(postgres: Postgres, kind: str) -> Iterator[None]:
+    if kind == "killed":
+        postgres.kill()
+    else:
+        postgres.pause()
+    try:
+        yield
+    finally:
+        if kind == "killed":
+            postgres.start()
+        else:
+            postgres.resume()
+
+
+@asynccontextmanager
+async def traffic(clients: Sequence[RawClient], topics: Sequence[str], group: str) -> AsyncIterator[list[bytes]]:
+    """Sends through each proxy, to a topic of its own, and receives through the other meanwhile; the list has what was
+    sent and consumed."""
+    bodies: list[bytes] = []
+    stop = asyncio.Event()
+
+    async def flow(sender: RawClient, reader: RawClient, topic: str) -> None:
+        number = 0
+        while not stop.is_set():
+            body = f"{topic}-{number}".encode()
+            await sender.send(topic, body)
+            messages = await received(reader, topic, group, 1)
+            await settle(sender, topic, group, messages)
+            bodies.extend(each.body for each in messages)
+            number += 1
+
+    first, second = clients
+    async with asyncio.TaskGroup() as flows:
+        flows.create_task(flow(first, second, topics[0]))
+        flows.create_task(flow(second, first, topics[1]))
+        try:
+            yield bodies
+        finally:
+            stop.set()
+
+
+async def changes(client: RawClient, word: str) -> Sequence[Proto]:
+    """What changes of all kinds are answered with. They are asked for together, since each waits for the registry."""
+    topic, group = {"name": f"new-{word}", "queues": 1, "type": pb.NORMAL}, {"name": f"new-{word}"}
+    return await asyncio.gather(
+        client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic)),
+        client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=f"known-{word}", queues=8)),
+        client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=f"known-{word}")),
+        client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group)),
+        client.admin("UpdateBroker", admin_pb2.UpdateBrokerRequest(name="broker-0", draining=True)),
+        client.admin("RemoveBroker", admin_pb2.RemoveBrokerRequest(name="broker-0", force=True)),
+    )
+
+
+def check_refused(answers: Sequence[Proto]) -> None:
+    for answer in answers:
+        assert code(answer) == "HA_NOT_AVAILABLE", answer
+        assert "the registry can't be reached" in answer.status.message
+        assert "refused until it is back" in answer.status.message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_known_goes_on_and_changes_are_refused(
+    cluster: ClusterProcesses, clients: list[RawClient], kind: str
+) -> None:
+    first, second = clients
+    group, topic = f"readers-{kind}", f"flowing-{kind}-0"
+    topics = [await first.create_topic(f"flowing-{kind}-{number}", queues=2) for number in range(2)]
+    await first.create_topic(f"known-{kind}")
+    for each in topics:
+        await in_routes(clients, each, BOTH, within_s=HEALED_WITHIN_S)
+        for client in clients:
+            assert await is_empty(client, each, group)  # the group is known there from then on
+    async with traffic(clients, topics, group) as bodies:
+        with outage(cluster.postgres, kind):
+            began = time.monotonic()
+            answers, *sent = await asyncio.gather(
+                changes(first, kind), *(sent_code(client, f"unheard-of-{kind}") for client in clients)
+            )
+            check_refused(answers)
+            for refused, text in sent:
+                assert (refused, "the registry can't be reached" in text) == ("HA_NOT_AVAILABLE", True), text
+            said = await command(cluster.proxies[1], "topic", "create", f"new-{kind}")
+            assert said.returncode != 0
+            assert "the registry can't be reached" in said.stderr
+
+            async def long_enough() -> bool:
+                for client in clients:
+                    assert await placed(client, topic) == BOTH
+                return time.monotonic() - began > LONG_S
+
+            await eventually(long_enough, within_s=60, what="an outage that is longer than a lease")
+            for process in (*cluster.brokers, *cluster.proxies):
+                for question in ("live", "ready"):
+                    assert (await health(process, question))[0] == 200, (process.name, question)
+            in_time = len(bodies)
+        back = time.monotonic()
+
+        async def stays() -> bool:
+            """Brokers could not renew their leases, and are there all the same."""
+            for client in clients:
+                assert await placed(client, topic) == BOTH
+            return time.monotonic() - back > LONG_S
+
+        await eventually(stays, within_s=60, what="the time in which brokers that were not excused would be gone")
+        assert in_time > 20
+        assert len(bodies) > in_time
+    assert len(bodies) == len(set(bodies))
+    made = await first.create_topic(f"after-{kind}", queues=2)
+    await send_each(second, made, *(b"%d" % number for number in range(8)))
+    assert (await stored(first, made)).keys() == BOTH
+    assert (await sent_code(second, f"unheard-of-{kind}"))[0] == "OK"
+    deleted = await second.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=f"known-{kind}"))
+    assert code(deleted) == "OK"
+    assert {process.process.poll() for process in (*cluster.brokers, *cluster.proxies)} == {None}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_broker_that_restarts_meanwhile_waits_for_the_registry(
+    cluster: ClusterProcesses, clients: list[RawClient], kind: str
+) -> None:
+    topic, broker = await clients[0].create_topic(f"restarted-{kind}", queues=2), cluster.brokers[0]
+    await in_routes(clients, topic, BOTH, within_s=HEALED_WITHIN_S)
+    await send_each(clients[0], topic, *(b"%d" % number for number in range(12)))
+    held = await stored(clients[0], topic)
+    assert held.keys() == BOTH
+    with outage(cluster.postgres, kind):
+        assert await asyncio.to_thread(broker.terminate) == 0
+        starting = asyncio.create_task(asyncio.to_thread(broker.start))
+
+        async def waits() -> bool:
+            try:
+                status, text = await health(broker, "started")
+            except OSError:
+                return False  # its process has just begun
+            return status == 503 and "registry" in text
+
+        await eventually(waits, within_s=HEALED_WITHIN_S, what="the broker says that it waits for the registry")
+        assert (await health(broker, "live"))[0] == 200
+        # The other one serves all that is sent meanwhile.
+        for client in clients:
+            await send_each(client, topic, b"x", b"y")
+        assert await stored(clients[1], topic) == {"broker-1": held["broker-1"] + 4}
+        assert not starting.done()
+    await starting
+    for client in clients:
+        await serving(client, cluster.brokers)
+    bodies = await consumed(clients[1], topic, f"after-{kind}", 16)
+    assert sorted(bodies) == sorted([*(b"%d" % number for number in range(12)), b"x", b"x", b"y", b"y"])
+
+
+async def test_a_proxy_that_starts_meanwhile_waits_for_the_registry(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    proxy = cluster.proxies[1]
+    with outage(cluster.postgres, "killed"):
+        assert await asyncio.to_thread(proxy.terminate) == 0
+        starting = asyncio.create_task(asyncio.to_thread(proxy.start))
+
+        async def waits() -> bool:
+            try:
+                return (await health(proxy, "started"))[0] == 503
+            except OSError:
+                return False
+
+        await eventually(waits, within_s=HEALED_WITHIN_S, what="the proxy says that it waits")
+        with pytest.raises(grpc.aio.AioRpcError):  # it must not answer before it knows anything
+            await clients[1].call("SendMessage", b"", timeout_s=2.0)
+        assert not starting.done()
+    await starting
+    await serving(clients[1], cluster.brokers)

@@ -1,0 +1,153 @@
+"""Who waits for which answer: whatever happens, an answer that comes goes to its waiter or to who takes late ones."""
+
+import asyncio
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_proxy.message_service.cluster import calls as module
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls, LateAnswer
+
+NEVER_S = 1e9
+
+
+def answer(number: int) -> storage.Answer:
+    return storage.Answer(id=number, deliveries=storage.Deliveries())
+
+
+async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None:
+    calls, late = Calls("broker-0"), list[int]()
+
+    async def waiter() -> None:
+        future = calls.add(1, NEVER_S, lambda each: late.append(each.id))
+        try:
+            await future
+        except asyncio.CancelledError:
+            calls.abandon(1, future, lambda each: late.append(each.id))
+            raise
+
+    task = asyncio.create_task(waiter())
+    await asyncio.sleep(0)
+    calls.answered(answer(1))
+    task.cancel()  # the answer is there, and the waiter has not run yet
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert late == [1]
+
+
+async def test_what_was_not_sent_can_not_have_been_done() -> None:
+    calls = Calls("broker-0")
+    sent, unsent = calls.add(1, NEVER_S, None), calls.add(2, NEVER_S, None)
+    assert calls.lose("it is gone", sent_up_to=1) == 2
+    for future, maybe_done in ((sent, True), (unsent, False)):
+        error = future.exception()
+        assert isinstance(error, BrokerUnavailable)
+        assert error.maybe_done is maybe_done
+
+
+async def test_a_broker_that_answers_nothing_is_not_asked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CALLS_MAX", 3)
+    calls = Calls("broker-0")
+    waiting = [calls.add(number, 1.0, lambda _: None) for number in range(2)]
+    assert calls.expire(2.0) == 2
+    assert all(isinstance(future.exception(), LateAnswer) for future in waiting)
+    assert not calls.is_full
+    calls.add(2, NEVER_S, None)
+    assert calls.is_full
+
+
+async def test_idle_waits_for_late_answers_too() -> None:
+    calls = Calls("broker-0")
+    await calls.idle()
+    future = calls.add(1, NEVER_S, lambda _: None)
+    calls.abandon(1, future, lambda _: None)
+    idle = asyncio.ensure_future(calls.idle())
+    await asyncio.sleep(0)
+    assert not idle.done()
+    calls.answered(answer(1))
+    await idle
+
+
+class EveryAnswerArrives(RuleBasedStateMachine):
+    """Answers come in any order, in time or late, to waiters that are there or gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.loop = self.runner.get_loop()
+        self.calls = Calls("broker-0")
+        self.tasks: dict[int, asyncio.Task[str]] = {}
+        self.late: list[int] = []
+        self.to_come: set[int] = set()
+        self.arrived: set[int] = set()
+        self.now = 0.0
+
+    def teardown(self) -> None:
+        self.runner.close()  # cancels those that wait
+
+    async def _wait(self, number: int) -> str:
+        future = self.calls.add(number, self.now + 10, self._take_late)
+        try:
+            await future
+        except LateAnswer:
+            return "late"
+        except asyncio.CancelledError:
+            self.calls.abandon(number, future, self._take_late)
+            raise
+        return "answered"
+
+    def _take_late(self, answer: storage.Answer) -> None:
+        self.late.append(answer.id)
+
+    def _spin(self) -> None:
+        for _ in range(4):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    @rule()
+    def call(self) -> None:
+        number = len(self.tasks)
+        self.tasks[number] = self.loop.create_task(self._wait(number))
+        self.to_come.add(number)
+        self._spin()
+
+    @precondition(lambda self: self.to_come)
+    @rule(data=st.data(), cancelled=st.booleans(), first=st.booleans())
+    def answer(self, data: st.DataObject, cancelled: bool, first: bool) -> None:
+        """With `cancelled` the waiter is cancelled in the same turn of the loop, before or after."""
+        number = data.draw(st.sampled_from(sorted(self.to_come)))
+        if cancelled and first:
+            self.tasks[number].cancel()
+        self.calls.answered(answer(number))
+        if cancelled and not first:
+            self.tasks[number].cancel()
+        self.to_come.discard(number)
+        self.arrived.add(number)
+        self._spin()
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self.tasks[data.draw(st.sampled_from(sorted(self.tasks)))].cancel()
+        self._spin()
+
+    @rule(seconds=st.floats(0, 20))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.calls.expire(self.now)
+        self._spin()
+
+    @invariant()
+    def every_answer_was_seen_once(self) -> None:
+        answered = [
+            number
+            for number, task in self.tasks.items()
+            if task.done() and not task.cancelled() and task.result() == "answered"
+        ]
+        assert sorted(answered + self.late) == sorted(self.arrived)
+
+
+TestEveryAnswerArrives = EveryAnswerArrives.TestCase
+TestEveryAnswerArrives.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

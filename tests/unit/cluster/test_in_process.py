@@ -1,0 +1,361 @@
+"""Two brokers and two proxies in one process: what only a cluster can get wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.clock import MovableClock
+from ternmq_common.cluster import Permission
+from ternmq_common.model import (
+    HalfMessage,
+    NewMessage,
+    OrphanedTransaction,
+    PullingMember,
+    QueueReaderId,
+    QueueRef,
+    Settled,
+    TimedMessage,
+    Topic,
+    TransactionState,
+)
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.service import ClusterMessageService
+from ternmq_registry.directory import Directory
+from tests.support.cluster import BrokerNode, InProcessCluster, reached
+from tests.support.message_service_conformance import body, body_of, message, order
+from tests.support.scripted_broker import Wire
+from tests.support.until import until, until_answered
+
+BOTH = ["broker-0", "broker-1"]
+PATIENCE_S = 20.0
+POLL_S = 15.0
+MINUTE_MS = 60_000
+ORDERS = Topic(name="orders", type=definition_pb2.NORMAL, queues=4, brokers=tuple(BOTH))
+
+
+@dataclass
+class TwoByTwo:
+    """Two brokers, of which the proxies reach the first one by a wire, and two proxies."""
+
+    cluster: InProcessCluster
+    one: ClusterMessageService
+    other: ClusterMessageService
+    other_directory: Directory
+    wire: Wire
+    other_stack: AsyncExitStack
+
+    @property
+    def first(self) -> BrokerNode:
+        return self.cluster.nodes[0]
+
+    @property
+    def second(self) -> BrokerNode:
+        return self.cluster.nodes[1]
+
+    async def changed(self, change: Callable[[], object]) -> object:
+        """Change the registry, and have the proxies know it."""
+        result = await asyncio.to_thread(change)
+        await self.know()
+        return result
+
+    async def know(self) -> None:
+        await self.cluster.proxy_directory.refresh()
+        await self.other_directory.refresh()
+
+    async def make(self, topic: Topic = ORDERS) -> None:
+        await self.changed(lambda: self.cluster.proxy_directory.registry.create_topic(topic))
+
+    def stored(self, queue_id: int = 0) -> list[int]:
+        """How many messages each broker has in that queue."""
+        return [node.broker.bounds(ORDERS.name, queue_id).maximum for node in self.cluster.nodes]
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[TwoByTwo]:
+    cluster = InProcessCluster(tmp_path, brokers=2)
+    async with Wire() as wire, AsyncExitStack() as stack:
+        cluster.nodes[0].wire = wire
+        stack.push_async_callback(cluster.stop)
+        one = await cluster.start()
+        other_stack = await stack.enter_async_context(AsyncExitStack())
+        directory = await cluster.directory(other_stack)
+        other = await cluster.connect(directory, other_stack, name="other proxy")
+        async with asyncio.timeout(PATIENCE_S):
+            yield TwoByTwo(cluster, one, other, directory, wire, other_stack)
+
+
+def queue(broker: str, queue_id: int = 0) -> QueueRef:
+    return QueueRef(ORDERS.name, broker, queue_id)
+
+
+# --- receiving
+
+
+async def test_what_one_proxy_received_is_acknowledged_through_another(two: TwoByTwo) -> None:
+    for name in BOTH:
+        await two.one.append(queue(name), [message(name.encode())])
+    received = [each for _ in BOTH for each in await two.one.pop(order(), broker="", poll_s=POLL_S)]
+    assert sorted(map(body, received)) == [b"broker-0", b"broker-1"]
+    outcomes = await two.other.acknowledge("g", ORDERS.name, [each.handle for each in received])
+    assert outcomes == [Settled.DONE, Settled.DONE]
+    assert await two.one.pop(order(), broker="", poll_s=0) == []
+
+
+@pytest.mark.parametrize("name", BOTH)
+async def test_a_poll_hears_of_a_message_on_any_broker(two: TwoByTwo, name: str) -> None:
+    polling = asyncio.create_task(two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
+    await until(lambda: two.one.polls.waiting == 1)
+    await two.other.append(queue(name), [message(b"here")])
+    assert [body(each) for each in await polling] == [b"here"]
+
+
+async def test_a_burst_gives_every_poll_something(two: TwoByTwo) -> None:
+    polls = [asyncio.create_task(two.one.pop(order(batch=1), broker="", poll_s=POLL_S)) for _ in range(16)]
+    await until(lambda: two.one.polls.waiting == 16)
+    for name in BOTH:
+        await two.other.append(queue(name), [message(b"%d" % number) for number in range(8)])
+    assert all(len(each) == 1 for each in await asyncio.gather(*polls))
+
+
+async def test_a_poll_hears_when_its_topic_is_put_on_another_broker(two: TwoByTwo) -> None:
+    await two.make(replace(ORDERS, brokers=("broker-0",)))
+    await two.one.append(queue("broker-1"), [message(b"there already")])
+    polling = asyncio.create_task(two.one.pop(order(), broker="", poll_s=POLL_S))
+    await until(lambda: two.one.polls.waiting == 1)
+    await two.changed(lambda: two.cluster.proxy_directory.registry.update_topic(ORDERS))
+    assert [body(each) for each in await polling] == [b"there already"]
+
+
+async def test_messages_that_come_for_nobody_are_given_to_others_at_once(two: TwoByTwo) -> None:
+    await two.one.append(queue("broker-0"), [message(b"once")])
+    two.wire.hold()
+    polling = asyncio.create_task(two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
+    await until(lambda: any(row.in_flight for row in two.first.broker._consumption.progress("g")))
+    polling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    waiting = asyncio.create_task(two.other.pop(order(), broker="broker-0", poll_s=POLL_S))
+    two.wire.release()
+    assert [(body(each), each.attempt) for each in await waiting] == [(b"once", 1)]
+
+
+async def test_what_a_broker_could_not_write_goes_to_others_at_once(two: TwoByTwo) -> None:
+    await two.one.append(queue("broker-0"), [message(bytes(1 << 20)) for _ in range(16)])
+    two.wire.hold()
+    polls = [asyncio.create_task(two.one.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)) for _ in range(16)]
+    await until(lambda: sum(row.in_flight for row in two.first.broker._consumption.progress("g")) == 16)
+    for poll in polls:
+        poll.cancel()
+    two.wire.cut()
+    # What had left the broker's process is hidden until its time; the rest is not.
+    received = await two.other.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)
+    assert [each.attempt for each in received] == [1]
+
+
+# --- sending
+
+
+async def test_a_send_to_a_broker_that_is_down_goes_to_another(two: TwoByTwo) -> None:
+    await two.make()
+    await two.first.stop()
+    await reached(two.one, ["broker-1"])
+    await two.one.append(queue("broker-0", 2), [message(b"elsewhere")])
+    assert two.second.broker.bounds(ORDERS.name, 2).maximum == 1
+    (timed,) = await two.one.schedule(
+        queue("broker-0"), [TimedMessage(message(b"later"), two.cluster.clock.now_ms() + MINUTE_MS)]
+    )
+    assert timed.broker == "broker-1"
+    half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
+    page = await two.second.broker.transactions.page(TransactionState.PENDING, topic="", start="", limit=10)
+    assert [each.transaction_id for each in page.transactions] == [half.transaction_id]
+
+
+async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:
+    await two.make(replace(ORDERS, type=definition_pb2.FIFO))
+    await two.first.stop()
+    await reached(two.one, ["broker-1"])
+    with pytest.raises(BrokerUnavailable) as caught:
+        await two.one.append(queue("broker-0"), [message(b"a", group="m")])
+    assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
+    assert two.second.broker.bounds(ORDERS.name, 0).maximum == 0
+    await two.first.start()
+    await two.know()
+    await reached(two.one, BOTH)
+    await two.one.append(queue("broker-0"), [message(b"a", group="m")])
+
+
+async def test_a_send_whose_answer_was_lost_is_not_repeated(two: TwoByTwo) -> None:
+    await two.make()
+    two.wire.hold()
+    sending = asyncio.create_task(two.one.append(queue("broker-0"), [message(b"once")]))
+    await until(lambda: two.stored() == [1, 0])
+    two.wire.cut()
+    with pytest.raises(BrokerUnavailable) as caught:
+        await sending
+    assert caught.value.maybe_done
+    await reached(two.one, BOTH)
+    assert two.stored() == [1, 0]
+
+
+async def test_a_broker_that_ends_answers_every_send_and_no_producer_sees_it(two: TwoByTwo) -> None:
+    await two.make()
+    stopped = asyncio.Event()
+    sent = 0
+
+    async def producer(number: int) -> None:
+        nonlocal sent
+        while not stopped.is_set():
+            name = BOTH[sent % 2] if two.one.links.is_connected("broker-0") else "broker-0"
+            await two.one.append(queue(name, number % 4), [message(b"x")])
+            sent += 1
+
+    producers = [asyncio.create_task(producer(number)) for number in range(8)]
+    await until(lambda: sent > 50)
+    before = two.first.broker
+    await two.first.stop()
+    ended_at = sent
+    await until(lambda: sent > ended_at + 50)
+    stopped.set()
+    await asyncio.gather(*producers)
+    stored = [broker.bounds(ORDERS.name, each).maximum for broker in (before, two.second.broker) for each in range(4)]
+    assert sum(stored) == sent
+
+
+@pytest.mark.parametrize("lock_hold_ms", [0, MINUTE_MS])
+async def test_a_broker_that_ends_answers_pulls_that_wait(two: TwoByTwo, lock_hold_ms: int) -> None:
+    reader = QueueReaderId("g", "client", lock_hold_ms)
+    pulling = asyncio.create_task(two.one.pull(queue("broker-0"), 0, ALL, batch=1, poll_s=POLL_S, reader=reader))
+    await until(lambda: two.first.broker._pollers.waiting == 1)
+    async with asyncio.timeout(3):
+        await two.first.stop()
+        assert (await pulling).messages == []
+
+
+# --- members and producers
+
+
+async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two: TwoByTwo) -> None:
+    two.one.announce([PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",))])
+    two.other.announce([PullingMember("g", "there")])
+    for service in (two.one, two.other):
+        await until_answered(lambda: service.pulling_members("g", "orders", ()), ["here", "there"])  # noqa: B023
+    await two.other_stack.aclose()
+    await until_answered(lambda: two.one.pulling_members("g", "orders", ["here"]), ["here"])
+
+
+async def test_a_broker_that_comes_back_is_told_who_pulls(two: TwoByTwo) -> None:
+    two.one.announce([PullingMember("g", "here")])
+    for node in (two.first, two.second):
+        await node.stop()
+        await node.start()
+        await two.know()
+        await reached(two.other, BOTH)
+        await reached(two.one, BOTH)
+    await until_answered(lambda: two.other.pulling_members("g", "orders", ()), ["here"])
+
+
+async def test_the_sender_of_a_half_message_is_asked_wherever_it_is(two: TwoByTwo) -> None:
+    asked: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+
+    def producers(name: str, client: str) -> Callable[[OrphanedTransaction], Awaitable[bool]]:
+        async def ask(orphan: OrphanedTransaction) -> bool:
+            asked.put_nowait((name, orphan.sender_only))
+            return not orphan.sender_only or orphan.sender == client
+
+        return ask
+
+    clock = two.cluster.clock
+    assert isinstance(clock, MovableClock)
+    two.one.watch_orphans(producers("one", "somebody"))
+    two.other.watch_orphans(producers("other", "sender"))
+    await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "sender", None))
+    clock.advance(7_000)
+    heard = [await asked.get()]
+    while heard[-1] != ("other", True):
+        heard.append(await asked.get())
+    assert all(each == ("one", True) for each in heard[:-1])
+
+
+async def test_somebody_else_is_asked_where_the_sender_is_gone(two: TwoByTwo) -> None:
+    asked: asyncio.Queue[tuple[bool, bytes]] = asyncio.Queue()
+
+    async def ask(orphan: OrphanedTransaction) -> bool:
+        asked.put_nowait((orphan.sender_only, body_of(orphan.message)))
+        return not orphan.sender_only
+
+    clock = two.cluster.clock
+    assert isinstance(clock, MovableClock)
+    two.other.watch_orphans(ask)
+    await two.one.begin_transaction(queue("broker-1"), HalfMessage(message(b"half"), "gone", None))
+    clock.advance(7_000)
+    assert await asked.get() == (True, b"half")
+    assert await asked.get() == (False, b"half")
+
+
+# --- of all brokers
+
+
+async def test_pages_of_transactions_go_from_broker_to_broker(two: TwoByTwo) -> None:
+    begun = [
+        (await two.one.begin_transaction(queue(name), HalfMessage(message(b"half"), "p", None))).transaction_id
+        for name in BOTH
+        for _ in range(3)
+    ]
+    found, start, pages = list[str](), "", 0
+    while True:
+        page = await two.other.transactions(TransactionState.PENDING, topic="orders", start=start, limit=2)
+        found += [each.transaction_id for each in page.transactions]
+        pages += 1
+        if not page.following:
+            break
+        start = page.following
+    assert found == begun
+    assert pages <= 6
+
+
+async def test_a_topic_that_was_deleted_while_a_broker_was_down_is_forgotten_when_it_is_back(two: TwoByTwo) -> None:
+    await two.make()
+    for name in BOTH:
+        await two.one.append(queue(name), [message(b"old")])
+    await two.first.stop()
+    await reached(two.one, ["broker-1"])
+    registry = two.cluster.proxy_directory.registry
+    version = await two.changed(lambda: registry.delete_topic(ORDERS.name))
+    assert isinstance(version, int)
+    await two.one.forget_topic(ORDERS.name, version=version)
+    await two.make()
+    await two.first.start()
+    await two.know()
+    await reached(two.one, BOTH)
+    await two.one.append(queue("broker-0"), [message(b"new")])
+    received = await two.one.pop(order(), broker="", poll_s=POLL_S)
+    assert [body(each) for each in received] == [b"new"]
+    assert await two.one.pop(order(), broker="", poll_s=0) == []
+
+
+async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
+    await two.make()
+    await two.one.append(queue("broker-0"), [message(b"left")])
+    registry = two.cluster.proxy_directory.registry
+    await two.changed(lambda: registry.set_broker("broker-0", draining=True))
+    route = await two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    assert (route.writable, route.readable) == (("broker-1",), ("broker-0", "broker-1"))
+    assert [body(each) for each in await two.one.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
+    await two.changed(lambda: registry.set_broker("broker-0", permission=Permission.NONE))
+    route = await two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    assert route.readable == ("broker-1",)
+
+
+async def test_a_big_batch_passes(two: TwoByTwo) -> None:
+    big: list[NewMessage] = [message(bytes(4 << 20)) for _ in range(8)]
+    await two.one.append(queue("broker-0"), big)
+    received = 0
+    while received < len(big):
+        received += len(await two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
+    assert received == len(big)

@@ -1,0 +1,97 @@
+"""What waits to be written to a stream."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common import outbox as module
+from ternmq_common.outbox import Outbox
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+
+PIECES = st.lists(st.binary(min_size=1, max_size=40), max_size=30)
+
+
+@given(steps=st.lists(PIECES, max_size=8), limit=st.integers(1, 100))
+def test_frames_are_what_was_added_in_its_order_and_tokens_match(steps: list[list[bytes]], limit: int) -> None:
+    """Pieces are added and taken by turns; a frame is above the limit only if it is one piece."""
+
+    async def run() -> None:
+        outbox: Outbox[int] = Outbox()
+        added: list[bytes] = []
+        taken: list[int] = []
+        written = b""
+        for pieces in steps:
+            for piece in pieces:
+                outbox.add(piece, len(added))
+                added.append(piece)
+            while len(outbox):
+                batch = await outbox.take()
+                assert batch.frame == b"".join(added[token] for token in batch.tokens)
+                assert len(batch.tokens) == 1 or len(batch.frame) <= limit
+                taken += batch.tokens
+                written += batch.frame
+            assert outbox.bytes == 0
+        assert taken == list(range(len(added)))
+        assert written == b"".join(added)
+
+    frame_bytes, module.FRAME_BYTES = module.FRAME_BYTES, limit
+    try:
+        asyncio.run(run())
+    finally:
+        module.FRAME_BYTES = frame_bytes
+
+
+def test_pieces_that_are_joined_are_one_frame_with_all_of_them() -> None:
+    one = storage.ProxyFrame(cancelled=[1], ping=3)
+    other = storage.ProxyFrame(cancelled=[2])
+    joined = storage.ProxyFrame.FromString(one.SerializeToString() + other.SerializeToString())
+    assert list(joined.cancelled) == [1, 2]
+    assert joined.ping == 3
+
+
+async def test_a_taker_waits_for_the_first_piece() -> None:
+    outbox: Outbox[str] = Outbox()
+    taking = asyncio.ensure_future(outbox.take())
+    await asyncio.sleep(0)
+    assert not taking.done()
+    outbox.add(b"a", "first")
+    outbox.add(b"b", "second")
+    assert await taking == (b"ab", ["first", "second"])
+
+
+async def test_a_taker_that_is_cancelled_loses_nothing() -> None:
+    outbox: Outbox[str] = Outbox()
+    taking = asyncio.ensure_future(outbox.take())
+    await asyncio.sleep(0)
+    outbox.add(b"a", "kept")
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert await outbox.take() == (b"a", ["kept"])
+
+
+async def test_drained_waits_until_what_was_taken_is_written() -> None:
+    outbox: Outbox[str] = Outbox()
+    await outbox.drained()
+    outbox.add(b"a", "a")
+    await outbox.take()
+    drained = asyncio.ensure_future(outbox.drained())
+    await asyncio.sleep(0)
+    assert not drained.done()
+    following = asyncio.ensure_future(outbox.take())  # who comes again has written what it took
+    await drained
+    following.cancel()
+
+
+async def test_what_is_cleared_is_told_and_counts_as_drained() -> None:
+    outbox: Outbox[str] = Outbox()
+    outbox.add(b"a", "first")
+    await outbox.take()
+    outbox.add(b"b", "second")
+    drained = asyncio.ensure_future(outbox.drained())
+    await asyncio.sleep(0)
+    assert outbox.clear() == ["second"]
+    await drained
+    assert outbox.bytes == 0

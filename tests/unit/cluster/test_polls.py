@@ -1,0 +1,275 @@
+"""Receives that wait for several brokers: when all that is under way has arrived, none waits for what a broker has."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from ternmq_common.cluster import BrokerEntry, Snapshot
+from ternmq_common.model import Delivery, PopOrder, Topic
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster import polls as module
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.polls import Polls
+from ternmq_proxy.message_service.cluster.receiving import Receiving
+
+if TYPE_CHECKING:
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_registry.directory import Directory
+
+GROUP, TOPIC = "g", "orders"
+NAMES = ("broker-0", "broker-1", "broker-2")
+POLL_S = 1e6
+MESSAGE = cast("Delivery", object())
+
+
+def order() -> PopOrder:
+    return PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=1, invisible_ms=1000)
+
+
+def directory_of(*names: str) -> "Directory":
+    entries = {name: BrokerEntry(name=name, address="", epoch=1) for name in NAMES}
+    topic = Topic(name=TOPIC, type=definition_pb2.NORMAL, brokers=names)
+
+    class Known:
+        snapshot = Snapshot(version=1, topics={TOPIC: topic}, brokers=entries)
+
+    return cast("Directory", Known())
+
+
+@dataclass(eq=False)
+class Asked:
+    """A pop on its way: to the broker, or with its answer on the way back."""
+
+    answer: "asyncio.Future[list[Delivery]]"
+    watch: bool
+
+
+@dataclass(eq=False)
+class ModelBroker:
+    """What a broker does: `said` are answers and words on their way to the proxy, in order."""
+
+    name: str
+    messages: int = 0
+    is_watched: bool = False
+    is_connected: bool = True
+    asked: deque[Asked] = field(default_factory=deque)
+    said: "deque[tuple[Asked, list[Delivery]] | None]" = field(default_factory=deque)
+
+    async def pop(self, _: PopOrder, *, watch: bool) -> list[Delivery]:
+        asked = Asked(asyncio.get_running_loop().create_future(), watch)
+        self.asked.append(asked)
+        return await asked.answer
+
+    def store(self) -> None:
+        self.messages += 1
+        if self.is_watched:
+            self.is_watched = False
+            self.said.append(None)
+
+    def serve(self) -> None:
+        asked = self.asked.popleft()
+        taken = [MESSAGE] if self.messages else []
+        self.messages -= len(taken)
+        self.is_watched |= asked.watch and not taken
+        self.said.append((asked, taken))
+
+    def lose(self) -> list[Asked]:
+        """The link breaks; messages that were on their way go to others."""
+        under_way = [*self.asked, *(said[0] for said in self.said if said is not None)]
+        self.messages += sum(len(said[1]) for said in self.said if said is not None)
+        self.asked.clear()
+        self.said.clear()
+        self.is_watched = self.is_connected = False
+        return under_way
+
+
+class ModelLinks:
+    def __init__(self, brokers: dict[str, ModelBroker]) -> None:
+        self._brokers = brokers
+
+    def is_connected(self, name: str) -> bool:
+        return self._brokers[name].is_connected
+
+    def broker(self, name: str) -> ModelBroker:
+        return self._brokers[name]
+
+
+class NoWakeIsLost(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.loop = self.runner.get_loop()
+        self.brokers = {name: ModelBroker(name) for name in NAMES}
+        self.polls = Polls()
+        self.receiving = Receiving(directory_of(*NAMES), cast("Links", ModelLinks(self.brokers)), self.polls)
+        self.tasks: list[asyncio.Task[list[Delivery]]] = []
+
+    def teardown(self) -> None:
+        try:
+            self._settle()
+        finally:
+            self.runner.close()  # cancels those that wait
+
+    def _begin(self, first: str, poll_s: float) -> None:
+        task = self.loop.create_task(self.receiving.pop(order(), broker=first, poll_s=poll_s))
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        self.tasks.append(task)
+        self._spin()
+
+    def _spin(self) -> None:
+        for _ in range(6):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    def _hear(self, broker: ModelBroker) -> None:
+        """The first thing that is on its way from the broker arrives."""
+        said = broker.said.popleft()
+        if said is None:
+            self.polls.ready(broker.name, GROUP, TOPIC)
+        elif not said[0].answer.done():
+            said[0].answer.set_result(said[1])
+        elif said[1]:
+            broker.store()  # nobody waits for it any more: it is given back
+
+    def _settle(self) -> None:
+        """All that is under way happens; then nobody may wait for what is there."""
+        self._spin()
+        while any(broker.asked or broker.said for broker in self.brokers.values()):
+            for broker in self.brokers.values():
+                if broker.asked:
+                    broker.serve()
+                elif broker.said:
+                    self._hear(broker)
+                self._spin()
+        left = {name: each.messages for name, each in self.brokers.items() if each.is_connected and each.messages}
+        assert not (left and self.polls.waiting), f"{self.polls.waiting} wait, and there are {left}"
+
+    # --- what happens
+
+    @rule(first=st.sampled_from(("", *NAMES)))
+    def poll(self, first: str) -> None:
+        self._begin(first, POLL_S)
+
+    @rule(first=st.sampled_from(("", *NAMES)))
+    def ask_without_waiting(self, first: str) -> None:
+        self._begin(first, 0)
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), spin=st.booleans())
+    def cancel(self, data: st.DataObject, spin: bool) -> None:
+        self.tasks[data.draw(st.integers(0, len(self.tasks) - 1))].cancel()
+        if spin:
+            self._spin()
+
+    @rule(name=st.sampled_from(NAMES))
+    def store(self, name: str) -> None:
+        self.brokers[name].store()
+
+    @rule(name=st.sampled_from(NAMES))
+    def serve(self, name: str) -> None:
+        if self.brokers[name].asked:
+            self.brokers[name].serve()
+
+    @rule(name=st.sampled_from(NAMES), spin=st.booleans())
+    def hear(self, name: str, spin: bool) -> None:
+        if self.brokers[name].said:
+            self._hear(self.brokers[name])
+        if spin:
+            self._spin()
+
+    @rule(name=st.sampled_from(NAMES))
+    def answer_too_late(self, name: str) -> None:
+        for asked in self.brokers[name].asked:
+            if not asked.answer.done():
+                asked.answer.set_exception(LateAnswer(name))
+        self._spin()
+
+    @rule(name=st.sampled_from(NAMES))
+    def link_breaks_or_is_made(self, name: str) -> None:
+        broker = self.brokers[name]
+        if broker.is_connected:
+            for asked in broker.lose():
+                if not asked.answer.done():
+                    asked.answer.set_exception(BrokerUnavailable("lost", maybe_done=True))
+        else:
+            broker.is_connected = True
+        self.polls.changed(name)
+        self._spin()
+
+    @rule()
+    def everything_is_forgotten(self) -> None:
+        self.polls.forget(topic=TOPIC)
+
+    @rule()
+    def settle(self) -> None:
+        self._settle()
+
+
+TestNoWakeIsLost = NoWakeIsLost.TestCase
+TestNoWakeIsLost.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+
+
+async def test_a_cancelled_poll_passes_its_turn_on() -> None:
+    brokers = {name: ModelBroker(name) for name in NAMES}
+    polls = Polls()
+    receiving = Receiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
+    broker = brokers["broker-0"]
+    first, second = (asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S)) for _ in range(2))
+    await spin()
+    for asked in broker.asked:
+        asked.answer.set_result([])
+    broker.asked.clear()
+    await spin()
+    assert polls.waiting == 2
+    polls.ready("broker-0", GROUP, TOPIC)
+    await spin()
+    assert len(broker.asked) == 1
+    first.cancel()
+    await spin()
+    assert len(broker.asked) == 2  # the second one asks now
+    broker.asked[-1].answer.set_result([MESSAGE])
+    assert await second == [MESSAGE]
+
+
+async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
+    brokers = {name: ModelBroker(name) for name in NAMES}
+    receiving = Receiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), Polls())
+    polling = asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S))
+    await spin()
+    brokers["broker-0"].asked[0].answer.set_exception(LateAnswer("broker-0"))
+    await spin()
+    brokers["broker-1"].asked[0].answer.set_result([MESSAGE])
+    assert await polling == [MESSAGE]
+
+
+async def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STATES_MAX", 10)
+    polls = Polls()
+    for number in range(100):
+        asked = polls.about_to_ask(f"g{number}", TOPIC)
+        polls.found_nothing(f"g{number}", TOPIC, "broker-0", asked)
+    assert polls.worth_asking("g99", TOPIC, NAMES) == ["broker-1", "broker-2"]
+    assert polls.worth_asking("g0", TOPIC, NAMES) == list(NAMES)
+    known = [number for number in range(100) if not polls.worth_asking(f"g{number}", TOPIC, ["broker-0"])]
+    assert known == list(range(90, 100))
+
+
+async def test_a_word_to_a_line_that_was_dropped_meanwhile_still_counts() -> None:
+    polls = Polls()
+    number = polls.about_to_ask(GROUP, TOPIC)
+    polls.forget(group=GROUP)
+    polls.ready("broker-0", GROUP, TOPIC)
+    polls.about_to_ask(GROUP, TOPIC)
+    polls.found_nothing(GROUP, TOPIC, "broker-0", number)
+    assert polls.worth_asking(GROUP, TOPIC, ["broker-0"]) == ["broker-0"]
+
+
+async def spin() -> None:
+    for _ in range(6):
+        await asyncio.sleep(0)

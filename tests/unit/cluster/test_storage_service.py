@@ -1,0 +1,234 @@
+"""The broker's side of the streams: what proxies send, what the registry does not say, and what was deleted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+
+from ternmq_broker.server import storage_front
+from ternmq_common.model import Group, Topic
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster import link
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.registry import Registry
+from tests.support.cluster import BrokerNode, InProcessCluster, reached
+from tests.support.message_service_conformance import body, message, order
+from tests.support.scripted_broker import Wire
+from tests.support.until import until
+from tests.unit.cluster.test_in_process import ORDERS, POLL_S, queue
+
+PATIENCE_S = 20.0
+UNKNOWN_CALL = b"\x08\x05\xc2\x3e\x00"  # id 5, and an empty message in field 1000
+TOPIC = replace(ORDERS, brokers=("broker-0",))
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
+    cluster = InProcessCluster(tmp_path, brokers=1)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.start()
+            yield cluster
+    finally:
+        await cluster.stop()
+
+
+class RawStream:
+    """A proxy that sends whatever the test wants."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self._stream = channel.stream_stream("/ternmq.storage.v1.Storage/Exchange")()
+
+    async def send(self, data: bytes) -> None:
+        await self._stream.write(data)
+
+    async def hear(self, wanted: Callable[[storage.BrokerFrame], object]) -> storage.BrokerFrame:
+        while True:
+            data = await self._stream.read()
+            assert data is not aio.EOF
+            frame = storage.BrokerFrame.FromString(data)
+            if wanted(frame):
+                return frame
+
+
+def registry_of(cluster: InProcessCluster) -> Registry:
+    return cluster.proxy_directory.registry
+
+
+async def later_version(cluster: InProcessCluster, name: str) -> int:
+    """The registry changes, and the proxy knows it."""
+    await asyncio.to_thread(registry_of(cluster).create_group, Group(name=name))
+    await cluster.proxy_directory.refresh()
+    return cluster.proxy_directory.snapshot.version
+
+
+# --- what proxies send
+
+
+async def test_what_is_no_frame_ends_its_stream_and_no_other(
+    cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = cluster.nodes[0]
+    async with aio.insecure_channel(node.address) as channel:
+        stream = RawStream(channel)
+        await stream.send(b"\xff\xff\xff")
+        with pytest.raises(aio.AioRpcError) as caught:
+            await stream.hear(lambda _: False)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "is no frame" in caplog.text
+    await until(lambda: len(node.proxies) == 1)
+    await cluster.service.append(queue("broker-0"), [message(b"goes on")])
+
+
+async def test_a_call_of_a_later_version_is_refused_by_its_name(cluster: InProcessCluster) -> None:
+    async with aio.insecure_channel(cluster.nodes[0].address) as channel:
+        stream = RawStream(channel)
+        await stream.send(b"\x1a" + bytes([len(UNKNOWN_CALL)]) + UNKNOWN_CALL)
+        frame = await stream.hear(lambda frame: frame.answers)
+        (answer,) = frame.answers
+        assert (answer.id, answer.error.code) == (5, definition_pb2.NOT_IMPLEMENTED)
+
+
+async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.service.append(queue("broker-0"), [message(b"kept")])
+
+    def defect(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ternmq_common.storage_form.write_deliveries", defect)
+        with pytest.raises(Exception, match="unexpected error"):
+            await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    (delivery,) = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    assert (body(delivery), delivery.attempt) == (b"kept", 1)
+
+
+async def test_a_proxy_that_has_gone_without_a_word_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_front, "PROXY_SILENCE_S", 0.3)
+    monkeypatch.setattr(link, "SILENCE_S", 3600.0)
+    cluster = InProcessCluster(tmp_path, brokers=1)
+    node = cluster.nodes[0]
+    async with Wire() as wire, asyncio.timeout(PATIENCE_S):
+        node.wire = wire
+        await cluster.start()
+        try:
+            assert len(node.proxies) == 1
+            wire.hold()
+            await until(lambda: len(node.proxies) == 0)
+        finally:
+            wire.cut()
+            await cluster.stop()
+
+
+# --- what the registry does not say
+
+
+async def test_calls_do_not_wait_long_for_a_registry_that_does_not_answer(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(version: int) -> None:
+        del version
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(cluster.nodes[0].directory, "at_least", never)
+    await later_version(cluster, "unheard-of")
+    await cluster.service.append(queue("broker-0"), [message(b"not held up")])
+    assert cluster.service.links.is_connected("broker-0")
+
+
+async def test_what_could_not_be_looked_up_is_as_soon_as_it_can(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ternmq_broker.server.proxies.LEARN_AGAIN_S", 0.01)
+    outages = 3
+    deletions = Registry.deletions
+
+    def out(self: Registry, after: int) -> list[object]:
+        nonlocal outages
+        outages -= 1
+        if outages >= 0:
+            raise RegistryUnavailable("a test")
+        return list(deletions(self, after))
+
+    monkeypatch.setattr(Registry, "deletions", out)
+    version = await later_version(cluster, "heard-of-late")
+    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    await until(lambda: cluster.nodes[0].proxies._forgetting.looked_up_to >= version)
+    assert outages < 0
+
+
+# --- what was deleted
+
+
+async def make(cluster: InProcessCluster, topic: Topic = TOPIC) -> None:
+    await asyncio.to_thread(registry_of(cluster).create_topic, topic)
+    await cluster.proxy_directory.refresh()
+
+
+async def restart(cluster: InProcessCluster, node: BrokerNode) -> None:
+    await node.stop()
+    await node.start()
+    await cluster.proxy_directory.refresh()
+    await reached(cluster.service, ["broker-0"])
+
+
+async def test_a_deletion_of_which_the_registry_could_not_be_told_is_not_done_again(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the messages of the topic that was made anew would be lost."""
+
+    def out(*_: object) -> None:
+        raise RegistryUnavailable("a test")
+
+    await make(cluster)
+    await cluster.service.append(queue("broker-0"), [message(b"old")])
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "set_applied", out)
+        version = await asyncio.to_thread(registry_of(cluster).delete_topic, TOPIC.name)
+        await cluster.service.forget_topic(TOPIC.name, version=version)
+        await make(cluster)
+        await cluster.service.append(queue("broker-0"), [message(b"new")])
+    assert await asyncio.to_thread(registry_of(cluster).applied, "broker-0") < version
+    await restart(cluster, cluster.nodes[0])
+    assert await asyncio.to_thread(registry_of(cluster).applied, "broker-0") == version
+    received = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    assert [body(each) for each in received] == [b"new"]
+
+
+async def test_a_broker_that_was_removed_and_is_back_forgets_nothing_again(cluster: InProcessCluster) -> None:
+    node = cluster.nodes[0]
+    await asyncio.to_thread(registry_of(cluster).register, "away", "another store", "127.0.0.1:1", "test", 0)
+    await make(cluster)
+    version = await asyncio.to_thread(registry_of(cluster).delete_topic, TOPIC.name)
+    await cluster.service.forget_topic(TOPIC.name, version=version)
+    await make(cluster)
+    await cluster.service.append(queue("broker-0"), [message(b"new")])
+    assert await asyncio.to_thread(registry_of(cluster).deletions, 0)  # "away" has not done it
+    await node.stop()
+    await asyncio.to_thread(lambda: registry_of(cluster).remove_broker("broker-0", force=True))
+    node.rejoin = True
+    await node.start()
+    await asyncio.to_thread(registry_of(cluster).update_topic, TOPIC)
+    await cluster.proxy_directory.refresh()
+    await reached(cluster.service, ["broker-0"])
+    received = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    assert [body(each) for each in received] == [b"new"]
+
+
+async def test_a_deletion_that_comes_late_is_not_done_again(cluster: InProcessCluster) -> None:
+    await make(cluster)
+    version = await asyncio.to_thread(registry_of(cluster).delete_topic, TOPIC.name)
+    await make(cluster)
+    await cluster.service.append(queue("broker-0"), [message(b"new")])
+    await cluster.service.forget_topic(TOPIC.name, version=version)
+    received = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    assert [body(each) for each in received] == [b"new"]

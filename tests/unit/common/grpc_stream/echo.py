@@ -1,0 +1,73 @@
+"""What the tests of streams share: servers that echo, ours and gRPC's own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from ternmq_common.grpc_stream import Stream, StreamServer
+from ternmq_common.grpc_stream.connection import MESSAGE_MAX
+
+SERVICE = "test.Echo"
+METHOD = f"/{SERVICE}/Exchange"
+UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
+Handler = Callable[[Any, Any], Awaitable[None]]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the loop turn until it is so; a wait in vain ends with the test's time."""
+    while not is_so():  # noqa: ASYNC110 - what is looked at tells nobody
+        await asyncio.sleep(0)
+
+
+async def echo(stream: Stream) -> None:
+    while (message := await stream.read()) is not None:
+        stream.write(message)
+        await stream.drained()
+
+
+@asynccontextmanager
+async def ours(
+    serve: Callable[[Stream], Awaitable[None]] = echo, *, message_max: int = MESSAGE_MAX
+) -> AsyncIterator[tuple[StreamServer, str]]:
+    """A server of ours, and its address."""
+    server = StreamServer(message_max=message_max)
+    port = await server.listen("127.0.0.1:0", METHOD, serve)
+    try:
+        yield server, f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)
+
+
+async def echo_of_grpc(_: object, context: "aio.ServicerContext[Any, Any]") -> None:
+    while (message := await context.read()) is not aio.EOF:
+        await context.write(message)
+
+
+@asynccontextmanager
+async def theirs(handler: Handler = echo_of_grpc) -> AsyncIterator[tuple[aio.Server, str]]:
+    """gRPC's own server, and its address."""
+    server = aio.server(options=(("grpc.so_reuseport", 0), *UNLIMITED))
+    exchange = grpc.stream_stream_rpc_method_handler(handler)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Exchange": exchange}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield server, f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def call_of_grpc(address: str, method: str = METHOD, **how: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - as grpc
+    """A call by gRPC's own client."""
+    async with aio.insecure_channel(address, options=UNLIMITED) as channel:
+        call = channel.stream_stream(method)(**how)
+        try:
+            yield call
+        finally:
+            call.cancel()
