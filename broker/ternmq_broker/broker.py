@@ -379,6 +379,7 @@ class Broker:
 
     async def forget_topic(self, topic: str) -> None:
         """No message of the topic can be read any more; the disk space goes with its segments' age."""
+        self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         with _WRITING:
             self.transactions.forget_topic(topic)
@@ -386,6 +387,7 @@ class Broker:
 
     async def forget_group(self, group: str) -> None:
         """Drop the group's progress, its retries and its dead letters."""
+        self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         await self._housekeeping.forget_group(group)
         await self.forget_topic(retry_topic(group))

@@ -108,6 +108,13 @@ class Pollers:
             if not groups:
                 del self._watchers[topic]
 
+    def forget(self, *, topic: str = "", group: str = "") -> None:
+        """It is deleted. Watchers are told, and so remembered no more; those who still wait will watch again."""
+        for watched, groups in list(self._watchers.items()):
+            for each in list(groups):
+                if watched == topic or each == group:
+                    self._tell_watchers(each, watched)
+
     def wake_topic(self, topic: str, messages: int) -> None:
         """That many messages became readable."""
         for group in {**self._lines.get(topic, {}), **self._watchers.get(topic, {})}:

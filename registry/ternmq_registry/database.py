@@ -118,6 +118,7 @@ def postgres_engine(url: str, *, patient: bool = False) -> "Engine":
             "connect_timeout": CONNECT_TIMEOUT_S,
             "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
             "application_name": "ternmq",
+            "client_encoding": "utf8",
             "options": options,
             "prepare_threshold": None,
         },

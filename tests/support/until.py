@@ -1,4 +1,4 @@
-"""Waiting for what nobody tells of, as a counter of the other side. Who waits sets the limit, by a timeout around it."""
+"""Waiting for what nobody tells of, as a counter of the other side. Who waits sets the limit, by a timeout around."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -97,7 +97,11 @@ class Proxies:
             await self._forgetting.catch_up()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("version %d of the registry can't be followed", version)
-        if self._forgetting.looked_up_to < version and self._again is None and not self._closed:
+        if self._forgetting.looked_up_to >= version or self._closed:
+            return
+        if self._directory.problem is None and self._directory.snapshot.version < version:
+            self._wanted = 0  # the registry was restored, and has no such version any more
+        elif self._again is None:
             self._again = asyncio.get_running_loop().call_later(LEARN_AGAIN_S, self._learn_again)
 
     def _learn_again(self) -> None:

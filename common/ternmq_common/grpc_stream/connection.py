@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import hpack
 
 from ternmq_common.grpc_stream import http2_frames as h2
+from ternmq_common.grpc_stream.header_blocks import NO_TABLE, literal_block
 from ternmq_common.grpc_stream.http2_frames import ErrorCode, Http2Error, Setting
 from ternmq_common.grpc_stream.messages import MessageRefused, Status
 from ternmq_common.grpc_stream.outflow import Outflow, StreamOutflow
@@ -51,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._message_max = message_max
         self._frames = h2.FrameReader(FRAME_MAX)
         self._outflow = Outflow()
-        self._encoder = hpack.Encoder()
+        self._table_update = b""
         self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
         self._streams: dict[int, Stream] = {}
         self._writers: set[Stream] = set()
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._block = bytearray()
         self._block_stream = self._block_flags = 0
         self._paused = False
+        self._more_room = False
         self._unsent_answers = 0
         self._greeted = False
         self._closed = False
@@ -118,6 +120,11 @@ class Connection(asyncio.Protocol):
                     return
         except Http2Error as error:
             self._fail(error.code, str(error))
+            return
+        self._frames.data = b""
+        if self._more_room:  # once for all that came together
+            self._more_room = False
+            self._pump()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -134,6 +141,9 @@ class Connection(asyncio.Protocol):
             self._handshake.cancel()
         why = f"the connection to {self.peer} was lost: {exc}" if exc else f"{self.peer} closed the connection"
         self._break_all(self._ends or why)
+        for stream in self._writers:  # those that have ended, and whose last bytes were not sent
+            stream.break_off(self._ends or why)
+        self._writers.clear()
         self.on_lost()
 
     # --- for streams
@@ -246,20 +256,21 @@ class Connection(asyncio.Protocol):
             if payload:
                 raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS that is not empty")
             return
-        for number, value in h2.read_settings(payload):
+        for number, value in dict(h2.read_settings(payload)).items():
             if number == Setting.INITIAL_WINDOW_SIZE:
                 self._outflow.set_stream_window(value)
             elif number == Setting.MAX_FRAME_SIZE:
                 self._outflow.frame_max = min(value, FRAME_MAX)
             elif number == Setting.HEADER_TABLE_SIZE:
-                self._encoder.header_table_size = min(value, 4096)
+                self._table_update = NO_TABLE
         self._answer(h2.frame(h2.SETTINGS, h2.ACK, 0))
         if not self._greeted:
             self._greeted = True
             if self._handshake is not None:
                 self._handshake.cancel()
+                self._handshake = None
             self.on_greeted()
-        self._pump()
+        self._more_room = True
 
     def _window_update(self, number: int, increment: int) -> None:
         if number > self._last_stream:
@@ -273,7 +284,7 @@ class Connection(asyncio.Protocol):
                 self._reset(stream, ErrorCode.PROTOCOL_ERROR, f"WINDOW_UPDATE of 0 by {self.peer}")
             elif not self._outflow.grow_stream(number, increment):
                 self._reset(stream, ErrorCode.FLOW_CONTROL_ERROR, f"too large a window of {self.peer}")
-        self._pump()
+        self._more_room = True
 
     def _stream_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if kind == h2.HEADERS:
@@ -343,8 +354,9 @@ class Connection(asyncio.Protocol):
         return h2.window_update(0, owed)
 
     def _header_frames(self, number: int, headers: "Sequence[tuple[str, str]]", *, end_stream: bool) -> bytes:
-        """To be written at once: what a header block means depends on those before it."""
-        block = self._encoder.encode(headers, huffman=False)
+        """To be written at once: the first block says that none has a table."""
+        block = self._table_update + literal_block(headers)
+        self._table_update = b""
         return h2.header_frames(number, block, self._outflow.frame_max, end_stream=end_stream)
 
     # --- writing

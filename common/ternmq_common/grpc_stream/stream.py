@@ -66,11 +66,12 @@ class Stream:
     async def drained(self) -> None:
         """Return when all that was written has been handed to the kernel."""
         while self._connection.holds(self):
+            if self._broken is None:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._writers.append(waiter)
+                await waiter
             if self._broken is not None:
                 raise self._why()
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._writers.append(waiter)
-            await waiter
         if self._shut is not None and not self.ended_here:
             raise self._why()
 

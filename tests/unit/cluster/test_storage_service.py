@@ -9,7 +9,8 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_broker.server import storage_front
+from ternmq_broker.server import connection, storage_front
+from ternmq_common import storage_form
 from ternmq_common.model import Group, Topic
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
@@ -17,7 +18,7 @@ from ternmq_proxy.message_service.cluster import link
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
-from tests.support.message_service_conformance import body, message, order
+from tests.support.message_service_conformance import body, message, order, versions
 from tests.support.scripted_broker import Wire
 from tests.support.until import until
 from tests.unit.cluster.test_in_process import ORDERS, POLL_S, queue
@@ -108,6 +109,45 @@ async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
             await cluster.service.pop(order(), broker="", poll_s=POLL_S)
     (delivery,) = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
     assert (body(delivery), delivery.attempt) == (b"kept", 1)
+
+
+async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "ANSWERS_BYTES_MAX", 100)
+    await cluster.service.append(queue("broker-0"), [message(bytes(200)) for _ in range(4)])
+    reads, written = asyncio.Event(), list[bytes]()
+
+    async def write(frame: bytes) -> None:
+        await reads.wait()
+        written.append(frame)
+
+    slow = connection.ProxyConnection(cluster.nodes[0].proxies, write)
+    writer = asyncio.create_task(slow.write_forever())
+    frame = storage.ProxyFrame()
+    for number in (1, 2):
+        call = frame.calls.add(id=number)
+        storage_form.write_order(call.pop, order(batch=2))
+    taking = asyncio.create_task(slow.take(frame.SerializeToString()))
+    await until(lambda: slow.calls == 2)
+    await asyncio.sleep(0)
+    assert not taking.done()
+    reads.set()
+    await taking
+    answers = [answer for each in written for answer in storage.BrokerFrame.FromString(each).answers]
+    assert [len(answer.deliveries.deliveries) for answer in answers] == [2, 2]
+    slow.close()
+    writer.cancel()
+
+
+async def test_a_broker_remembers_no_watchers_of_what_was_deleted(cluster: InProcessCluster) -> None:
+    polling = asyncio.create_task(cluster.service.pop(order(), broker="", poll_s=POLL_S))
+    await until(lambda: cluster.service.polls.waiting == 1)
+    polling.cancel()
+    pollers = cluster.nodes[0].broker._pollers
+    assert pollers.has_waiting("g", "orders")
+    await cluster.service.forget_group("g", version=next(versions))
+    assert not pollers.has_waiting("g", "orders")
 
 
 async def test_a_proxy_that_has_gone_without_a_word_is_forgotten(

@@ -13,7 +13,7 @@ from ternmq_common.grpc_stream import http2_frames as h2
 from ternmq_common.grpc_stream.http2_frames import ErrorCode, Setting, frame
 from ternmq_common.grpc_stream.messages import PREFIX
 from ternmq_common.grpc_stream.stream import STREAM_WINDOW
-from tests.unit.common.grpc_stream.echo import METHOD, call_of_grpc, echo, ours, until
+from tests.unit.common.grpc_stream.echo import METHOD, echo, ours, until
 from tests.unit.common.grpc_stream.peer import REQUEST, Peer, client, listening
 
 
@@ -191,9 +191,10 @@ async def test_a_connection_that_breaks_a_rule_is_ended_with_its_name(name: str)
             goaway = await peer.expect(h2.GOAWAY)
             assert h2.read_goaway(goaway.payload)[1] == code
             assert await peer.ended()
-        async with call_of_grpc(address) as call:
-            await call.write(b"x")
-            assert await call.read() == b"x"
+        stream = await connect(address, METHOD, timeout_s=5)
+        stream.write(b"x")
+        assert await stream.read() == b"x"
+        stream.abort("done")
         await until(lambda: not server.connections and not server.tasks)
 
 
