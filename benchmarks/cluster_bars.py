@@ -13,11 +13,13 @@ import asyncio
 import json
 import statistics
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+from benchmarks import idle_clients, killed_broker
 from benchmarks.embedded_bars import cpu_s
 from ternmq import Message, Producer, SimpleConsumer
 from ternmq.command.admin import AdminClient
@@ -31,6 +33,8 @@ CONSUMERS = 8
 MESSAGES = 6000
 ROUNDS = 5
 PEER_WARM_UP = 5
+IDLE_CLIENTS = 20_000
+IDLE_S = 25.0
 Figures = dict[str, float]
 
 
@@ -136,8 +140,8 @@ async def cost(folder: Path, scale: float) -> Figures:
             Cost("cluster, 1 proxy and 1 broker", one.proxies[0].grpc, pids_of(one)),
             Cost("cluster, 2 proxies and 2 brokers", two.proxies[0].grpc, pids_of(two)),
         ]
-        for each in (embedded.grpc, one.proxies[0].grpc, two.proxies[0].grpc):
-            with AdminClient(each) as admin:
+        for endpoint in (embedded.grpc, one.proxies[0].grpc, two.proxies[0].grpc):
+            with AdminClient(endpoint) as admin:
                 await asyncio.to_thread(admin.create_topic, "cost", "normal", 8)
         for number in range(ROUNDS + 1):
             for each in costs:
@@ -160,7 +164,7 @@ async def peer_cost(scale: float) -> Figures:
     figures: Figures = {}
     totals: list[float] = []
     for name, clustered in (("Apache RocketMQ 5.5, local mode", False), ("Apache RocketMQ 5.5, cluster mode", True)):
-        with ApacheRocketMQ(clustered=clustered) as peer:
+        with ApacheRocketMQ(clustered) as peer:
             peer.create_topic("cost", queues=8)
             peer.create_group("readers")
             measured = Cost(name, peer.endpoint, peer.pids)
@@ -172,7 +176,43 @@ async def peer_cost(scale: float) -> Figures:
     return figures
 
 
-BARS: dict[str, Callable[[Path, float], Awaitable[Figures]]] = {"cost": cost}
+# --- a broker is killed
+
+
+async def killed(folder: Path, scale: float) -> Figures:
+    del scale  # it takes as long as it takes
+    with ClusterProcesses(folder) as cluster:
+        seen = await killed_broker.measured(cluster)
+    return {
+        "a broker killed: gap in the other broker's traffic, s (under 1)": seen.gap_s,
+        "a broker killed: the longest send, s (under 3)": seen.longest_after_s,
+        "a broker killed: the longest send before, s": seen.longest_before_s,
+        "a broker killed: sends that failed for good": seen.failed,
+        "a broker killed: sends afterwards": seen.sends_after,
+        "a broker killed: takes messages again after its start, s": seen.back_s,
+    }
+
+
+# --- idle clients
+
+
+async def idle(folder: Path, scale: float) -> Figures:
+    clients = int(IDLE_CLIENTS * scale)
+    figures: Figures = {}
+    with ClusterProcesses(folder, brokers=2, proxies=4) as cluster:
+        endpoints, pids = [proxy.grpc for proxy in cluster.proxies], pids_of(cluster)
+        with AdminClient(endpoints[0]) as admin:
+            await asyncio.to_thread(admin.create_topic, idle_clients.TOPIC, "normal", 8)
+        for polling in (False, True):
+            name = f"{clients:,} idle clients{', each polling' if polling else ''}"
+            seen = await idle_clients.measure(endpoints, pids, clients, polling=polling, hold_s=IDLE_S)
+            figures[f"{name}: all servers, PSS MB (under 1,000)"] = seen[f"after {IDLE_S:g} s, PSS MB"]
+            figures[f"{name}: a client, PSS KiB"] = seen["a client, PSS KiB"]
+            figures[f"{name}: connected"] = seen["connected"]
+    return figures
+
+
+BARS: dict[str, Callable[[Path, float], Coroutine[Any, Any, Figures]]] = {"cost": cost, "killed": killed, "idle": idle}
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from ternmq_proxy.activities.send_message import send_message
 from ternmq_proxy.activities.settle_message import ack_message
 from ternmq_proxy.call import Call
 from ternmq_proxy.main import make_clock, open_storage
-from ternmq_proxy.serving import make_services
 from ternmq_proxy.services import Services
+from ternmq_proxy.serving import make_services
 
 TOPIC = pb.Resource(name="budget")
 GROUP = pb.Resource(name="readers")

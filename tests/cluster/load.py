@@ -45,6 +45,8 @@ class Account:
     by_producer: Counter[str] = field(default_factory=Counter)
     refused: list[tuple[str, str, str]] = field(default_factory=list)
     """Phase, producer, what it was told."""
+    again: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Deliveries of what a group had before, by group and phase."""
     phase: str = "before"
     stored: int = 0
     longest_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -60,6 +62,8 @@ class Account:
         self.refused.append((self.phase, producer, error))
 
     def deliver(self, group: str, body: str) -> None:
+        if body in self.delivered[group]:
+            self.again[group, self.phase] += 1
         self.delivered[group][body] += 1
         self._changed.set()
 
@@ -90,17 +94,20 @@ class Account:
     def __str__(self) -> str:
         """The whole account; copies are messages that a client sent again since it had no answer."""
         bodies = set().union(*self.delivered.values())
-        refused = Counter((phase, producer) for phase, producer, _ in self.refused)
+        refused = Counter(self.refused)
         lines = [
             f"acknowledged {len(self.acknowledged)}: {dict(self.by_producer)}",
-            f"refused {len(self.refused)}: "
-            + (", ".join(f"{producer} {number} ({phase})" for (phase, producer), number in refused.items()) or "none"),
+            f"refused {len(self.refused)}",
+            *(f"  {number} of {who}, {phase}: {why}" for (phase, who, why), number in sorted(refused.items())),
             f"stored {self.stored}, of {len(bodies)} bodies: {self.stored - len(bodies)} copies by clients that sent "
             f"again, {len(bodies - self.acknowledged)} that were never acknowledged",
         ]
         for group, got in self.delivered.items():
-            again = got.total() - self.stored if self.stored else got.total() - len(got)
-            lines.append(f"group {group}: {got.total()} deliveries, {len(self.missing(group))} missing, {again} again")
+            again = {phase: number for (of, phase), number in self.again.items() if of == group}
+            lines.append(
+                f"group {group}: {got.total()} deliveries, {len(self.missing(group))} missing, "
+                f"{sum(again.values())} again: {again}"
+            )
         lines += [f"longest send, {phase}: {seconds:.2f} s" for phase, seconds in self.longest_s.items()]
         return "\n".join(lines)
 

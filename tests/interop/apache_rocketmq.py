@@ -58,7 +58,7 @@ class ApacheRocketMQ:
     else on this machine depends on the ports.
     """
 
-    def __init__(self, *, clustered: bool = False, **broker_settings: str | int) -> None:
+    def __init__(self, clustered: bool = False, /, **broker_settings: str | int) -> None:
         self._clustered = clustered
         self._processes: list[_Process] = []
         self._changed_settings = broker_settings

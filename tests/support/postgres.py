@@ -158,16 +158,15 @@ class Postgres:
         return False
 
     def _begin(self, program: str, *arguments: str) -> "subprocess.Popen[str]":
-        user = None if self._user is None else pwd.getpwnam(self._user)
         command = [str(self._programs / program), *arguments]
-        if self._within and user is not None:  # which only root may enter
+        if self._user is not None:
+            user = pwd.getpwnam(self._user)
+            # Only root may enter a namespace. Popen itself would fork to change the user, which gRPC's threads in this
+            # process may not survive.
             drop = ("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
-            command, user = [*self._within, *drop, *command], None
+            command = [*self._within, *drop, *command]
         return subprocess.Popen(
             command,
-            user=None if user is None else user.pw_uid,
-            group=None if user is None else user.pw_gid,
-            extra_groups=None if user is None else [],
             env=_environment(),
             cwd=self._folder,
             stdout=subprocess.DEVNULL,

@@ -65,7 +65,7 @@ class ScriptedBroker:
 
     def __init__(self, *scripts: Script) -> None:
         self._scripts = scripts
-        self._server = aio.server()
+        self._server = aio.server(options=(("grpc.max_receive_message_length", -1),))
         self._failures: list[BaseException] = []
         self.streams: list[ScriptedStream] = []
         self.began_s: list[float] = []
@@ -100,10 +100,12 @@ class ScriptedBroker:
 
 
 class Wire:
-    """Carries bytes to the address `to` within `async with`. `hold` keeps back what is said there; `cut` breaks it."""
+    """Carries bytes to the address `to` within `async with`, 64 KiB in `pause_s`. `hold` keeps back what is said there;
+    `cut` breaks it."""
 
     def __init__(self) -> None:
         self.to = ""
+        self.pause_s = 0.0
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -148,6 +150,7 @@ class Wire:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, held: bool) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
+                await asyncio.sleep(self.pause_s)
                 if held:
                     await self._flows.wait()
                 writer.write(data)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import hpack
 
 from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.header_blocks import NO_TABLE, literal_block
+from ternmq_common.grpc_stream.header_blocks import HeaderBlocks
 from ternmq_common.grpc_stream.http2_frames import ErrorCode, Http2Error, Setting
+from ternmq_common.grpc_stream.inflow import Inflow
+from ternmq_common.grpc_stream.literal_headers import NO_TABLE, literal_block
 from ternmq_common.grpc_stream.messages import MessageRefused, Status
 from ternmq_common.grpc_stream.outflow import Outflow, StreamOutflow
 from ternmq_common.grpc_stream.sockets import address, keep_alive
@@ -31,6 +33,7 @@ STREAMS_MAX = 16
 CONNECTION_WINDOW = 2 * STREAM_WINDOW
 HANDSHAKE_S = 10.0
 _BATCH_BYTES = 256 << 10
+READ_BYTES = 256 << 10
 _UNSENT_ANSWERS_MAX = 1000
 _SETTINGS = {
     Setting.ENABLE_PUSH: 0,
@@ -41,15 +44,17 @@ _SETTINGS = {
 }
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """What both ends share: frames, flow control, header blocks, and the streams that are open."""
 
     _transport: asyncio.Transport
     greeting = h2.settings(_SETTINGS) + h2.window_update(0, CONNECTION_WINDOW - h2.DEFAULT_WINDOW)
 
-    def __init__(self, *, message_max: int) -> None:
+    def __init__(self, *, message_max: int, buffer: memoryview | None = None) -> None:
         self.peer = ""
         self._message_max = message_max
+        # One for all that comes: without it every read would get new memory of the most that there may be.
+        self._buffer = buffer or memoryview(bytearray(READ_BYTES))
         self._frames = h2.FrameReader(FRAME_MAX)
         self._outflow = Outflow()
         self._table_update = b""
@@ -57,10 +62,8 @@ class Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._writers: set[Stream] = set()
         self._last_stream = 0
-        self._window = CONNECTION_WINDOW
-        self._owed = 0
-        self._block = bytearray()
-        self._block_stream = self._block_flags = 0
+        self._inflow = Inflow(CONNECTION_WINDOW)
+        self._blocks = HeaderBlocks(HEADER_BYTES_MAX)
         self._paused = False
         self._more_room = False
         self._unsent_answers = 0
@@ -96,7 +99,7 @@ class Connection(asyncio.Protocol):
         """End the stream now."""
         raise NotImplementedError
 
-    # --- asyncio.Protocol
+    # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -107,12 +110,19 @@ class Connection(asyncio.Protocol):
         self._handshake = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._too_slow)
         self._write(self.greeting)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received(bytes(self._buffer[:nbytes]))
+
+    def received(self, data: bytes) -> None:
+        """Handle bytes that came."""
         if self._closed:
             return
         try:
             for kind, flags, number, start, stop in self._frames.feed(data):
-                if kind == h2.DATA and not self._block_stream:
+                if kind == h2.DATA and not self._blocks.stream:
                     self._data(flags, number, start, stop)
                 else:
                     self._frame(kind, flags, number, self._frames.data[start:stop])
@@ -173,15 +183,13 @@ class Connection(asyncio.Protocol):
             return
         stream.window += size
         update = b"" if stream.ended_there else h2.window_update(number, size)
-        self._write(update + self._connection_credit(size))
+        self._write(update + self._inflow.give_back(size))
 
     # --- frames
 
     def _data(self, flags: int, number: int, start: int, stop: int) -> None:
         size = stop - start
-        self._window -= size
-        if self._window < 0:
-            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window allows")
+        self._inflow.take(size)
         stream = self._streams.get(number)
         if stream is None or stream.ended_there:
             self._stray_data(stream, number, size)
@@ -190,7 +198,8 @@ class Connection(asyncio.Protocol):
         if stream.window < 0:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window allows")
         if flags & h2.PADDED:
-            start, stop = self._without_padding(stream, start, stop)
+            start, stop = h2.without_padding(self._frames.data, start, stop)
+            stream.skip(size - (stop - start))
         try:
             stream.receive(self._frames.data, start, stop)
         except MessageRefused as refused:
@@ -205,25 +214,16 @@ class Connection(asyncio.Protocol):
         else:
             self.on_stream_end(stream)
 
-    def _without_padding(self, stream: Stream, start: int, stop: int) -> tuple[int, int]:
-        if start == stop:
-            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without a length of the padding")
-        padding = self._frames.data[start]
-        if padding >= stop - start:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "padding longer than the frame")
-        stream.skip(padding + 1)
-        return start + 1, stop - padding
-
     def _stray_data(self, stream: Stream | None, number: int, size: int) -> None:
         """DATA on a stream that has ended: on its way when it was ended here, or a mistake of the other side."""
         if number == 0 or number > self._last_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"DATA on stream {number}, which nobody has opened")
-        self._write(self._connection_credit(size))
+        self._write(self._inflow.give_back(size))
         if stream is not None:
             self._reset(stream, ErrorCode.STREAM_CLOSED, f"{self.peer} went on after the end of the stream")
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if self._block_stream and (kind != h2.CONTINUATION or number != self._block_stream):
+        if self._blocks.stream and (kind != h2.CONTINUATION or number != self._blocks.stream):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a header block was not continued")
         if not self._greeted and (kind != h2.SETTINGS or flags & h2.ACK):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
@@ -288,12 +288,9 @@ class Connection(asyncio.Protocol):
 
     def _stream_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if kind == h2.HEADERS:
-            self._block_stream, self._block_flags = number, flags
-            self._header_block(h2.unpadded(payload, flags), done=bool(flags & h2.END_HEADERS))
+            self._header_block(number, self._blocks.begin(number, flags, payload))
         elif kind == h2.CONTINUATION:
-            if not self._block_stream:
-                raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
-            self._header_block(payload, done=bool(flags & h2.END_HEADERS))
+            self._header_block(number, self._blocks.go_on(flags, payload))
         elif kind == h2.RST_STREAM:
             code = h2.read_u32(payload, "RST_STREAM")
             if number > self._last_stream:
@@ -307,16 +304,9 @@ class Connection(asyncio.Protocol):
         else:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"frame of type {kind} on stream {number}")
 
-    def _header_block(self, fragment: bytes, *, done: bool) -> None:
-        self._block += fragment
-        if len(self._block) > HEADER_BYTES_MAX:
-            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, f"a header block of more than {HEADER_BYTES_MAX} bytes")
-        if not done:
-            return
-        number, self._block_stream = self._block_stream, 0
-        block = bytes(self._block)
-        self._block.clear()
-        self.on_headers(number, self._decoded(block), end_stream=bool(self._block_flags & h2.END_STREAM))
+    def _header_block(self, number: int, block: bytes | None) -> None:
+        if block is not None:
+            self.on_headers(number, self._decoded(block), end_stream=self._blocks.end_stream)
 
     def _decoded(self, block: bytes) -> dict[str, str]:
         try:
@@ -332,7 +322,7 @@ class Connection(asyncio.Protocol):
         number = stream.out.stream
         if self._streams.pop(number, None) is not None:
             self._outflow.close(stream.out)
-            self._write(self._connection_credit(STREAM_WINDOW - stream.window))
+            self._write(self._inflow.give_back(STREAM_WINDOW - stream.window))
 
     def _open(self, number: int) -> Stream:
         stream = Stream(self, self._outflow.open(number), message_max=self._message_max)
@@ -343,15 +333,6 @@ class Connection(asyncio.Protocol):
         self._answer(h2.rst_stream(stream.out.stream, code))
         self.forget(stream)
         stream.break_off(why, status)
-
-    def _connection_credit(self, size: int) -> bytes:
-        """The frame that gives it back to the connection's window, once that is worth a frame."""
-        self._owed += size
-        if self._owed <= CONNECTION_WINDOW // 4:
-            return b""
-        owed, self._owed = self._owed, 0
-        self._window += owed
-        return h2.window_update(0, owed)
 
     def _header_frames(self, number: int, headers: "Sequence[tuple[str, str]]", *, end_stream: bool) -> bytes:
         """To be written at once: the first block says that none has a table."""

@@ -209,6 +209,16 @@ def unpadded(payload: bytes, flags: int) -> bytes:
     return payload[start:stop]
 
 
+def without_padding(data: bytes, start: int, stop: int) -> tuple[int, int]:
+    """Where the contents of a padded DATA frame are."""
+    if start == stop:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without a length of the padding")
+    padding = data[start]
+    if padding >= stop - start:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "padding longer than the frame")
+    return start + 1, stop - padding
+
+
 def error_name(code: int) -> str:
     try:
         return ErrorCode(code).name

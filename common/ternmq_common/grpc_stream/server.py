@@ -84,14 +84,14 @@ class ServerConnection(Connection):
         super().connection_made(transport)
         self._server.connections.add(self)
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         if self._preface:
             size = min(len(data), len(self._preface))
             if self._preface[:size] != data[:size]:
                 self._fail(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
                 return
             self._preface, data = self._preface[size:], data[size:]
-        super().data_received(data)
+        super().received(data)
 
     def on_lost(self) -> None:
         self._server.lost(self)

@@ -141,6 +141,12 @@ class Stream:
         """Whether a message has begun and not come whole."""
         return self._incoming.partial > 0
 
+    @property
+    def under_way(self) -> tuple[int, int]:
+        """How many bytes of a message that is not whole yet have come, and how many wait to be sent: the other side is
+        there while these change, though it may take long until a message is whole."""
+        return self._incoming.partial, self.out.bytes
+
     # --- inside
 
     async def _readable(self) -> bool:

@@ -1,85 +1,17 @@
 """The stream to one broker, against brokers that do what a test says."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from unittest.mock import ANY
 
 import pytest
 
-from ternmq_common.errors import MessagingError
 from ternmq_protos.storage_v1 import storage_pb2 as storage
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import link as module
 from ternmq_proxy.message_service.cluster import set_aside
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.link import BrokerLink
-from tests.support.scripted_broker import Script, ScriptedBroker, ScriptedStream
+from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, Wire
 from tests.support.until import until
-
-PATIENCE_S = 10.0
-
-
-class Told:
-    """What a link told."""
-
-    def __init__(self) -> None:
-        self.changes: asyncio.Queue[str] = asyncio.Queue()
-        self.words: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
-        self.fails_at_words = False
-
-    def link_changed(self, broker: str) -> None:
-        self.changes.put_nowait(broker)
-
-    def ready(self, broker: str, group: str, topic: str) -> None:
-        if self.fails_at_words:
-            raise RuntimeError("a defect")
-        self.words.put_nowait((broker, group, topic))
-
-    def version_told(self, version: int) -> None: ...
-
-    async def question(self, question: storage.Question, broker: str) -> bool:
-        del broker
-        return question.id == 1
-
-
-@asynccontextmanager
-async def linked(*scripts: Script, told: Told | None = None) -> AsyncIterator[tuple[BrokerLink, ScriptedBroker, Told]]:
-    told = told or Told()
-    async with ScriptedBroker(*scripts) as broker, asyncio.timeout(PATIENCE_S):
-        link = BrokerLink("broker-0", broker.address, told, proxy="proxy", known=lambda: 7)
-        link.start()
-        try:
-            yield link, broker, told
-        finally:
-            await link.close()
-
-
-def call() -> storage.ProxyFrame:
-    frame = storage.ProxyFrame()
-    frame.calls.add().bounds.topic = "orders"
-    return frame
-
-
-def pop() -> storage.ProxyFrame:
-    frame = storage.ProxyFrame()
-    frame.calls.add().pop.topic = "orders"
-    return frame
-
-
-async def serve(stream: ScriptedStream) -> None:
-    """A broker that answers everything."""
-    await stream.welcome()
-    while (frame := await stream.frame()) is not None:
-        for each in frame.calls:
-            await stream.answer(each)
-        if frame.ping:
-            await stream.say(storage.BrokerFrame(pong=frame.ping))
-
-
-async def silent(stream: ScriptedStream) -> None:
-    await stream.forever()
-
+from tests.unit.cluster.linked import PATIENCE_S, Told, call, linked, serve, silent
 
 # --- greeting
 
@@ -228,6 +160,38 @@ async def test_a_broker_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatc
         assert link.connected
 
 
+@pytest.mark.parametrize(("out", "back"), [(4 << 20, 0), (0, 4 << 20)], ids=["out", "back"])
+async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(
+    monkeypatch: pytest.MonkeyPatch, out: int, back: int
+) -> None:
+    for name, seconds in (("LOOK_S", 0.02), ("PING_AFTER_S", 0.05), ("SILENCE_S", 0.3)):
+        monkeypatch.setattr(module, name, seconds)
+    monkeypatch.setattr(module, "SLOW_BYTES_PER_S", 1 << 20)
+
+    async def echo(stream: ScriptedStream) -> None:
+        await stream.welcome()
+        while (frame := await stream.frame()) is not None:
+            for each in frame.calls:
+                answer = storage.Answer(id=each.id)
+                answer.messages.messages.add(rest=bytes(back))
+                await stream.say(storage.BrokerFrame(answers=[answer]))
+            if frame.ping:
+                await stream.say(storage.BrokerFrame(pong=frame.ping))
+
+    told = Told()
+    async with ScriptedBroker(echo) as broker, Wire() as wire, asyncio.timeout(PATIENCE_S):
+        wire.to, wire.pause_s = broker.address, 0.02
+        link = BrokerLink("broker-0", wire.address, told, proxy="proxy", known=lambda: 7)
+        link.start()
+        await told.changes.get()
+        frame = storage.ProxyFrame()
+        frame.calls.add().append.messages.add(rest=bytes(out))
+        answer = await link.ask(frame, timeout_s=PATIENCE_S)
+        assert len(answer.messages.messages[0].rest) == back
+        assert len(broker.streams) == 1
+        await link.close()
+
+
 async def test_a_proxy_that_stood_still_does_not_take_that_for_the_brokers_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -270,130 +234,3 @@ async def test_a_broker_of_which_the_registry_says_that_it_is_back_is_tried_at_o
         link.hurry()
         await told.changes.get()
         assert link.connected
-
-
-# --- late and cancelled
-
-
-async def test_a_late_answer_is_taken_by_who_takes_late_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.01)
-    over = asyncio.Event()
-
-    async def late(stream: ScriptedStream) -> None:
-        await stream.welcome()
-        asked = await stream.call()
-        await over.wait()
-        await stream.answer(asked)
-        await stream.forever()
-
-    taken: asyncio.Queue[storage.Answer] = asyncio.Queue()
-    async with linked(late) as (link, _, told):
-        await told.changes.get()
-        with pytest.raises(LateAnswer) as caught:
-            await link.ask(pop(), timeout_s=0.02, on_late=taken.put_nowait)
-        assert caught.value.code == definition_pb2.PROXY_TIMEOUT
-        over.set()
-        assert (await taken.get()).id == 1
-        assert link.connected
-
-
-async def test_a_cancellation_reaches_the_broker() -> None:
-    heard: asyncio.Queue[list[int]] = asyncio.Queue()
-
-    async def listens(stream: ScriptedStream) -> None:
-        await stream.welcome()
-        while (frame := await stream.frame()) is not None:
-            heard.put_nowait([*(each.id for each in frame.calls), *(-number for number in frame.cancelled)])
-
-    async with linked(listens) as (link, _, told):
-        await told.changes.get()
-        asking = asyncio.create_task(link.ask(call(), cancel=True))
-        assert await heard.get() == [1]
-        asking.cancel()
-        assert await heard.get() == [-1]
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
-
-async def test_messages_for_nobody_are_given_back_before_the_proxy_ends() -> None:
-    asked, ending, released = asyncio.Event(), asyncio.Event(), asyncio.Queue[str | None]()
-
-    async def late(stream: ScriptedStream) -> None:
-        await stream.welcome()
-        pop = await stream.call()
-        asked.set()
-        await ending.wait()
-        await stream.answer(pop)
-        released.put_nowait((await stream.call()).WhichOneof("request"))
-        await stream.forever()
-
-    async with linked(late) as (link, _, told):
-        await told.changes.get()
-        release = storage.ProxyFrame()
-        release.calls.add().release.topic = "orders"
-        asking = asyncio.create_task(link.ask(pop(), on_late=lambda _: link.tell(release)))
-        await asked.wait()
-        asking.cancel()
-        closing = asyncio.create_task(link.close())
-        await asyncio.sleep(0)
-        ending.set()
-        await closing
-        assert await released.get() == "release"
-
-
-# --- leaving
-
-
-async def test_a_broker_that_leaves_answers_what_was_asked_and_is_asked_no_more() -> None:
-    ended = asyncio.Event()
-
-    async def leaves(stream: ScriptedStream) -> None:
-        await stream.welcome()
-        asked = await stream.call()
-        await stream.say(storage.BrokerFrame(leaving=True))
-        while await stream.frame() is not None:
-            pass
-        ended.set()
-        await stream.answer(asked)
-
-    async with linked(leaves, serve) as (link, _, told):
-        await told.changes.get()
-        asking = asyncio.create_task(link.ask(call()))
-        await told.changes.get()
-        with pytest.raises(BrokerUnavailable, match="is ending") as caught:
-            await link.ask(call())
-        assert not caught.value.maybe_done
-        await ended.wait()
-        assert (await asking).id == 1
-        await told.changes.get()
-        await told.changes.get()
-        assert link.connected
-
-
-async def test_an_answer_to_a_question_goes_to_the_stream_that_asked() -> None:
-    answers: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
-
-    async def asks(stream: ScriptedStream) -> None:
-        await stream.welcome()
-        await stream.say(storage.BrokerFrame(questions=[storage.Question(id=1), storage.Question(id=2)]))
-        while (frame := await stream.frame()) is not None:
-            for each in frame.question_answers:
-                answers.put_nowait((each.id, each.asked))
-
-    async with linked(asks):
-        assert sorted([await answers.get(), await answers.get()]) == [(1, True), (2, False)]
-
-
-async def test_an_error_of_the_broker_is_raised_as_it_is() -> None:
-    async def refuses(stream: ScriptedStream) -> None:
-        await stream.welcome()
-        asked = await stream.call()
-        error = definition_pb2.Status(code=definition_pb2.FORBIDDEN, message="no")
-        await stream.say(storage.BrokerFrame(answers=[storage.Answer(id=asked.id, error=error)]))
-        await stream.forever()
-
-    async with linked(refuses) as (link, _, told):
-        await told.changes.get()
-        with pytest.raises(MessagingError, match="no") as caught:
-            await link.ask(call())
-        assert (caught.value.code, caught.value.message) == (definition_pb2.FORBIDDEN, ANY)

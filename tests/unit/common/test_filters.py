@@ -2,11 +2,11 @@
 
 import pytest
 
+from ternmq_common import filters as filters_module
 from ternmq_common.errors import MessagingError
+from ternmq_common.filters import Filters
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_common import filters as filters_module
-from ternmq_common.filters import Filters
 
 
 def sql(text: str) -> pb.FilterExpression:

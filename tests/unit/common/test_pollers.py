@@ -1,6 +1,7 @@
 """Waiting polls: exactly as many are woken as can be fed, and none is forgotten."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -112,7 +113,12 @@ async def test_waits_that_end_together_share_a_timer(monkeypatch: pytest.MonkeyP
     loop = asyncio.get_running_loop()
     timers: list[float] = []
     call_at = loop.call_at
-    monkeypatch.setattr(loop, "call_at", lambda when, *rest: timers.append(when) or call_at(when, *rest))
+
+    def noted(when: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
+        timers.append(when)
+        return call_at(when, callback, *arguments)
+
+    monkeypatch.setattr(loop, "call_at", noted)
     monkeypatch.setattr(loop, "time", lambda: 1000.0)
     waiting = [poll(pollers, seconds=5) for _ in range(100)]
     await woken(waiting)

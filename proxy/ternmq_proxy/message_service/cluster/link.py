@@ -38,6 +38,8 @@ CONNECT_TIMEOUT_S = 3.0
 # A stream that lasted so long was a good one; who welcomes and ends at once is asked less and less.
 STEADY_S = 3.0
 CLOSE_S = 1.0
+# What is large may take longer, on a line of 64 Mbit/s.
+SLOW_BYTES_PER_S = 8 << 20
 WAITING_BYTES_MAX = 256 << 20
 
 
@@ -95,6 +97,7 @@ class BrokerLink:
         self._leaving = False
         self._closing = False
         self._welcomed_s = self._heard_s = self._spoke_s = 0.0
+        self._unheard_bytes = 0  # said since something was heard
         self._why = "it was not reached yet"
         self._questions: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -187,8 +190,10 @@ class BrokerLink:
         call.timeout_ms = int(timeout_s * 1000)
         if traceparent := current_traceparent():
             call.traceparent = traceparent
-        future = self._calls.add(number, asyncio.get_running_loop().time() + timeout_s, on_late)
-        self._outbox.add(self._with_version(frame).SerializeToString(), number)
+        piece = self._with_version(frame).SerializeToString()
+        deadline_s = asyncio.get_running_loop().time() + timeout_s + len(piece) / SLOW_BYTES_PER_S
+        future = self._calls.add(number, deadline_s, on_late)
+        self._outbox.add(piece, number)
         self._counts.calls += 1
         try:
             answer = await future
@@ -275,6 +280,7 @@ class BrokerLink:
             raise _NotWelcome(f"broker {answer.welcome.broker} is at its address")
         self._connected, self._leaving = True, False
         self._welcomed_s = self._heard_s = self._spoke_s = asyncio.get_running_loop().time()
+        self._unheard_bytes = 0
         if self._presence is not told:
             self._outbox.add(self._presence, 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
@@ -283,7 +289,7 @@ class BrokerLink:
     async def _use(self, stream: Stream) -> None:
         reader = asyncio.create_task(self._read(stream), name=f"answers of {self.broker}")
         writer = asyncio.create_task(self._write(stream), name=f"calls of {self.broker}")
-        watch = asyncio.create_task(self._watch(), name=f"watch over {self.broker}")
+        watch = asyncio.create_task(self._watch(stream), name=f"watch over {self.broker}")
         tasks = (reader, writer, watch)
         try:
             # The reader ends by an exception, after the writer where the broker leaves: it reads the last answers.
@@ -302,6 +308,7 @@ class BrokerLink:
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
             self._counts.frames_out += 1
             self._spoke_s = asyncio.get_running_loop().time()
+            self._unheard_bytes += len(batch.frame)
             try:
                 stream.write(batch.frame)
                 await stream.drained()
@@ -313,7 +320,7 @@ class BrokerLink:
     async def _read(self, stream: Stream) -> None:
         loop = asyncio.get_running_loop()
         while frames := await stream.read_all():
-            self._heard_s = loop.time()
+            self._heard_s, self._unheard_bytes = loop.time(), 0
             self._counts.frames_in += len(frames)
             for data in frames:
                 self._take(storage.BrokerFrame.FromString(data))
@@ -346,20 +353,22 @@ class BrokerLink:
             answer = storage.QuestionAnswer(id=question.id, asked=asked)
             self._outbox.add(storage.ProxyFrame(question_answers=[answer]).SerializeToString(), 0)
 
-    async def _watch(self) -> None:
+    async def _watch(self, stream: Stream) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
         loop = asyncio.get_running_loop()
-        looked_s = loop.time()
+        looked_s, under_way = loop.time(), stream.under_way
         while True:
             await asyncio.sleep(LOOK_S)
             now = loop.time()
+            if under_way != stream.under_way:
+                self._heard_s, under_way = now, stream.under_way  # a slow line is not a silent broker
             # While this process stood still nobody could be heard.
             if (stood_s := now - looked_s - LOOK_S) > LOOK_S:
                 self._heard_s += stood_s
             looked_s = now
             self._counts.late += self._calls.expire(now)
             silence_s = now - self._heard_s
-            if silence_s > SILENCE_S:
+            if silence_s > SILENCE_S + self._unheard_bytes / SLOW_BYTES_PER_S:
                 raise TimeoutError
             # The broker wants to hear something too, also from a proxy to which it says a lot.
             if max(silence_s, now - self._spoke_s) > PING_AFTER_S and not len(self._outbox):
