@@ -39,6 +39,8 @@ BOTH = {"broker-0", "broker-1"}
 GONE_WITHIN_S = 10.0
 BACK_WITHIN_S = 15.0
 TOPICS = 10
+# A heartbeat, that is refused.
+ENDS_WITHIN_S = 10.0
 
 
 def numbered(count: int, word: str = "m") -> list[bytes]:
@@ -278,9 +280,9 @@ async def knows_two(client: RawClient) -> bool:
 
 
 @asynccontextmanager
-async def third_broker(cluster: ClusterProcesses, clients: list[RawClient]) -> AsyncIterator[BrokerProcess]:
-    """One more broker, which is gone afterwards whatever happens."""
-    broker = cluster.add_broker("broker-2")
+async def third_broker(cluster: ClusterProcesses, clients: list[RawClient], name: str) -> AsyncIterator[BrokerProcess]:
+    """One more broker, which is gone afterwards whatever happens: so each has a name of its own."""
+    broker = cluster.add_broker(name)
     try:
         for client in clients:
             await serving(client, cluster.brokers)
@@ -295,7 +297,7 @@ async def test_a_drained_broker_is_removed_without_losing_a_message(
     cluster: ClusterProcesses, clients: list[RawClient]
 ) -> None:
     first, second = clients
-    async with third_broker(cluster, clients) as leaving:
+    async with third_broker(cluster, clients, "drained") as leaving:
         topic = await first.create_topic("drained", queues=1)
         await send_each(first, topic, *numbered(12))
         held = await received(second, topic, "drainers", 12)
@@ -320,6 +322,35 @@ async def test_a_drained_broker_is_removed_without_losing_a_message(
             await eventually(partial(knows_two, client), within_s=5, what="the broker is forgotten")
             await send_each(client, topic, *numbered(4, "last"))
         assert len(await consumed(first, topic, "drainers", 8)) == 8
+
+
+async def test_a_broker_that_is_removed_while_it_runs_ends_and_stays_away(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    """Otherwise it would be back within seconds, and get messages that its operator is about to throw away."""
+    async with third_broker(cluster, clients, "removed") as removed:
+        await done(cluster.proxies[0], "broker", "drain", removed.name, "--wait")
+        await done(cluster.proxies[0], "broker", "remove", removed.name, "--yes")
+        assert await asyncio.to_thread(removed.process.wait, ENDS_WITHIN_S) == 1
+        removed.kill9()  # which forgets the process that has ended
+        with pytest.raises(AssertionError, match="was removed from the cluster"):
+            await asyncio.to_thread(removed.start)
+        for client in clients:
+            await eventually(partial(knows_two, client), within_s=5, what="the broker is forgotten")
+
+
+async def test_a_broker_is_not_empty_while_it_has_messages_for_a_group_that_never_asked_it(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    async with third_broker(cluster, clients, "not-asked") as leaving:
+        topic = await clients[0].create_topic("never-asked", queues=1)
+        await send_each(clients[0], topic, *numbered(12))
+        # One answer comes from one broker; which one is chance, but two of three were not asked.
+        messages = await received(clients[0], topic, "beginners", 1, batch_size=1)
+        await settle(clients[0], topic, "beginners", messages)
+        for broker in ("broker-0", "broker-1", leaving.name):
+            remaining = await clients[1].admin("BrokerRemaining", admin_pb2.BrokerRemainingRequest(name=broker))
+            assert [each.group for each in remaining.backlogs if each.topic == topic] == ["beginners"]
 
 
 async def test_a_message_that_only_a_stopped_broker_has_is_not_missed_for_ever(

@@ -20,8 +20,8 @@ from ternmq_common.grpc_stream.connection import (
     Connection,
 )
 from ternmq_common.grpc_stream.deadlines import Deadlines, parsed_timeout
-from ternmq_common.grpc_stream.literal_headers import HeaderReader, literal_block
 from ternmq_common.grpc_stream.http2_frames import HEADER, PREFACE, ErrorCode, Http2Error, Setting
+from ternmq_common.grpc_stream.literal_headers import HeaderReader, literal_block
 from ternmq_common.grpc_stream.messages import Status, StreamBroken, percent_encoded
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.stream import STREAM_WINDOW
@@ -37,6 +37,7 @@ SETTINGS_AT_ONCE_MAX = 16
 _BACKLOG = 1024
 # In which whoever serves a call notices that it was cancelled.
 _NOTICE_S = 1.0
+_LAST_WORDS_S = 0.1
 _TIMEOUT = "grpc-timeout"
 _NEEDED = (":method", ":path", "content-type", _TIMEOUT)
 _BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
@@ -89,14 +90,18 @@ class CallServer:
         if ending:
             await asyncio.wait(ending, timeout=grace_s)
         for connection in list(self.connections):
-            connection.give_up()
+            connection.end_calls()
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=_NOTICE_S)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if self.connections:
+            # Clients that have no calls any more close by themselves: then nothing that is on its way is lost.
             self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._empty,), timeout=_LAST_WORDS_S)
+            for connection in list(self.connections):
+                connection.hang_up("the server ends")
             await self._empty
 
     def lost(self, connection: "CallConnection") -> None:
@@ -145,11 +150,10 @@ class CallConnection(Connection):
         self._leaving = True
         self._write(h2.goaway(self._last_stream, ErrorCode.NO_ERROR, "the server ends"))
 
-    def give_up(self) -> None:
-        """Break off what is there, and close."""
+    def end_calls(self) -> None:
+        """Break off what is there."""
         for call in list(self._streams.values()):
             call.abort("the server ends", status=Status.UNAVAILABLE)
-        self.hang_up("the server ends")
 
     # --- what comes
 

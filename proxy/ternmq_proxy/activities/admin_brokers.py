@@ -6,6 +6,7 @@ from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.remaining_messages import remaining_on
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
             definition_pb2.BAD_REQUEST,
             f"broker {broker.name!r} is at work; drain it first with `ternmq broker drain {broker.name} --wait`",
         )
-    remaining = await services.messages.remaining(broker.name)
+    remaining = await remaining_on(broker.name, services)
     if not remaining.is_nothing:
         messages = sum(backlog.messages for backlog in remaining.backlogs)
         raise MessagingError(
@@ -81,7 +82,7 @@ async def broker_remaining(
     """What would be lost with a broker."""
     del call
     broker = await services.catalog.existing_broker(request.name)
-    remaining = await services.messages.remaining(broker.name)
+    remaining = await remaining_on(broker.name, services)
     return admin_pb2.BrokerRemainingResponse(
         status=OK,
         backlogs=[

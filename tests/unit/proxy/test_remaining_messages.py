@@ -1,0 +1,47 @@
+"""What remains on a broker for groups that consume a topic, and have not been there (`remaining_messages.py`)."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.cluster import Backlog, Remaining
+from ternmq_common.model import Group, QueueProgress, QueueRef
+from ternmq_proxy.activities.remaining_messages import remaining_on
+from tests.unit.proxy.two_proxies import Cluster, Proxy
+
+
+@pytest.fixture
+async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
+    """One whose brokers a and b have ten messages in each of the two queues of `orders`; `new` has asked b alone, for
+    the first of them, and `old` both for all."""
+    cluster = Cluster(tmp_path)
+    for name in ("a", "b"):
+        cluster.broker(name)
+    cluster.topic("orders", "a", "b")
+    proxy = await cluster.proxy()
+    touched = {"new": [("b", 0)], "old": [(broker, number) for broker in ("a", "b") for number in (0, 1)]}
+    for group in touched:
+        await proxy.catalog.create_group(Group(name=group))
+
+    async def progress(group: str) -> list[QueueProgress]:
+        return [
+            QueueProgress(queue=QueueRef("orders", broker, number), committed=10, cursor=10, in_flight=0, max_offset=10)
+            for broker, number in touched.get(group, ())
+        ]
+
+    monkeypatch.setattr(proxy.brokers, "progress", progress, raising=False)
+    yield proxy
+    cluster.close()
+
+
+async def test_queues_in_which_a_consuming_group_has_never_been_are_its_backlog(proxy: Proxy) -> None:
+    assert (await remaining_on("a", proxy.services)).backlogs == [Backlog("new", "orders", 20)]
+    assert (await remaining_on("b", proxy.services)).backlogs == [Backlog("new", "orders", 10)]
+
+
+async def test_what_the_broker_itself_knows_comes_on_top(proxy: Proxy) -> None:
+    proxy.brokers.remains = Remaining([Backlog("new", "orders", 3), Backlog("old", "orders", 2)], 4, 5)
+    assert await remaining_on("b", proxy.services) == Remaining(
+        [Backlog("new", "orders", 13), Backlog("old", "orders", 2)], 4, 5
+    )
