@@ -8,7 +8,7 @@ made or refused.
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ternmq_common.clock import now_ms
 from ternmq_common.cluster import BrokerEntry, Permission
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Catalog:
@@ -162,33 +164,36 @@ class Catalog:
 
     # --- changing
 
+    async def _change(self, change: "Callable[P, R]", *arguments: "P.args", **named: "P.kwargs") -> "R":
+        """Change the registry, and see it here. Refused at once while the registry is out: it is looked at every
+        second, and each attempt would wait for many."""
+        problem = self._directory.problem
+        if problem is not None and self._embedded is None:
+            raise RegistryUnavailable(problem)
+        result = await asyncio.to_thread(change, *arguments, **named)
+        await self._seen()
+        return result
+
     async def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
         """The topic, and whether it is new; BAD_REQUEST if it exists with other settings."""
-        created = await asyncio.to_thread(self._registry.create_topic, topic)
-        await self._seen()
-        return created
+        return await self._change(self._registry.create_topic, topic)
 
     async def update_topic(self, topic: Topic) -> None:
         """Give a topic that is there these settings."""
-        await asyncio.to_thread(self._registry.update_topic, topic)
-        await self._seen()
+        await self._change(self._registry.update_topic, topic)
 
     async def create_group(self, group: Group) -> tuple[Group, bool]:
         """The group, and whether it is new; BAD_REQUEST if it exists with other settings."""
-        created = await asyncio.to_thread(self._registry.create_group, group)
-        await self._seen()
-        return created
+        return await self._change(self._registry.create_group, group)
 
     async def update_group(self, group: Group) -> None:
         """Give a group that is there these settings."""
-        await asyncio.to_thread(self._registry.update_group, group)
-        await self._seen()
+        await self._change(self._registry.update_group, group)
 
     async def delete_topic(self, name: str) -> int:
         """The registry's version of the deletion; TOPIC_NOT_FOUND if it isn't there."""
         await self.existing_topic(name)
-        version = await asyncio.to_thread(self._registry.delete_topic, name)
-        await self._seen()
+        version = await self._change(self._registry.delete_topic, name)
         if not version:  # another proxy was faster
             raise _no_topic(name)
         return version
@@ -196,8 +201,7 @@ class Catalog:
     async def delete_group(self, name: str) -> int:
         """The registry's version of the deletion; CONSUMER_GROUP_NOT_FOUND if it isn't there."""
         await self.existing_group(name)
-        version = await asyncio.to_thread(self._registry.delete_group, name)
-        await self._seen()
+        version = await self._change(self._registry.delete_group, name)
         if not version:
             raise _no_group(name)
         return version
@@ -256,14 +260,12 @@ class Catalog:
         self, name: str, *, permission: Permission | None = None, draining: bool | None = None
     ) -> BrokerEntry:
         """Give a broker another permission, or have it drained or not; None leaves it as it is."""
-        await asyncio.to_thread(self._registry.set_broker, name, permission=permission, draining=draining)
-        await self._seen()
+        await self._change(self._registry.set_broker, name, permission=permission, draining=draining)
         return await self.existing_broker(name)
 
     async def remove_broker(self, name: str, *, force: bool) -> None:
         """Forget a broker, and take it off all topics; BAD_REQUEST if some are on no other, unless forced."""
-        await asyncio.to_thread(self._registry.remove_broker, name, force=force)
-        await self._seen()
+        await self._change(self._registry.remove_broker, name, force=force)
 
 
 def _no_topic(name: str, kind: "MessageType" = definition_pb2.NORMAL) -> MessagingError:

@@ -29,7 +29,13 @@ async def test_a_sent_message_has_all_that_the_user_gave_it(server: ScriptedServ
 
 
 @pytest.mark.parametrize(
-    "first", [sent(pb.TOO_MANY_REQUESTS), sent(pb.INTERNAL_SERVER_ERROR), grpc.StatusCode.UNAVAILABLE]
+    "first",
+    [
+        sent(pb.TOO_MANY_REQUESTS),
+        sent(pb.INTERNAL_SERVER_ERROR),
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+    ],
 )
 async def test_a_passing_failure_is_repeated_with_the_same_id(
     server: ScriptedServer, first: rpc.SendMessageResponse | grpc.StatusCode
