@@ -1,18 +1,14 @@
 """`ternmq proxy`: a proxy of a cluster as a process, from `ready` to a clean end."""
 
-import asyncio
-import logging
 import os
-import signal
 import socket
-import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from ternmq_common import process
 from ternmq_common.clock import Clock
 from ternmq_common.observability.figures import MemberFigures
 from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
@@ -22,34 +18,16 @@ from ternmq_registry.joining import join
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ProxySettings
 
-_log = logging.getLogger(__name__)
-
 
 def run(settings: "ProxySettings") -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
-    configure_logging(settings.log_level, settings.log_format)
-    return asyncio.run(_serve(settings))
+    proxy = ProxyServer(settings, Clock())
 
+    async def start(stack: AsyncExitStack) -> str:
+        await proxy.start(stack)
+        return ready_line(proxy.grpc_addresses, proxy.http_address)
 
-async def _serve(settings: "ProxySettings") -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with AsyncExitStack() as stack:
-        proxy = ProxyServer(settings, Clock())
-        starting = asyncio.create_task(proxy.start(stack))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-            return 0
-        starting.result()
-        sys.stdout.write(ready_line(proxy.grpc_addresses, proxy.http_address))
-        sys.stdout.flush()
-        await stopping
-        _log.info("stopping")
-    return 0
+    return process.run(settings, start)
 
 
 class ProxyServer:

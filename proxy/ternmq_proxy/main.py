@@ -2,15 +2,12 @@
 
 import asyncio
 import logging
-import signal
-import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from ternmq_common import process
 from ternmq_common.clock import Clock, MovableClock
-from ternmq_common.errors import StartupError
 from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -26,26 +23,16 @@ _log = logging.getLogger(__name__)
 
 def run(settings: "ServerSettings") -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
-    configure_logging(settings.log_level, settings.log_format)
-    return asyncio.run(_serve(settings))
 
+    async def begin(stack: AsyncExitStack) -> str:
+        if settings.test_clock:
+            _log.warning(
+                "TEST CLOCK: every client can move this server's time ahead (test_clock); "
+                "never start with it where messages matter"
+            )
+        return ready_line(*await start(settings, make_clock(settings), stack))
 
-async def _serve(settings: "ServerSettings") -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    if settings.test_clock:
-        _log.warning(
-            "TEST CLOCK: every client can move this server's time ahead (test_clock); "
-            "never start with it where messages matter"
-        )
-    async with AsyncExitStack() as stack:
-        grpc_addresses, http_address = await start(settings, make_clock(settings), stack)
-        sys.stdout.write(ready_line(grpc_addresses, http_address))
-        sys.stdout.flush()
-        await stop.wait()
-        _log.info("stopping")
-    return 0
+    return process.run(settings, begin)
 
 
 async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[list[str], str]:
@@ -77,7 +64,7 @@ async def open_storage(
     settings: "ServerSettings", clock: Clock, stack: AsyncExitStack
 ) -> tuple[LocalMessageService, Catalog]:
     """Open the broker and the registry below the data directory; `stack` closes them again."""
-    _make_data_dir(settings)
+    process.make_data_dir(settings.data_dir)
     registry = await asyncio.to_thread(Registry.sqlite, settings.data_dir / "registry.db")
     stack.callback(registry.close)
     directory = Directory(registry, interval_s=None)
@@ -91,13 +78,3 @@ async def open_storage(
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
     stack.push_async_callback(messages.close)
     return messages, catalog
-
-
-def _make_data_dir(settings: "ServerSettings") -> None:
-    try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StartupError(
-            f"the data directory {settings.data_dir} can't be made: {error.strerror}; "
-            "give this user the right to write there, or choose another --data-dir"
-        ) from error

@@ -55,7 +55,7 @@ async def serve_clients(
 def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
     """What a process prints when it serves: `ready grpc=HOST:PORT http=HOST:PORT`, then grpc2= and so on."""
     others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
-    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}\n"
+    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}"
 
 
 def make_services(

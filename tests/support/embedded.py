@@ -97,8 +97,13 @@ class RawClient:
     def __init__(self, endpoint: str, *, metadata: Metadata | None = None) -> None:
         self.client_id = f"client-{uuid.uuid4().hex}"
         self.metadata: Metadata = (("x-mq-client-id", self.client_id),) if metadata is None else metadata
-        # A connection of its own: gRPC would share one among all channels to the same address.
-        options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))
+        # A connection of its own: gRPC would share one among all channels to the same address. Its window does not
+        # grow, so that how much of an answer is on its way does not depend on the machine.
+        options = (
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.http2.bdp_probe", 0),
+        )
         self.endpoint = endpoint
         self.channel = grpc.aio.insecure_channel(endpoint, options=options)
 

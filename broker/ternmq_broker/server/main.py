@@ -1,10 +1,7 @@
 """`ternmq broker`: one storage broker of a cluster as a process, from `ready` to a clean end."""
 
 import asyncio
-import logging
 import secrets
-import signal
-import sys
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -16,12 +13,11 @@ from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.storage_front import StorageFront
+from ternmq_common import process
 from ternmq_common.clock import Clock
-from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
 from ternmq_common.observability.figures import MemberFigures
 from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.logs import configure_logging
 from ternmq_common.observability.observability import Observability
 from ternmq_registry.joining import join
 
@@ -31,36 +27,17 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import BrokerServerSettings
     from ternmq_registry.directory import Directory
 
-_log = logging.getLogger(__name__)
-
 
 def run(settings: "BrokerServerSettings") -> int:
     """Serve until SIGTERM or SIGINT, or until another process is this broker; the process's exit code. StartupError: it
     could not begin."""
-    configure_logging(settings.log_level, settings.log_format)
-    return asyncio.run(_serve(settings))
+    broker = BrokerServer(settings, Clock())
 
+    async def start(stack: AsyncExitStack) -> str:
+        await broker.start(stack)
+        return f"ready storage={broker.address} http={broker.http_address}"
 
-async def _serve(settings: "BrokerServerSettings") -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with AsyncExitStack() as stack:
-        broker = BrokerServer(settings, Clock())
-        starting = asyncio.create_task(broker.start(stack))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-            return 0
-        starting.result()
-        sys.stdout.write(f"ready storage={broker.address} http={broker.http_address}\n")
-        sys.stdout.flush()
-        fenced = asyncio.create_task(broker.superseded.wait())
-        await asyncio.wait({stopping, fenced}, return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping")
-        return 1 if broker.superseded.is_set() else 0
+    return process.run(settings, start, over=broker.superseded)
 
 
 class BrokerServer:
@@ -99,7 +76,7 @@ class BrokerServer:
         def rules(group: str) -> Group:
             return directory.snapshot.groups.get(group) or Group(name=group)
 
-        _make(self._settings.data_dir)
+        process.make_data_dir(self._settings.data_dir)
         broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(self._settings), rules, self._clock)
         stack.push_async_callback(broker.close)
         broker.start()
@@ -148,16 +125,6 @@ class BrokerServer:
             return self._not_started
         assert self._broker is not None
         return None if self._broker.failure is None else str(self._broker.failure)
-
-
-def _make(data_dir: "Path") -> None:
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StartupError(
-            f"the data directory {data_dir} can't be made: {error.strerror}; "
-            "give this user the right to write there, or choose another --data-dir"
-        ) from error
 
 
 def _store_id(data_dir: "Path") -> str:

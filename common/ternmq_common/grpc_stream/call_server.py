@@ -38,6 +38,8 @@ _BACKLOG = 1024
 # In which whoever serves a call notices that it was cancelled.
 _NOTICE_S = 1.0
 _LAST_WORDS_S = 0.1
+# In which asyncio makes a connection of what it has accepted.
+_TURNS_TO_ACCEPT = 3
 _TIMEOUT = "grpc-timeout"
 _NEEDED = (":method", ":path", "content-type", _TIMEOUT)
 _BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
@@ -71,6 +73,7 @@ class CallServer:
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[CallConnection] = set()
         self.tasks: dict[asyncio.Task[None], ServedCall] = {}
+        self.leaving = False
         self._servers: list[asyncio.Server] = []
         self._empty: asyncio.Future[None] | None = None
 
@@ -82,8 +85,8 @@ class CallServer:
 
     async def stop(self, grace_s: float) -> None:
         """Take no more calls, leave those that there are some time to end, then break them off, conversations too."""
-        for server in self._servers:
-            server.close()
+        self.leaving = True
+        await self._close_doors()
         for connection in self.connections:
             connection.leave()
         ending = [task for task, call in self.tasks.items() if not call.method.talks]
@@ -103,6 +106,17 @@ class CallServer:
             for connection in list(self.connections):
                 connection.hang_up("the server ends")
             await self._empty
+
+    async def _close_doors(self) -> None:
+        """Stop to listen. What asyncio has just accepted becomes a connection first, else it would be lost unclosed."""
+        loop = asyncio.get_running_loop()
+        for server in self._servers:
+            for sock in server.sockets:
+                loop.remove_reader(sock.fileno())
+        for _ in range(_TURNS_TO_ACCEPT):
+            await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
 
     def lost(self, connection: "CallConnection") -> None:
         """A connection is no more."""
@@ -124,7 +138,6 @@ class CallConnection(Connection):
         self._server = server
         self._preface = PREFACE
         self._has_table = True
-        self._leaving = False
         self._tasks = 0
         self._settings_left = SETTINGS_AT_ONCE_MAX
 
@@ -147,7 +160,6 @@ class CallConnection(Connection):
 
     def leave(self) -> None:
         """Take no more calls."""
-        self._leaving = True
         self._write(h2.goaway(self._last_stream, ErrorCode.NO_ERROR, "the server ends"))
 
     def end_calls(self) -> None:
@@ -186,7 +198,7 @@ class CallConnection(Connection):
         self._last_stream = number
         if self._tasks - len(self._streams) > ABANDONED_MAX:
             raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, "calls are broken off faster than they end")
-        if self._leaving or len(self._streams) >= CALLS_MAX:
+        if self._server.leaving or len(self._streams) >= CALLS_MAX:
             self._answer(h2.rst_stream(number, ErrorCode.REFUSED_STREAM))
             return
         method = self._server.find(headers.get(":path", ""))

@@ -51,7 +51,7 @@ class Deadlines:
 def parsed_timeout(text: str) -> float | None:
     """Seconds of a header `grpc-timeout`; None for one that is no such header, or so long that it does not matter."""
     digits, unit = text[:-1], _UNITS_S.get(text[-1:])
-    if unit is None or not digits.isdecimal() or len(digits) > _DIGITS_MAX:
+    if unit is None or not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS_MAX:
         return None
     seconds = int(digits) * unit
     return seconds if seconds <= LATEST_S else None

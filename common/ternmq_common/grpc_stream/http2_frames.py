@@ -84,6 +84,8 @@ class FrameReader:
     Holds less than one frame: what has begun and is not whole yet.
     """
 
+    __slots__ = ("_data_flags", "_data_left", "_data_stream", "_frame_max", "_rest", "_rest_needs", "data")
+
     def __init__(self, frame_max: int) -> None:
         self._frame_max = frame_max
         self._rest = bytearray()

@@ -52,6 +52,8 @@ class MessageReader:
     that is, prefix included.
     """
 
+    __slots__ = ("_length", "_message_max", "_parts", "_prefix", "messages", "partial")
+
     def __init__(self, message_max: int) -> None:
         self._message_max = message_max
         self._prefix = bytearray()

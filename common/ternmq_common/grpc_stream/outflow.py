@@ -27,6 +27,8 @@ _MESSAGE_HEAD = struct.Struct(">IBIBI")
 class StreamOutflow:
     """One stream's part: its window, and what waits; `tail` makes the frame after which nothing follows."""
 
+    __slots__ = ("bytes", "pieces", "stream", "tail", "window")
+
     def __init__(self, stream: int, window: int) -> None:
         self.stream = stream
         self.window = window
@@ -45,6 +47,8 @@ class Outflow:
     Invariants: what was sent of a stream or of all streams never exceeds what the windows allowed; nothing of a stream
     overtakes what waits of it.
     """
+
+    __slots__ = ("_stream_window", "_streams", "_waiting", "frame_max", "window")
 
     def __init__(self) -> None:
         self.window = DEFAULT_WINDOW

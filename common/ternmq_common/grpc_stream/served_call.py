@@ -34,6 +34,8 @@ class CallRefused(Exception):
 class ServedCall(Stream):
     """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed."""
 
+    __slots__ = ("begun", "deadline", "headers", "method", "moment", "task")
+
     _connection: "CallConnection"
 
     def __init__(

@@ -23,6 +23,23 @@ class Stream:
              window would never end.
     """
 
+    __slots__ = (
+        "_broken",
+        "_connection",
+        "_early",
+        "_incoming",
+        "_messages",
+        "_owed",
+        "_reader",
+        "_shut",
+        "_writers",
+        "ended_here",
+        "ended_there",
+        "out",
+        "peer",
+        "window",
+    )
+
     def __init__(self, connection: "Connection", out: "StreamOutflow", *, message_max: int) -> None:
         self.peer = connection.peer
         self._connection = connection

@@ -79,8 +79,9 @@ async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
 async def broker_remaining(
     request: admin_pb2.BrokerRemainingRequest, call: "Call", services: "Services"
 ) -> admin_pb2.BrokerRemainingResponse:
-    """What would be lost with a broker."""
+    """What would be lost with a broker, to groups that were made a moment ago too."""
     del call
+    await services.catalog.refresh()
     broker = await services.catalog.existing_broker(request.name)
     remaining = await remaining_on(broker.name, services)
     return admin_pb2.BrokerRemainingResponse(

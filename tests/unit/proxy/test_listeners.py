@@ -196,8 +196,8 @@ def test_an_advertised_address_is_told_with_its_kind(advertised: str, host: str,
 
 
 def test_the_ready_line_names_the_first_listener_where_it_always_was() -> None:
-    assert ready_line(["a:1"], "h:4") == "ready grpc=a:1 http=h:4\n"
-    assert ready_line(["a:1", "b:2", "c:3"], "h:4") == "ready grpc=a:1 http=h:4 grpc2=b:2 grpc3=c:3\n"
+    assert ready_line(["a:1"], "h:4") == "ready grpc=a:1 http=h:4"
+    assert ready_line(["a:1", "b:2", "c:3"], "h:4") == "ready grpc=a:1 http=h:4 grpc2=b:2 grpc3=c:3"
 
 
 async def our_round(endpoint: str, topic: str) -> None:

@@ -1,6 +1,8 @@
 """Calls of clients that do what clients may do and gRPC's own does not, and of those that mean harm."""
 
 import asyncio
+import contextlib
+import socket
 
 import pytest
 
@@ -203,3 +205,18 @@ async def test_a_connection_that_is_lost_in_the_midst_of_an_answer_cancels_the_c
         await asyncio.wait({task})
         assert task.cancelled()
         await until(lambda: not server.connections)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_comes_while_the_server_ends_is_closed_too(turns: int) -> None:
+    async with serving() as (server, _, address):
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))) as sock:
+            sock.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.stop(0)
+            assert not server.connections
+            with contextlib.suppress(ConnectionError):
+                while await asyncio.get_running_loop().sock_recv(sock, 1 << 16):
+                    pass

@@ -1,0 +1,61 @@
+"""A server as a process: from its ready line to a clean end."""
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import StartupError
+from ternmq_common.observability.logs import configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from ternmq_common.server_settings import ProcessSettings
+
+    Start = Callable[[AsyncExitStack], Awaitable[str]]
+    """Begins everything that the stack ends, and returns the ready line."""
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
+    that ended it. StartupError: it could not begin."""
+    configure_logging(settings.log_level, settings.log_format)
+    return asyncio.run(_serve(start, over or asyncio.Event()))
+
+
+async def _serve(start: "Start", over: asyncio.Event) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        starting = asyncio.ensure_future(start(stack))
+        ends = [asyncio.create_task(stop.wait()), asyncio.create_task(over.wait())]
+        await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            sys.stdout.write(starting.result() + "\n")
+            sys.stdout.flush()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        _log.info("stopping")
+        for end in ends:
+            end.cancel()
+    return 1 if over.is_set() else 0
+
+
+def make_data_dir(path: "Path") -> None:
+    """StartupError if it is not there and can't be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(
+            f"the data directory {path} can't be made: {error.strerror}; "
+            "give this user the right to write there, or choose another --data-dir"
+        ) from error
