@@ -1,0 +1,72 @@
+"""What a cluster shows: one trace through proxy and broker to the consumer, and the metrics of both."""
+
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.cluster_processes import ClusterProcesses
+from tests.support.collector import Collector
+from tests.support.embedded import RawClient
+from tests.support.stack import ServerProcess
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PRODUCER = "b7ad6b7169203331"
+
+
+async def test_a_trace_follows_a_message_through_two_proxies_and_a_broker(tmp_path: Path) -> None:
+    with Collector() as collector:
+        config = tmp_path / "traced.toml"
+        config.write_text(f'otlp_endpoint = "{collector.endpoint}"\n')
+        options = ("--config", str(config))
+        with ClusterProcesses(tmp_path, brokers=1, broker_options=options, proxy_options=options) as cluster:
+            first, second = (RawClient(proxy.grpc) for proxy in cluster.proxies)
+            async with first, second:
+                await first.send("orders", b"traced", trace_context=f"00-{TRACE}-{PRODUCER}-01")
+                [received] = (await second.receive("orders", "billing")).messages
+            assert received.system_properties.trace_context == f"00-{TRACE}-{PRODUCER}-01"
+            for process in (*cluster.proxies, *cluster.brokers):
+                assert process.terminate() == 0  # what ends in order tells the collector the last
+        spans = {span.name: span for span in collector.spans()}
+    assert set(spans) >= {"send orders", "append orders", "receive orders"}
+    assert {span.trace_id.hex() for span in spans.values()} == {TRACE}
+    assert spans["append orders"].parent_span_id == spans["send orders"].span_id
+    assert spans["receive orders"].parent_span_id.hex() == PRODUCER
+
+
+def metrics_of(server: ServerProcess) -> dict[str, float]:
+    """The first value of each metric."""
+    with urllib.request.urlopen(f"http://{server.addresses['http']}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    return {family.name: family.samples[0].value for family in text_string_to_metric_families(text) if family.samples}
+
+
+def link_is(up: float, proxy: ServerProcess) -> None:
+    """Return when the proxy's metrics say so; a link that breaks is noticed at once."""
+    deadline = time.monotonic() + 20
+    while metrics_of(proxy)["ternmq_link_up"] != up:
+        assert time.monotonic() < deadline, proxy.log_tail()
+
+
+async def test_the_processes_of_a_cluster_tell_of_its_state(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=1, proxies=1) as cluster:
+        (proxy,), (broker,) = cluster.proxies, cluster.brokers
+        async with RawClient(proxy.grpc) as client:
+            await client.send("orders", b"counted")
+            await client.receive("orders", "billing")
+        seen = metrics_of(proxy)
+        assert (seen["ternmq_link_up"], seen["ternmq_link_set_aside"]) == (1, 0)
+        assert seen["ternmq_link_calls"] >= 2
+        assert seen["ternmq_registry_reachable"] == 1
+        seen = metrics_of(broker)
+        assert (seen["ternmq_messages_sent"], seen["ternmq_messages_delivered"]) == (1, 1)
+        assert seen["ternmq_consumer_in_flight"] == 1
+        assert seen["ternmq_broker_proxies"] == 1
+        assert seen["ternmq_lease_age_seconds"] < 60
+        broker.kill9()
+        link_is(0, proxy)
+        broker.start()
+        link_is(1, proxy)
