@@ -1,10 +1,11 @@
 """The server's side of a Telemetry stream, with a transport that the test plays."""
 
 import asyncio
+from typing import cast
 
 import pytest
+from grpc import aio
 
-from ternmq_common.grpc_stream import StreamBroken
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts import telemetry_stream
@@ -14,7 +15,7 @@ COMMANDS = [rpc.TelemetryCommand(status=pb.Status(message=str(number))) for numb
 
 
 class Transport:
-    """Plays a call: what is written is gone once `open` is set."""
+    """Plays grpc: a write waits while `open` is not set; two at a time would break the stream."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -22,17 +23,19 @@ class Transport:
         self.written: list[rpc.TelemetryCommand] = []
         self.began = asyncio.Event()
         self.broken = False
+        self._writing = False
 
-    def write(self, *messages: bytes) -> None:
-        if self.broken:
-            raise StreamBroken("the client is gone")
-        self.written += map(rpc.TelemetryCommand.FromString, messages)
-
-    async def drained(self) -> None:
+    async def write(self, command: rpc.TelemetryCommand) -> None:
+        assert not self._writing
+        self._writing = True
         self.began.set()
-        await self.open.wait()
-        if self.broken:
-            raise StreamBroken("the client is gone")
+        try:
+            await self.open.wait()
+            if self.broken:
+                raise aio.UsageError("the stream is finished")
+            self.written.append(command)
+        finally:
+            self._writing = False
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def transport() -> Transport:
 
 @pytest.fixture
 def stream(transport: Transport) -> TelemetryStream:
-    return TelemetryStream(transport)
+    return TelemetryStream(cast("aio.ServicerContext", transport))
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry_stream, "PUSH_TIMEOUT_S", 0.01)
 
 
-async def test_writes_go_in_their_order(transport: Transport, stream: TelemetryStream) -> None:
+async def test_writes_stand_in_line(transport: Transport, stream: TelemetryStream) -> None:
     transport.open.clear()
     writes = [asyncio.ensure_future(stream.push(command)) for command in COMMANDS[:3]]
     answer = asyncio.ensure_future(stream.answer(COMMANDS[3]))
@@ -59,7 +62,7 @@ async def test_writes_go_in_their_order(transport: Transport, stream: TelemetryS
     transport.open.set()
     assert await asyncio.gather(*writes) == [True, True, True]
     await answer
-    assert [command.status.message for command in transport.written] == ["0", "1", "2", "3"]
+    assert sorted(command.status.message for command in transport.written) == ["0", "1", "2", "3"]
 
 
 async def test_nothing_is_sent_once_the_stream_is_closed(transport: Transport, stream: TelemetryStream) -> None:
@@ -68,21 +71,22 @@ async def test_nothing_is_sent_once_the_stream_is_closed(transport: Transport, s
     assert transport.written == []
 
 
-async def test_a_command_on_its_way_when_the_client_goes_counts_as_not_sent(
+async def test_what_stands_in_line_when_the_stream_is_closed_is_not_sent(
     transport: Transport, stream: TelemetryStream
 ) -> None:
     transport.open.clear()
-    pushing = asyncio.ensure_future(stream.push(COMMANDS[0]))
+    first, following = (asyncio.ensure_future(stream.push(command)) for command in COMMANDS[:2])
     await transport.began.wait()
-    transport.broken = True
+    stream.close()
     transport.open.set()
-    assert not await pushing
+    assert (await first, await following) == (True, False)
+    assert transport.written == COMMANDS[:1]
 
 
 async def test_a_write_that_fails_counts_as_not_sent(transport: Transport, stream: TelemetryStream) -> None:
     transport.broken = True
     assert not await stream.push(COMMANDS[0])
-    with pytest.raises(StreamBroken):
+    with pytest.raises(aio.BaseError):
         await stream.answer(COMMANDS[1])
 
 
