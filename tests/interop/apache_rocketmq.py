@@ -22,11 +22,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import grpc
+
+from ternmq_protos.v2 import definition_pb2, service_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +40,7 @@ HOST = "127.0.0.1"
 ARTIFACTS = ("rocketmq-namesrv", "rocketmq-proxy", "rocketmq-tools")
 START_TIMEOUT_S = 120
 ADMIN_TIMEOUT_S = 60
+ROUTE_LOOK_S = 0.1
 FETCH_TIMEOUT_S = 900
 
 # The broker and its native memory reach into the platform, which newer Java versions allow only when told so.
@@ -98,6 +102,27 @@ class ApacheRocketMQ:
         """Create a topic of type NORMAL, FIFO, DELAY, TRANSACTION, MIXED, PRIORITY or LITE."""
         attributes = f"+message.type={type}"
         self.admin("updateTopic", "-t", name, "-r", str(queues), "-w", str(queues), "-a", attributes)
+        self._wait_for_route(name)
+
+    def _wait_for_route(self, topic: str) -> None:
+        """The broker tells the name server of a topic after it has told us: clients that are faster are refused."""
+        request = service_pb2.QueryRouteRequest(topic={"name": topic})
+        request.endpoints.scheme = definition_pb2.IPv4
+        request.endpoints.addresses.add(host=HOST, port=self._grpc_port)
+        with grpc.insecure_channel(self.endpoint) as channel:
+            query = channel.unary_unary(
+                "/apache.rocketmq.v2.MessagingService/QueryRoute",
+                request_serializer=service_pb2.QueryRouteRequest.SerializeToString,
+                response_deserializer=service_pb2.QueryRouteResponse.FromString,
+            )
+            deadline = time.monotonic() + ADMIN_TIMEOUT_S
+            while True:
+                status = query(request, timeout=ADMIN_TIMEOUT_S, metadata=(("x-mq-client-id", "topics"),)).status
+                if status.code == definition_pb2.OK:
+                    return
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"no route to topic {topic}: {status.message}")
+                time.sleep(ROUTE_LOOK_S)
 
     def create_group(self, name: str, *, ordered: bool = False) -> None:
         """Create a consumer group; an ordered one delivers message groups one message at a time."""
@@ -183,7 +208,7 @@ class ApacheRocketMQ:
         return {
             "rocketMQClusterName": "DefaultCluster",
             "proxyClusterName": "DefaultCluster",
-            "namesrvAddr": f"{HOST}:{self._namesrv_port}",
+            **({"namesrvAddr": f"{HOST}:{self._namesrv_port}"} if self._clustered else {}),
             "localServeAddr": HOST,
             "grpcServerPort": self._grpc_port,
             "remotingListenPort": self._remoting_port,
