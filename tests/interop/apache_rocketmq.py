@@ -167,6 +167,23 @@ class ApacheRocketMQ:
             *(*BROKER_MAIN, "-n", f"{HOST}:{self._namesrv_port}", "-c", str(broker)),
         ]
         self._begin(command, "broker.out", started).wait_for("boot success")
+        self._wait_for_broker()
+
+    def _wait_for_broker(self) -> None:
+        """The name server knows the broker some time after it has started; a proxy that comes first ends."""
+        command = [*self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"), *ADMIN_MAIN, "clusterList"]
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            listed = subprocess.run(
+                [*command, "-n", f"{HOST}:{self._namesrv_port}"],
+                capture_output=True,
+                text=True,
+                timeout=ADMIN_TIMEOUT_S,
+                check=False,
+            )
+            if "broker-a" in listed.stdout:
+                return
+        raise RuntimeError(f"the name server knows no broker after {START_TIMEOUT_S} s")
 
     def _write_broker_settings(self) -> Path:
         broker = self._home / "broker.properties"
