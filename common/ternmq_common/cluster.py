@@ -42,9 +42,9 @@ class BrokerLoad:
 class BrokerEntry:
     """A storage broker as the registry has it: one shard.
 
-    `address` is HOST:PORT of its storage service. `epoch` grows with each registration: of two processes of one name the
-    one with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has and
-    takes nothing new. Replicas of a shard will be further entries of its name.
+    `address` is HOST:PORT of its storage service. `epoch` grows with each registration: of two processes of one name
+    the one with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has
+    and takes nothing new. Replicas of a shard will be further entries of its name.
     """
 
     name: str
