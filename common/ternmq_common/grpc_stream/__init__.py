@@ -1,7 +1,7 @@
-"""A gRPC stream of opaque messages on asyncio: real HTTP/2 on the wire, at a fraction of the cost of a general library.
+"""gRPC of opaque messages on asyncio: real HTTP/2 on the wire, at a fraction of the cost of a general library.
 
-What it knows is what one long bidirectional stream needs: `StreamServer` serves one method, `connect` opens one stream
-on a connection of its own.
+`StreamServer` serves one method and `connect` opens one stream on a connection of its own, for one long conversation.
+`call_server.CallServer` serves many methods to clients that we did not write, each call with headers and a deadline.
 """
 
 from ternmq_common.grpc_stream.client import connect

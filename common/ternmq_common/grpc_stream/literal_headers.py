@@ -1,10 +1,28 @@
-"""Header blocks without a dynamic table (RFC 7541): every field literal, never to be indexed. So nothing of them is
-remembered for a connection, and the same bytes are good for all."""
+"""Header blocks without a dynamic table (RFC 7541), so that nothing of them is remembered for a connection.
+
+Made     every field literal, never to be indexed: the same bytes for all connections.
+Read     only the fields that are asked for. Names and values are looked up by the bytes in which they came, since
+         clients say nearly the same again and again; a Huffman code is read once, and not at all where nobody asks.
+Limits   a block's own length bounds what its fields can be, for there is no table to refer to.
+"""
 
 from collections.abc import Iterable
+from typing import TypeVar
+
+from hpack.exceptions import HPACKError
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
+
+from ternmq_common.grpc_stream.http2_frames import ErrorCode, Http2Error
 
 # To begin the first block with after the other side has said how large our table may be: it is empty.
 NO_TABLE = b"\x20"
+_STATIC = tuple((name.decode(), value.decode()) for name, value in HeaderTable.STATIC_TABLE)
+_CACHED_BYTES_MAX = 256
+_CACHED_MAX = 8192
+_V = TypeVar("_V")
+# A length that needs more bytes than these is longer than any block.
+_INTEGER_BYTES_MAX = 4
 
 
 def literal_block(headers: Iterable[tuple[str, str]]) -> bytes:
@@ -27,3 +45,104 @@ def _length(length: int) -> bytes:
         length >>= 7
     parts.append(length)
     return bytes(parts)
+
+
+class HeaderReader:
+    """Reads blocks of any connections that have no dynamic table; values of the names in `passing` differ each time."""
+
+    def __init__(self, wanted: Iterable[str], *, passing: Iterable[str] = ()) -> None:
+        self._wanted = frozenset(wanted)
+        self._passing = frozenset(passing)
+        self._static = tuple(name if name in self._wanted else None for name, _ in _STATIC)
+        self._names: dict[bytes, str | None] = {}
+        self._values: dict[bytes, str] = {}
+
+    def read(self, block: bytes) -> dict[str, str]:
+        """The wanted fields; the last one of a name counts. Http2Error: this is no block."""
+        try:
+            return self._read(block)
+        except (IndexError, HPACKError) as error:
+            raise Http2Error(ErrorCode.COMPRESSION_ERROR, "a header block can't be read") from error
+
+    def _read(self, block: bytes) -> dict[str, str]:
+        found: dict[str, str] = {}
+        at, end = 0, len(block)
+        while at < end:
+            first = block[at]
+            if first & 0x80:
+                index, at = _integer(block, at, 0x7F)
+                if not index:
+                    raise IndexError(index)
+                if self._static[index - 1] is not None:
+                    name, found_value = _STATIC[index - 1]
+                    found[name] = found_value
+                continue
+            if first & 0x60 == 0x20:
+                size, at = _integer(block, at, 0x1F)
+                if size:
+                    raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a table of {size} bytes, and none is allowed")
+                continue
+            index, at = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
+            if index:
+                name_wanted = self._static[index - 1]
+            else:
+                begin, at = at, _past(block, at)
+                name_wanted = self._name(block[begin:at])
+            begin, at = at, _past(block, at)
+            if name_wanted is not None:
+                found[name_wanted] = self._value(name_wanted, block[begin:at])
+        return found
+
+    def _name(self, coded: bytes) -> str | None:
+        try:
+            return self._names[coded]
+        except KeyError:
+            name = _text(coded)
+            wanted = name if name in self._wanted else None
+            _remember(self._names, coded, wanted)
+            return wanted
+
+    def _value(self, name: str, coded: bytes) -> str:
+        value = self._values.get(coded)
+        if value is None:
+            value = _text(coded)
+            if name not in self._passing:
+                _remember(self._values, coded, value)
+        return value
+
+
+def _remember(cache: dict[bytes, _V], coded: bytes, text: _V) -> None:
+    if len(coded) <= _CACHED_BYTES_MAX:
+        if len(cache) >= _CACHED_MAX:
+            cache.clear()
+        cache[coded] = text
+
+
+def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
+    """The number that begins there in the bits of the mask, and where it ends."""
+    number = block[at] & mask
+    at += 1
+    if number < mask:
+        return number, at
+    for shift in range(0, 7 * _INTEGER_BYTES_MAX, 7):
+        part = block[at]
+        at += 1
+        number += (part & 0x7F) << shift
+        if part < 0x80:
+            return number, at
+    raise IndexError(at)
+
+
+def _past(block: bytes, at: int) -> int:
+    """Where the string that begins there ends."""
+    length, at = _integer(block, at, 0x7F)
+    at += length
+    if at > len(block):
+        raise IndexError(at)
+    return at
+
+
+def _text(coded: bytes) -> str:
+    _, begin = _integer(coded, 0, 0x7F)
+    text = coded[begin:]
+    return (decode_huffman(text) if coded[0] & 0x80 else text).decode("latin-1")

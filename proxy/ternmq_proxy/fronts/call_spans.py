@@ -17,12 +17,10 @@ from ternmq_protos.v2.service_pb2 import EndTransactionRequest, SendMessageReque
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grpc import aio
-
     from ternmq_common.model import Delivery
     from ternmq_proxy.call import Call
 
-_HEADER = "traceparent"
+TRACEPARENT = "traceparent"
 # What the conventions call the operations that are said of one topic.
 _OPERATIONS = {
     "SendMessage": ("send", "send"),
@@ -43,9 +41,8 @@ class CallSpans:
         self._method = method
         self._tracing = tracing
 
-    def begin(self, request: Any, call: "Call", context: "aio.ServicerContext") -> ActiveSpan | None:  # noqa: ANN401
-        """The span of a call whose request came in just now; None if it is not to be recorded."""
-        parent = _header(context)
+    def begin(self, request: Any, call: "Call", parent: str) -> ActiveSpan | None:  # noqa: ANN401
+        """The span of a call whose request came in just now, with that header; None if it is not to be recorded."""
         if isinstance(request, EndTransactionRequest):
             parent = request.trace_context or parent
         if not isinstance(request, SendMessageRequest):
@@ -64,7 +61,7 @@ class CallSpans:
         self,
         request: Any,  # noqa: ANN401
         call: "Call",
-        context: "aio.ServicerContext",
+        header: str,
         answered: Any,  # noqa: ANN401
         began_ns: int,
     ) -> ActiveSpan | None:
@@ -73,7 +70,7 @@ class CallSpans:
         if not deliveries:
             return None
         left = [text for delivery in deliveries if (text := _trace_context(delivery.message.system))]
-        parent = next((text for text in left if recorded(text)), "") or _header(context)
+        parent = next((text for text in left if recorded(text)), "") or header
         attributes = self._attributes(request, call)
         attributes["messaging.batch.message_count"] = len(deliveries)
         return self._tracing.begin(
@@ -117,13 +114,6 @@ def _topic(request: Any) -> str:  # noqa: ANN401 - a request that speaks of one 
         return request.messages[0].topic.name if request.messages else ""
     holder = request.message_queue if "message_queue" in request.DESCRIPTOR.fields_by_name else request
     return str(holder.topic.name)
-
-
-def _header(context: "aio.ServicerContext") -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == _HEADER and isinstance(value, str):
-            return value
-    return ""
 
 
 def _trace_context(system: bytes) -> str:

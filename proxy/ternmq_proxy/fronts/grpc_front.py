@@ -6,41 +6,43 @@ call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemet
 
 import asyncio
 import contextlib
-import logging
+import socket
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-import grpc
 from google.protobuf.message import DecodeError
-from grpc import aio
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.grpc_stream.call_server import CallServer
+from ternmq_common.grpc_stream.messages import Status
+from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
+from ternmq_common.grpc_stream.sockets import bound
+from ternmq_common.limits import INBOUND_BYTES_MAX
 from ternmq_common.observability.figures import FrontFigures
 from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
-from ternmq_common.server_settings import Listener
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.client_life import detach
 from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
 from ternmq_proxy.call import Call
-from ternmq_proxy.fronts.call_spans import CallSpans
+from ternmq_proxy.fronts.call_spans import TRACEPARENT, CallSpans
 from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
-from ternmq_proxy.fronts.grpc_server import bound_server, check_free, start_described
+from ternmq_proxy.fronts.health import Health
+from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-
-    from grpc_health.v1.health.aio import HealthServicer
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.observability.observability import Observability
+    from ternmq_common.server_settings import Listener
     from ternmq_proxy.services import Services
 
-_log = logging.getLogger(__name__)
+    Serve = Callable[[ServedCall], Awaitable[None]]
 
-_LAST_ANSWERS_S = 0.1
+_CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 _CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
 # What becomes of a call that gets no answer.
 _UNPARSED, _CUT = "UNPARSED", "CUT"
@@ -53,101 +55,73 @@ class GrpcFront:
     """
 
     def __init__(self, listeners: "Sequence[Listener]", observability: "Observability") -> None:
-        # All before the first is taken: gRPC keeps the port of a server that was never started.
-        for listener in listeners:
-            check_free(listener.address)
-        figures = FrontFigures()
-        observability.watch_front(figures)
-        self._doors = [_Door(listener, figures, observability) for listener in listeners]
+        with contextlib.ExitStack() as taken:
+            self._sockets = [taken.enter_context(_bound(listener.address)) for listener in listeners]
+            taken.pop_all()
+        # As messages and calls name them: with the port that is bound.
+        self._listeners = {
+            address: replace(listener, address=address)
+            for listener, sock in zip(listeners, self._sockets, strict=True)
+            for address in [f"{listener.address.rpartition(':')[0]}:{sock.getsockname()[1]}"]
+        }
+        self._figures = FrontFigures()
+        observability.watch_front(self._figures)
+        self._observability = observability
+        self._methods: dict[str, Method] = {}
+        self._server = CallServer(
+            self._methods.get,
+            headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT),
+            message_max=INBOUND_BYTES_MAX,
+        )
+        self._health = Health(("", MESSAGING_SERVICE.full_name))
+        self._started = False
+        self._services: Services
 
     @property
     def addresses(self) -> list[str]:
         """`host:port` of each listener, in their order."""
-        return [door.listener.address for door in self._doors]
-
-    async def start(self, services: "Services") -> None:
-        for door in self._doors:
-            await door.start(services)
-
-    async def stop(self, grace_s: float) -> None:
-        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
-        await asyncio.gather(*(door.stop(grace_s) for door in self._doors))
-
-
-class _Door:
-    """One listener, with a server of its own: so every call knows by which it came in."""
-
-    def __init__(self, listener: Listener, figures: FrontFigures, observability: "Observability") -> None:
-        self._figures = figures
-        self._observability = observability
-        self._server, address = bound_server(listener.address)
-        self.listener = replace(listener, address=address)
-        self._health: HealthServicer | None = None
-        self._calls = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._services: Services
+        return list(self._listeners)
 
     async def start(self, services: "Services") -> None:
         self._services = services
-        messaging = {name: self._handler(name, call) for name, call in messaging_calls().items()}
-        messaging["Telemetry"] = grpc.stream_stream_rpc_method_handler(
-            self._converse, response_serializer=TelemetryCommand.SerializeToString
-        )
-        admin = {name: self._handler(name, call) for name, call in admin_calls().items()}
-        self._server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(MESSAGING_SERVICE.full_name, messaging),
-                grpc.method_handlers_generic_handler(ADMIN_SERVICE.full_name, admin),
-            )
-        )
-        self._health = await start_described(self._server, (MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name))
+        self._started = True
+        for service, calls in ((MESSAGING_SERVICE, messaging_calls()), (ADMIN_SERVICE, admin_calls())):
+            for name, call in calls.items():
+                self._methods[f"/{service.full_name}/{name}"] = Method(self._handler(service.full_name, name, call))
+        self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = Method(self._converse, talks=True)
+        self._methods |= self._health.methods()
+        self._methods |= Reflection((MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, Health.NAME)).methods()
+        for address, sock in zip(self._listeners, self._sockets, strict=True):
+            await self._server.listen(sock, address)
 
     async def stop(self, grace_s: float) -> None:
-        if self._health is not None:
-            await self._health.enter_graceful_shutdown()
-        draining = asyncio.ensure_future(self._server.stop(grace_s))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                await self._idle.wait()
-        # What is left now is the sending of the last answers, and Telemetry streams, which have no end of their own.
-        await self._server.stop(_LAST_ANSWERS_S)
-        await draining
+        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
+        if not self._started:
+            for sock in self._sockets:
+                sock.close()
+        self._health.end()
+        await self._server.stop(grace_s)
 
-    @contextlib.contextmanager
-    def _under_way(self) -> "Iterator[None]":
-        """Count a call for `stop`, from its beginning to its last byte."""
-        self._calls += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
+    def _handler(self, service: str, name: str, call: Unary | Streamed) -> "Serve":
+        tracing = self._observability.tracing
+        spans = None if tracing is None else CallSpans(service, name, tracing)
+        return self._streamed(name, call, spans) if isinstance(call, Streamed) else self._unary(name, call, spans)
 
-    def _handler(self, name: str, call: Unary | Streamed) -> grpc.RpcMethodHandler:
-        if isinstance(call, Streamed):
-            return grpc.unary_stream_rpc_method_handler(self._streamed(name, call))
-        return grpc.unary_unary_rpc_method_handler(self._unary(name, call))
+    def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
+        figures = self._figures
 
-    def _unary(self, name: str, call: Unary) -> "Callable[[bytes, aio.ServicerContext], Awaitable[bytes]]":
-        figures, spans = self._figures, self._spans(name, call)
-
-        async def answer(data: bytes, context: aio.ServicerContext) -> bytes:
-            figures.bytes_in += len(data)
+        async def answer(served: ServedCall) -> None:
             with _Measured(figures.called, name) as measured:
-                request = await _parsed(call.request, data, context)
+                request = await self._request(call.request, served)
                 measured.code = _CUT
-                with self._under_way():
-                    made = self._call(context)
-                    span = None if spans is None else spans.begin(request, made, context)
-                    with NOTHING if span is None else Within(span):
-                        response = await self._response(name, call, request, made)
-                    measured.code = _code_of(response.status)
-                    answered: bytes = response.SerializeToString()
+                made = self._call(served)
+                span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
+                with NOTHING if span is None else Within(span):
+                    response = await self._response(name, call, request, made)
+                measured.code = _code_of(response.status)
+                answered: bytes = response.SerializeToString()
             figures.bytes_out += len(answered)
-            return answered
+            await served.finish(answered)
 
         return answer
 
@@ -159,55 +133,51 @@ class _Door:
             mark_failed(_code_of(status))
             return call.response(status=status)
 
-    def _streamed(self, name: str, call: Streamed) -> "Callable[[bytes, aio.ServicerContext], Awaitable[None]]":
-        figures, spans = self._figures, self._spans(name, call)
+    def _streamed(self, name: str, call: Streamed, spans: CallSpans | None) -> "Serve":
+        figures = self._figures
 
-        async def answer(data: bytes, context: aio.ServicerContext) -> None:
-            figures.bytes_in += len(data)
+        async def answer(served: ServedCall) -> None:
             began_ns = 0 if spans is None else time.time_ns()
             with _Measured(figures.polled, name) as measured:
-                request = await _parsed(call.request, data, context)
+                request = await self._request(call.request, served)
                 measured.code = _CUT
-                with self._under_way():
-                    made = self._call(context)
-                    figures.polls_waiting += 1
-                    try:
-                        answered = await call.activity(request, made, self._services)
-                    finally:
-                        figures.polls_waiting -= 1
-                    whole = False
-                    try:
-                        span = None if spans is None else spans.received(request, made, context, answered, began_ns)
-                        with NOTHING if span is None else Within(span):
-                            await self._write(answered.frames, context)
-                        whole = True
-                    finally:
-                        if not whole:
-                            await asyncio.shield(answered.undelivered())
-                    measured.code = _code_of(call.response.FromString(answered.frames[0]).status)
+                made = self._call(served)
+                figures.polls_waiting += 1
+                try:
+                    answered = await call.activity(request, made, self._services)
+                finally:
+                    figures.polls_waiting -= 1
+                whole = False
+                try:
+                    parent = served.headers.get(TRACEPARENT, "")
+                    span = None if spans is None else spans.received(request, made, parent, answered, began_ns)
+                    with NOTHING if span is None else Within(span):
+                        await served.finish(*answered.frames)
+                    whole = True
+                finally:
+                    if not whole:
+                        await asyncio.shield(answered.undelivered())
+                figures.bytes_out += sum(map(len, answered.frames))
+                measured.code = _code_of(call.response.FromString(answered.frames[0]).status)
 
         return answer
 
-    async def _write(self, frames: list[bytes], context: aio.ServicerContext) -> None:
-        for frame in frames:
-            await context.write(frame)
-            self._figures.bytes_out += len(frame)
+    async def _request(self, kind: Any, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
+        data = await served.read()
+        if data is None:
+            raise CallRefused(Status.INTERNAL, "the call ended without a request")
+        self._figures.bytes_in += len(data)
+        return _parsed(kind, data)
 
-    def _spans(self, name: str, call: Unary | Streamed) -> CallSpans | None:
-        """What makes the spans of such calls; None in a process that makes none."""
-        tracing = self._observability.tracing
-        service = ADMIN_SERVICE if name in ADMIN_SERVICE.methods_by_name else MESSAGING_SERVICE
-        return None if tracing is None else CallSpans(service.full_name, name, tracing)
-
-    async def _converse(self, commands: "AsyncIterator[bytes]", context: aio.ServicerContext) -> None:
-        call = self._call(context)
+    async def _converse(self, served: ServedCall) -> None:
+        call = self._call(served)
         # Rust takes its start for done when the headers arrive.
-        await context.send_initial_metadata(())
-        stream = TelemetryStream(context)
+        served.begin()
+        stream = TelemetryStream(served)
         self._figures.stream_began(call.client_id)
         try:
-            async for data in commands:
-                if not await self._heard(data, call, stream, context):
+            while (data := await served.read()) is not None:
+                if not await self._heard(data, call, stream, served):
                     return
                 del data  # a stream waits for the next command for hours
         finally:
@@ -215,14 +185,14 @@ class _Door:
             stream.close()
             detach(call.client_id, stream, self._services)
 
-    async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, context: aio.ServicerContext) -> bool:
+    async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, served: ServedCall) -> bool:
         """Answer one command; whether the conversation goes on."""
         self._figures.bytes_in += len(data)
-        command = await _parsed(TelemetryCommand, data, context)
+        command = _parsed(TelemetryCommand, data)
         try:
             answer = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
-            await _end_conversation(error, context)
+            await _end_conversation(error, served)
             return False
         if answer is not None:
             # Commands come after the first answer: clients begin with it.
@@ -230,16 +200,15 @@ class _Door:
             self._services.clients.attach(call.client_id, stream)
         return True
 
-    def _call(self, context: aio.ServicerContext) -> Call:
-        # A key that comes several times counts with its last value: Go repeats all headers on each retry.
-        metadata = dict(context.invocation_metadata() or ())
+    def _call(self, served: ServedCall) -> Call:
+        headers = served.headers
         return Call(
-            client_id=metadata.get("x-mq-client-id", ""),
-            language=metadata.get("x-mq-language", ""),
-            version=metadata.get("x-mq-client-version", ""),
-            peer=_address(context.peer()),
-            listener=self.listener,
-            remaining_s=context.time_remaining(),
+            client_id=headers.get(_CLIENT_ID, ""),
+            language=headers.get(_LANGUAGE, ""),
+            version=headers.get(_VERSION, ""),
+            peer=served.peer,
+            listener=self._listeners[served.listener],
+            remaining_s=served.remaining_s(),
         )
 
 
@@ -261,30 +230,34 @@ class _Measured:
         self._tell(self._name, self.code, time.perf_counter() - self._began)
 
 
+def _bound(address: str) -> socket.socket:
+    try:
+        return bound(address)
+    except StartupError as error:
+        reason = getattr(error.__cause__, "strerror", error)
+        raise StartupError(
+            f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another --grpc"
+        ) from error
+
+
 def _code_of(status: "definition_pb2.Status") -> str:
     return _CODE_NAMES.get(status.code) or str(status.code)
 
 
-async def _parsed(kind: Any, data: bytes, context: aio.ServicerContext) -> Any:  # noqa: ANN401 - a message class
-    """The request that `data` is. Bytes that are none end the call with INTERNAL; grpc itself would say UNKNOWN."""
+def _parsed(kind: Any, data: bytes) -> Any:  # noqa: ANN401 - a message class
+    """The request that `data` is; bytes that are none end the call with INTERNAL."""
     try:
         return kind.FromString(data)
-    except DecodeError:
-        await context.abort(grpc.StatusCode.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")
+    except DecodeError as error:
+        raise CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}") from error
 
 
-async def _end_conversation(error: Exception, context: aio.ServicerContext) -> None:
+async def _end_conversation(error: Exception, served: ServedCall) -> None:
     """End a Telemetry stream as the contract says for the error (`producer.md` 5.5)."""
     status = status_of(error, "Telemetry")
     if status.code == definition_pb2.CLIENT_ID_REQUIRED:
-        await context.write(TelemetryCommand(status=status))
+        await served.finish(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        raise CallRefused(Status.INVALID_ARGUMENT, str(error))
     else:
-        await context.abort(grpc.StatusCode.INTERNAL, status.message)
-
-
-def _address(peer: str) -> str:
-    """`127.0.0.1:5000` of gRPC's `ipv4:127.0.0.1:5000`; what is of no such form as it is."""
-    kind, _, address = peer.partition(":")
-    return address.replace("%5B", "[").replace("%5D", "]") if kind in ("ipv4", "ipv6") else peer
+        raise CallRefused(Status.INTERNAL, status.message)

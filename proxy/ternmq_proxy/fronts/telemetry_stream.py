@@ -1,13 +1,13 @@
 """The server's side of one Telemetry stream: answers to the client, and commands that nobody asked for.
 
-grpc takes one write at a time and knows no deadline for it; a client that stopped reading would hold up whoever has
-something to tell it. So writes stand in line, and a command that is not written in time counts as not sent.
+A client that stopped reading would hold up whoever has something to tell it: a command that is not on its way in time
+counts as not sent, and nothing more is pushed until it is.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from grpc import aio
+from ternmq_common.grpc_stream.messages import StreamBroken
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.service_pb2 import TelemetryCommand
@@ -15,45 +15,50 @@ if TYPE_CHECKING:
 PUSH_TIMEOUT_S = 2.0
 
 
+class Transport(Protocol):
+    """What is needed of a `ServedCall`: what is written waits in its order, and `drained` until all of it is gone."""
+
+    def write(self, *messages: bytes) -> None: ...
+
+    async def drained(self) -> None: ...
+
+
 class TelemetryStream:
     """Writes to one stream until it is closed."""
 
-    def __init__(self, context: "aio.ServicerContext") -> None:
-        self._context = context
-        self._turn = asyncio.Lock()
-        self._late: asyncio.Task[bool] | None = None
+    __slots__ = ("_closed", "_late", "_transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._late: asyncio.Task[None] | None = None
         self._closed = False
 
     async def answer(self, command: "TelemetryCommand") -> None:
-        """Send a command in answer to one of the client's; raises what grpc raises."""
-        async with self._turn:
-            await self._context.write(command)
+        """Send a command in answer to one of the client's; StreamBroken if the client is gone."""
+        self._transport.write(command.SerializeToString())
+        await self._transport.drained()
 
     async def push(self, command: "TelemetryCommand") -> bool:
         """Send a command; whether it was sent. One that is late is not taken back: the client may still get it."""
-        if self._closed or self._late is not None:
+        if self._closed or (self._late is not None and not self._late.done()):
             return False
-        writing = asyncio.create_task(self._pushed(command))
-        done, _ = await asyncio.wait({writing}, timeout=PUSH_TIMEOUT_S)
+        try:
+            self._transport.write(command.SerializeToString())
+        except StreamBroken:
+            return False
+        sending = asyncio.create_task(self._transport.drained())
+        done, _ = await asyncio.wait({sending}, timeout=PUSH_TIMEOUT_S)
         if done:
-            return writing.result()
-        self._late = writing
-        writing.add_done_callback(self._in_time_again)
+            return sending.exception() is None
+        self._late = sending
+        sending.add_done_callback(self._in_time_again)
         return False
 
     def close(self) -> None:
         """Nothing is sent from now on."""
         self._closed = True
 
-    async def _pushed(self, command: "TelemetryCommand") -> bool:
-        try:
-            async with self._turn:
-                if self._closed:
-                    return False
-                await self._context.write(command)
-        except aio.BaseError:  # the stream broke
-            return False
-        return True
-
-    def _in_time_again(self, _: "asyncio.Task[bool]") -> None:
+    def _in_time_again(self, sending: "asyncio.Task[None]") -> None:
         self._late = None
+        if not sending.cancelled():
+            sending.exception()  # a stream that broke is known to who reads it

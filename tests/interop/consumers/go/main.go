@@ -106,6 +106,8 @@ func (c *consumer) listen() error {
 	push, err := rocketmq.NewPushConsumer(c.config,
 		rocketmq.WithPushAwaitDuration(await),
 		rocketmq.WithPushSubscriptionExpressions(c.subscription),
+		// Without it the message groups of one batch wait for each other.
+		rocketmq.WithPushEnableFifoConsumeAccelerator(true),
 		rocketmq.WithPushMessageListener(listener))
 	if err != nil {
 		return fmt.Errorf("new push consumer: %w", err)

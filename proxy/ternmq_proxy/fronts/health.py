@@ -1,0 +1,74 @@
+"""grpc.health.v1: whether the server serves, asked once or watched."""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, ClassVar
+
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from ternmq_common.grpc_stream.messages import Status, StreamBroken
+from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Health:
+    """Says of these services that they serve, until `end`."""
+
+    NAME: ClassVar[str] = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+    def __init__(self, services: "Sequence[str]") -> None:
+        self._services = frozenset(services)
+        self._ended = False
+        self._watching: set[ServedCall] = set()
+
+    def methods(self) -> dict[str, Method]:
+        """By path."""
+        return {
+            f"/{self.NAME}/Check": Method(self._check),
+            f"/{self.NAME}/Watch": Method(self._watch, talks=True),
+        }
+
+    def end(self) -> None:
+        """Tell who watches that nobody serves any more."""
+        self._ended = True
+        for call in self._watching:
+            with contextlib.suppress(StreamBroken):
+                call.write(self._status(""))
+
+    async def _check(self, call: ServedCall) -> None:
+        service = await _asked(call)
+        if service not in self._services:
+            raise CallRefused(Status.NOT_FOUND, f"{service} is not known here")
+        await call.finish(self._status(service))
+
+    async def _watch(self, call: ServedCall) -> None:
+        service = await _asked(call)
+        call.write(self._status(service))
+        if service in self._services:
+            self._watching.add(call)
+        try:
+            await asyncio.get_running_loop().create_future()  # until one side ends it
+        finally:
+            self._watching.discard(call)
+
+    def _status(self, service: str) -> bytes:
+        if service not in self._services:
+            status = HealthCheckResponse.SERVICE_UNKNOWN
+        elif self._ended:
+            status = HealthCheckResponse.NOT_SERVING
+        else:
+            status = HealthCheckResponse.SERVING
+        answer: bytes = HealthCheckResponse(status=status).SerializeToString()
+        return answer
+
+
+async def _asked(call: ServedCall) -> str:
+    try:
+        request = HealthCheckRequest.FromString(await call.read() or b"")
+    except DecodeError as error:
+        raise CallRefused(Status.INTERNAL, "the bytes sent are no HealthCheckRequest") from error
+    return str(request.service)

@@ -1,0 +1,103 @@
+"""grpc.reflection.v1alpha: tools ask the server which calls there are, and of which types."""
+
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message import DecodeError
+from grpc_reflection.v1alpha import reflection_pb2
+from grpc_reflection.v1alpha.reflection_pb2 import ErrorResponse, ServerReflectionRequest, ServerReflectionResponse
+
+from ternmq_common.grpc_stream.messages import Status
+from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
+from ternmq_protos.pool import POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NAME = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].full_name
+# Our own names are in our own pool, those of health and reflection in protobuf's.
+_POOLS: tuple[Any, ...] = (POOL, descriptor_pool.Default())
+
+
+class Reflection:
+    """Tells of these services, and of itself."""
+
+    def __init__(self, services: "Sequence[str]") -> None:
+        self._services = sorted((*services, _NAME))
+
+    def methods(self) -> dict[str, Method]:
+        """By path."""
+        return {f"/{_NAME}/ServerReflectionInfo": Method(self._converse, talks=True)}
+
+    async def _converse(self, call: ServedCall) -> None:
+        while (data := await call.read()) is not None:
+            try:
+                request = ServerReflectionRequest.FromString(data)
+            except DecodeError as error:
+                raise CallRefused(Status.INTERNAL, "the bytes sent are no ServerReflectionRequest") from error
+            answer = self._answer(request)
+            answer.valid_host = request.host
+            answer.original_request.CopyFrom(request)
+            call.write(answer.SerializeToString())
+            await call.drained()
+
+    def _answer(self, request: ServerReflectionRequest) -> ServerReflectionResponse:
+        answer = ServerReflectionResponse()
+        asked = request.WhichOneof("message_request")
+        try:
+            if asked == "list_services":
+                for name in self._services:
+                    answer.list_services_response.service.add(name=name)
+            elif asked == "file_by_filename":
+                _add_file(answer, _found("FindFileByName", request.file_by_filename))
+            elif asked == "file_containing_symbol":
+                _add_file(answer, _found("FindFileContainingSymbol", request.file_containing_symbol))
+            elif asked == "file_containing_extension":
+                wanted = request.file_containing_extension
+                _add_file(
+                    answer,
+                    _in_pools(lambda pool: _extension(pool, wanted.containing_type, wanted.extension_number).file),
+                )
+            elif asked == "all_extension_numbers_of_type":
+                name = request.all_extension_numbers_of_type
+                answer.all_extension_numbers_response.base_type_name = name
+                answer.all_extension_numbers_response.extension_number.extend(
+                    _in_pools(lambda pool: _extensions(pool, name))
+                )
+            else:
+                answer.error_response.CopyFrom(_error(Status.INVALID_ARGUMENT, "the request asks for nothing"))
+        except KeyError:
+            answer.error_response.CopyFrom(_error(Status.NOT_FOUND, "there is no such thing here"))
+        return answer
+
+
+def _found(how: str, name: str) -> Any:  # noqa: ANN401 - a file of either pool
+    return _in_pools(lambda pool: getattr(pool, how)(name))
+
+
+def _in_pools(find: "Callable[[Any], Any]") -> Any:  # noqa: ANN401 - whatever is looked for
+    """What the first pool finds that knows it; KeyError if none does."""
+    for pool in _POOLS[:-1]:
+        try:
+            return find(pool)
+        except KeyError:
+            continue
+    return find(_POOLS[-1])
+
+
+def _extension(pool: Any, name: str, number: int) -> Any:  # noqa: ANN401 - of either pool
+    return pool.FindExtensionByNumber(pool.FindMessageTypeByName(name), number)
+
+
+def _extensions(pool: Any, name: str) -> list[int]:  # noqa: ANN401 - of either pool
+    return sorted(extension.number for extension in pool.FindAllExtensions(pool.FindMessageTypeByName(name)))
+
+
+def _add_file(answer: ServerReflectionResponse, file: Any) -> None:  # noqa: ANN401 - of either pool
+    proto = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(proto)
+    answer.file_descriptor_response.file_descriptor_proto.append(proto.SerializeToString())
+
+
+def _error(status: Status, text: str) -> ErrorResponse:
+    return ErrorResponse(error_code=int(status), error_message=text)

@@ -1,0 +1,84 @@
+"""What the tests of calls share: a server with a method of each kind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ternmq_common.grpc_stream import Status
+from ternmq_common.grpc_stream.call_server import CallServer
+from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
+from ternmq_common.grpc_stream.sockets import bound
+
+CLIENT_ID = "x-mq-client-id"
+MESSAGE_MAX = 1 << 20
+
+
+class Service:
+    """`began` and `cancelled`: the calls of Wait, which nothing but their client or deadline ends."""
+
+    def __init__(self) -> None:
+        self.began: asyncio.Queue[ServedCall] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[ServedCall] = asyncio.Queue()
+        self.methods = {
+            "/test/Echo": Method(self._echo),
+            "/test/Wait": Method(self._wait),
+            "/test/Stubborn": Method(self._stubborn),
+            "/test/Refuse": Method(self._refuse),
+            "/test/Fail": Method(self._fail),
+            "/test/Many": Method(self._many),
+            "/test/Talk": Method(self._talk, talks=True),
+        }
+        self.let_go = asyncio.Event()
+
+    async def _echo(self, call: ServedCall) -> None:
+        message = await call.read()
+        await call.finish(b"nothing" if message is None else message)
+
+    async def _wait(self, call: ServedCall) -> None:
+        self.began.put_nowait(call)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.cancelled.put_nowait(call)
+
+    async def _stubborn(self, call: ServedCall) -> None:
+        """Goes on when it is cancelled."""
+        del call
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def _refuse(self, call: ServedCall) -> None:
+        del call
+        raise CallRefused(Status.NOT_FOUND, "not hére")
+
+    async def _fail(self, call: ServedCall) -> None:
+        del call
+        raise RuntimeError("a secret")
+
+    async def _many(self, call: ServedCall) -> None:
+        """As many messages as the request has bytes, of 100,000 bytes each, then the headers' client id."""
+        count = len(await call.read() or b"")
+        await call.finish(*[bytes(100_000)] * count, call.headers.get(CLIENT_ID, "").encode())
+
+    async def _talk(self, call: ServedCall) -> None:
+        call.begin()
+        while (message := await call.read()) is not None:
+            call.write(message)
+            await call.drained()
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[CallServer, Service, str]]:
+    """A server, what it serves, and its address."""
+    service = Service()
+    server = CallServer(service.methods.get, headers=(CLIENT_ID,), message_max=MESSAGE_MAX)
+    sock = bound("127.0.0.1:0")
+    await server.listen(sock, "front door")
+    try:
+        yield server, service, f"127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        service.let_go.set()
+        await server.stop(0)
