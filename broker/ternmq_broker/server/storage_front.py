@@ -9,7 +9,10 @@ from google.protobuf.message import DecodeError
 
 from ternmq_broker.server.connection import ProxyConnection
 from ternmq_common.errors import StartupError
-from ternmq_common.grpc_stream import Status, Stream, StreamBroken, StreamServer
+from ternmq_common.grpc_stream import Status, StreamBroken
+from ternmq_common.grpc_stream.call_server import CallServer
+from ternmq_common.grpc_stream.connection import MESSAGE_MAX
+from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound
 
 if TYPE_CHECKING:
@@ -28,7 +31,8 @@ class StorageFront:
 
     def __init__(self, address: str) -> None:
         """StartupError if the address can't be had."""
-        self._server = StreamServer()
+        methods = {METHOD: Method(self._exchange, talks=True)}
+        self._server = CallServer(methods.get, message_max=MESSAGE_MAX)
         self._proxies: Proxies
         try:
             self._socket = bound(address)
@@ -40,7 +44,7 @@ class StorageFront:
 
     async def start(self, proxies: "Proxies") -> None:
         self._proxies = proxies
-        await self._server.listen(self._socket, METHOD, self._exchange)
+        await self._server.listen(self._socket)
 
     async def stop(self, grace_s: float) -> None:
         """Answer what was asked, at most for `grace_s` seconds, then end the streams."""
@@ -54,48 +58,59 @@ class StorageFront:
         """Let go of an address that was never served."""
         self._socket.close()
 
-    async def _exchange(self, stream: Stream) -> None:
-        connection = ProxyConnection(self._proxies, _writing_to(stream))
+    async def _exchange(self, call: ServedCall) -> None:
+        connection = ProxyConnection(self._proxies, _writing_to(call))
         self._proxies.add(connection)
-        writer = asyncio.create_task(_write(connection, stream), name="answers to a proxy")
-        watch = asyncio.create_task(_break_when_silent(connection, stream), name="watch over a proxy")
+        writer = asyncio.create_task(_write(connection, call), name="answers to a proxy")
+        watch = asyncio.create_task(_break_when_silent(connection, call), name="watch over a proxy")
+        why: object = "unexpectedly, as the log says"
         try:
-            while frames := await stream.read_all():
-                for data in frames:
-                    await connection.take(data)
-            await connection.finished()
-        except StreamBroken as error:
-            _log.info("the stream of proxy %s broke: %s", connection.name, error)
+            await _take_all(connection, call)
+            why = "it has ended its stream"
+        except asyncio.CancelledError:
+            why = call.broken
+            raise
         except DecodeError as error:
-            _log.error("proxy %s sent what is no frame, its stream ends: %s", connection.name or stream.peer, error)
-            stream.abort("that is no frame", status=Status.INVALID_ARGUMENT)
+            why = f"it sent what is no frame: {error}"
+            _log.error("proxy %s: %s", connection.name or call.peer, why)
+            raise CallRefused(Status.INVALID_ARGUMENT, "that is no frame") from error
         finally:
             self._proxies.remove(connection)
             for task in (writer, watch):
                 task.cancel()
-            _log.info("proxy %s is gone", connection.name)
+            _log.info("proxy %s is gone: %s", connection.name or call.peer, why)
             await asyncio.gather(writer, watch, return_exceptions=True)
 
 
-def _writing_to(stream: Stream) -> "Callable[[bytes], Awaitable[None]]":
+async def _take_all(connection: ProxyConnection, call: ServedCall) -> None:
+    """Serve the proxy until it has ended its side and was answered."""
+    while frames := await call.read_all():
+        for data in frames:
+            await connection.take(data)
+    # What it asked for is done, also if it breaks the stream off now.
+    await asyncio.shield(connection.finished())
+    await call.end()
+
+
+def _writing_to(call: ServedCall) -> "Callable[[bytes], Awaitable[None]]":
     async def write(frame: bytes) -> None:
-        stream.write(frame)
-        await stream.drained()
+        call.write(frame)
+        await call.drained()
 
     return write
 
 
-async def _write(connection: ProxyConnection, stream: Stream) -> None:
+async def _write(connection: ProxyConnection, call: ServedCall) -> None:
     try:
         await connection.write_forever()
     except StreamBroken:
         pass  # the reader hears it too
     except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
         _log.exception("answers to proxy %s can't be written", connection.name)
-        stream.abort("the broker can't write its answers", status=Status.INTERNAL)
+        call.abort("the broker can't write its answers", status=Status.INTERNAL)
 
 
-async def _break_when_silent(connection: ProxyConnection, stream: Stream) -> None:
+async def _break_when_silent(connection: ProxyConnection, call: ServedCall) -> None:
     loop = asyncio.get_running_loop()
     while True:
         frames, looked_s = connection.frames, loop.time()
@@ -103,5 +118,5 @@ async def _break_when_silent(connection: ProxyConnection, stream: Stream) -> Non
         # A process that stood still could hear nobody.
         stood_still = loop.time() - looked_s > PROXY_SILENCE_S * 1.5
         if connection.frames == frames and not stood_still:
-            stream.abort(f"the proxy said nothing for {PROXY_SILENCE_S:g} s", status=Status.UNAVAILABLE)
+            call.abort(f"the proxy said nothing for {PROXY_SILENCE_S:g} s", status=Status.UNAVAILABLE)
             return

@@ -1,4 +1,4 @@
-"""A server of many methods, for clients that we did not write.
+"""A server of many methods, also for clients that we did not write: it expects nothing good of them.
 
 Lean      a connection that does nothing keeps no header table, no buffer, and no timer; a call one task.
 Bounded   the work that a client causes with what it sends is proportional to it: what it resets is cancelled before it
@@ -12,19 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.connection import (
-    CONNECTION_WINDOW,
-    FRAME_MAX,
-    HEADER_BYTES_MAX,
-    READ_BYTES,
-    Connection,
-)
+from ternmq_common.grpc_stream.connection import READ_BYTES, Connection, greeting
 from ternmq_common.grpc_stream.deadlines import Deadlines, parsed_timeout
 from ternmq_common.grpc_stream.http2_frames import HEADER, PREFACE, ErrorCode, Http2Error, Setting
 from ternmq_common.grpc_stream.literal_headers import HeaderReader, literal_block
 from ternmq_common.grpc_stream.messages import Status, StreamBroken, percent_encoded
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.stream import STREAM_WINDOW
 
 if TYPE_CHECKING:
     from ternmq_common.grpc_stream.stream import Stream
@@ -45,15 +38,6 @@ _NEEDED = (":method", ":path", "content-type", _TIMEOUT)
 _BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
 _DONE = literal_block((("grpc-status", "0"),))
 _NOT_GRPC = literal_block(((":status", "415"),))
-_GREETING = h2.settings(
-    {
-        Setting.HEADER_TABLE_SIZE: 0,
-        Setting.MAX_CONCURRENT_STREAMS: CALLS_MAX,
-        Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-        Setting.MAX_FRAME_SIZE: FRAME_MAX,
-        Setting.MAX_HEADER_LIST_SIZE: HEADER_BYTES_MAX,
-    }
-) + h2.window_update(0, CONNECTION_WINDOW - h2.DEFAULT_WINDOW)
 
 Find = Callable[[str], Method | None]
 
@@ -128,10 +112,10 @@ class CallServer:
 class CallConnection(Connection):
     """A client's connection."""
 
-    greeting = _GREETING
+    greeting = greeting({Setting.HEADER_TABLE_SIZE: 0, Setting.MAX_CONCURRENT_STREAMS: CALLS_MAX})
 
     def __init__(self, server: CallServer, listener: str) -> None:
-        super().__init__(message_max=server.message_max, buffer=server.buffer)
+        super().__init__(buffer=server.buffer)
         self.message_max = server.message_max
         self.listener = listener
         self.deadlines = server.deadlines

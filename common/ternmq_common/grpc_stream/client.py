@@ -1,20 +1,18 @@
 """The calling end: one stream, on a connection of its own."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.connection import MESSAGE_MAX, Connection
-from ternmq_common.grpc_stream.http2_frames import PREFACE, ErrorCode, Http2Error
+from ternmq_common.grpc_stream.connection import MESSAGE_MAX, Connection, greeting
+from ternmq_common.grpc_stream.http2_frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, Setting
+from ternmq_common.grpc_stream.literal_headers import literal_block
 from ternmq_common.grpc_stream.messages import Status, StreamBroken, status_text
-
-if TYPE_CHECKING:
-    from ternmq_common.grpc_stream.stream import Stream
+from ternmq_common.grpc_stream.stream import Stream
 
 _STREAM = 1
 
 
-async def connect(host_port: str, method: str, *, timeout_s: float, message_max: int = MESSAGE_MAX) -> "Stream":
+async def connect(host_port: str, method: str, *, timeout_s: float, message_max: int = MESSAGE_MAX) -> Stream:
     """Open a stream; whoever does has to end or abort it.
 
     StreamBroken: the address can't be reached, does not answer in time, or is not HTTP/2. That the method is not served
@@ -38,10 +36,13 @@ async def connect(host_port: str, method: str, *, timeout_s: float, message_max:
 class ClientConnection(Connection):
     """Ends with its stream. `greeted`: the stream, once the other side was found to speak HTTP/2."""
 
+    greeting = greeting({Setting.ENABLE_PUSH: 0})
+
     def __init__(self, authority: str, method: str, *, message_max: int) -> None:
-        super().__init__(message_max=message_max)
+        super().__init__()
         self._authority = authority
         self._method = method
+        self._message_max = message_max
         self._stream: Stream
         self._answered = False
         self.greeted: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
@@ -51,7 +52,8 @@ class ClientConnection(Connection):
         transport.write(PREFACE)
         super().connection_made(transport)
         self._last_stream = _STREAM
-        self._stream = self._open(_STREAM)
+        self._stream = Stream(self, self._outflow.open(_STREAM), message_max=self._message_max)
+        self._streams[_STREAM] = self._stream
         headers = (
             (":method", "POST"),
             (":scheme", "http"),
@@ -61,7 +63,7 @@ class ClientConnection(Connection):
             ("content-type", "application/grpc"),
             ("user-agent", "ternmq"),
         )
-        self._write(self._header_frames(_STREAM, headers, end_stream=False))
+        self._write(h2.header_frames(_STREAM, literal_block(headers), DEFAULT_FRAME_MAX, end_stream=False))
 
     def on_greeted(self) -> None:
         if not self.greeted.done():
@@ -116,14 +118,14 @@ class ClientConnection(Connection):
             self.forget(self._stream)
             self._goodbye()
 
-    def on_stream_end(self, stream: "Stream") -> None:
+    def on_stream_end(self, stream: Stream) -> None:
         self._done(f"{self._authority} ended the stream without a status")
 
-    def end(self, stream: "Stream") -> None:
+    def end(self, stream: Stream) -> None:
         self._outflow.end(stream.out, lambda: h2.frame(h2.DATA, h2.END_STREAM, _STREAM))
         self._pump()
 
-    def abort(self, stream: "Stream", status: Status, text: str) -> None:
+    def abort(self, stream: Stream, status: Status, text: str) -> None:
         if self._streams:
             self._write(h2.rst_stream(_STREAM, ErrorCode.CANCEL))
         self._done(text, status)

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection on asyncio, without what is different at its two ends (`server.py`, `client.py`).
+"""One HTTP/2 connection on asyncio, without what is different at its two ends (`call_server.py`, `client.py`).
 
 Writing   nothing is given to a transport that has not handed all to the kernel yet, so at most one batch waits there,
           and what answers the other side's own frames; all else waits in `Outflow`.
@@ -7,7 +7,8 @@ Errors    what the other side does wrong never raises out of a callback: it is t
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 import hpack
 
@@ -15,20 +16,22 @@ from ternmq_common.grpc_stream import http2_frames as h2
 from ternmq_common.grpc_stream.header_blocks import HeaderBlocks
 from ternmq_common.grpc_stream.http2_frames import ErrorCode, Http2Error, Setting
 from ternmq_common.grpc_stream.inflow import Inflow
-from ternmq_common.grpc_stream.literal_headers import NO_TABLE, literal_block
+from ternmq_common.grpc_stream.literal_headers import NO_TABLE
 from ternmq_common.grpc_stream.messages import MessageRefused, Status
-from ternmq_common.grpc_stream.outflow import Outflow, StreamOutflow
+from ternmq_common.grpc_stream.outflow import Outflow
 from ternmq_common.grpc_stream.sockets import address, keep_alive
-from ternmq_common.grpc_stream.stream import STREAM_WINDOW, Stream
+from ternmq_common.grpc_stream.stream import STREAM_WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from ternmq_common.grpc_stream.outflow import StreamOutflow
+    from ternmq_common.grpc_stream.stream import Stream
 
 _log = logging.getLogger(__name__)
 MESSAGE_MAX = 256 << 20
 FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
-STREAMS_MAX = 16
 # More than a stream's, so that a stream that nobody reads does not stop the others.
 CONNECTION_WINDOW = 2 * STREAM_WINDOW
 HANDSHAKE_S = 10.0
@@ -36,23 +39,25 @@ _BATCH_BYTES = 256 << 10
 READ_BYTES = 256 << 10
 _UNSENT_ANSWERS_MAX = 1000
 _SETTINGS = {
-    Setting.ENABLE_PUSH: 0,
-    Setting.MAX_CONCURRENT_STREAMS: STREAMS_MAX,
     Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
     Setting.MAX_FRAME_SIZE: FRAME_MAX,
     Setting.MAX_HEADER_LIST_SIZE: HEADER_BYTES_MAX,
 }
 
 
-class Connection(asyncio.BufferedProtocol):
+def greeting(settings: "Mapping[Setting, int]") -> bytes:
+    """What an end says first: its own settings and those of both."""
+    return h2.settings({**settings, **_SETTINGS}) + h2.window_update(0, CONNECTION_WINDOW - h2.DEFAULT_WINDOW)
+
+
+class Connection(asyncio.BufferedProtocol, ABC):
     """What both ends share: frames, flow control, header blocks, and the streams that are open."""
 
+    greeting: ClassVar[bytes]
     _transport: asyncio.Transport
-    greeting = h2.settings(_SETTINGS) + h2.window_update(0, CONNECTION_WINDOW - h2.DEFAULT_WINDOW)
 
-    def __init__(self, *, message_max: int, buffer: memoryview | None = None) -> None:
+    def __init__(self, *, buffer: memoryview | None = None) -> None:
         self.peer = ""
-        self._message_max = message_max
         # One for all that comes: without it every read would get new memory of the most that there may be.
         self._buffer = buffer or memoryview(bytearray(READ_BYTES))
         self._frames = h2.FrameReader(FRAME_MAX)
@@ -77,27 +82,28 @@ class Connection(asyncio.BufferedProtocol):
     def on_greeted(self) -> None:
         """The other side speaks HTTP/2."""
 
+    @abstractmethod
     def on_headers(self, number: int, headers: dict[str, str], *, end_stream: bool) -> None:
         """A whole header block came."""
-        raise NotImplementedError
 
-    def on_stream_end(self, stream: Stream) -> None:
+    @abstractmethod
+    def on_stream_end(self, stream: "Stream") -> None:
         """END_STREAM came with DATA, and all messages were whole."""
-        raise NotImplementedError
 
     def on_goaway(self, last_stream: int, text: str) -> None:
         """The other side takes no streams after that one."""
 
+    @abstractmethod
     def on_lost(self) -> None:
         """The connection is no more."""
 
-    def end(self, stream: Stream) -> None:
+    @abstractmethod
+    def end(self, stream: "Stream") -> None:
         """Say that nothing follows, after all that waits."""
-        raise NotImplementedError
 
-    def abort(self, stream: Stream, status: Status, text: str) -> None:
+    @abstractmethod
+    def abort(self, stream: "Stream", status: Status, text: str) -> None:
         """End the stream now."""
-        raise NotImplementedError
 
     # --- asyncio.BufferedProtocol
 
@@ -158,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- for streams
 
-    def send(self, out: StreamOutflow, messages: "Sequence[bytes]") -> None:
+    def send(self, out: "StreamOutflow", messages: "Sequence[bytes]") -> None:
         """Send messages now as far as they may be; the others wait."""
         if not self._paused:
             frame = self._outflow.at_once(out, messages)
@@ -169,14 +175,14 @@ class Connection(asyncio.BufferedProtocol):
             self._outflow.add(out, message)
         self._pump()
 
-    def holds(self, stream: Stream) -> bool:
+    def holds(self, stream: "Stream") -> bool:
         """Whether something of the stream is not in the kernel's hands; then it is woken when that may have changed."""
         if self._paused or stream.out.waits:
             self._writers.add(stream)
             return True
         return False
 
-    def credit(self, stream: Stream, size: int) -> None:
+    def credit(self, stream: "Stream", size: int) -> None:
         """The other side may send so much more."""
         number = stream.out.stream
         if self._streams.get(number) is not stream or self._closed:
@@ -208,13 +214,13 @@ class Connection(asyncio.BufferedProtocol):
         if flags & h2.END_STREAM:
             self._stream_end(stream)
 
-    def _stream_end(self, stream: Stream) -> None:
+    def _stream_end(self, stream: "Stream") -> None:
         if stream.unfinished:
             self.abort(stream, Status.INTERNAL, "the stream ended within a message")
         else:
             self.on_stream_end(stream)
 
-    def _stray_data(self, stream: Stream | None, number: int, size: int) -> None:
+    def _stray_data(self, stream: "Stream | None", number: int, size: int) -> None:
         """DATA on a stream that has ended: on its way when it was ended here, or a mistake of the other side."""
         if number == 0 or number > self._last_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"DATA on stream {number}, which nobody has opened")
@@ -317,28 +323,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- streams
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: "Stream") -> None:
         """The stream is no more: what it was sent and nobody has read does not count any longer."""
         number = stream.out.stream
         if self._streams.pop(number, None) is not None:
             self._outflow.close(stream.out)
             self._write(self._inflow.give_back(STREAM_WINDOW - stream.window))
 
-    def _open(self, number: int) -> Stream:
-        stream = Stream(self, self._outflow.open(number), message_max=self._message_max)
-        self._streams[number] = stream
-        return stream
-
-    def _reset(self, stream: Stream, code: ErrorCode, why: str, status: Status | None = None) -> None:
+    def _reset(self, stream: "Stream", code: ErrorCode, why: str, status: Status | None = None) -> None:
         self._answer(h2.rst_stream(stream.out.stream, code))
         self.forget(stream)
         stream.break_off(why, status)
-
-    def _header_frames(self, number: int, headers: "Sequence[tuple[str, str]]", *, end_stream: bool) -> bytes:
-        """To be written at once: the first block says that none has a table."""
-        block = self._table_update + literal_block(headers)
-        self._table_update = b""
-        return h2.header_frames(number, block, self._outflow.frame_max, end_stream=end_stream)
 
     # --- writing
 

@@ -111,6 +111,11 @@ class Stream:
             self._messages.clear()
             self._connection.abort(self, status, text)
 
+    @property
+    def broken(self) -> StreamBroken | None:
+        """Why the stream is no more; None for one that is there, or has ended in order."""
+        return self._broken
+
     # --- for the connection
 
     def receive(self, data: bytes, start: int, stop: int) -> None:

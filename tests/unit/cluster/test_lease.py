@@ -111,14 +111,25 @@ async def test_a_broker_that_was_removed_ends(registry: Registry) -> None:
     await lease.give_up()
 
 
-async def test_a_broker_that_the_registry_has_lost_registers_again(registry: Registry) -> None:
+async def test_a_broker_that_the_registry_has_lost_registers_again(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register, loop = registry.register, asyncio.get_running_loop()
+    registered = asyncio.Event()
+
+    def told(*arguments: str, rejoin: bool) -> int:
+        epoch = register(*arguments, rejoin=rejoin)  # type: ignore[arg-type]
+        loop.call_soon_threadsafe(registered.set)
+        return epoch
+
     lease = lease_of(registry)
     await lease.take()
     before = await epoch(registry)
     await asyncio.to_thread(lose, registry)
+    monkeypatch.setattr(registry, "register", told)
     lease.start(no_load)
-    while await epoch(registry) <= before:  # noqa: ASYNC110 - there is no event
-        await asyncio.sleep(0.005)
+    await registered.wait()
+    assert await epoch(registry) > before
     assert not lease.superseded.is_set()
     await lease.give_up()
 

@@ -197,13 +197,23 @@ async def test_a_proxy_that_stood_still_does_not_take_that_for_the_brokers_silen
 ) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.02)
     monkeypatch.setattr(module, "SILENCE_S", 0.3)
-    async with linked(serve) as (link, broker, told):
+    pinged = asyncio.Event()
+
+    async def answers(stream: ScriptedStream) -> None:
+        await stream.welcome()
+        while (frame := await stream.frame()) is not None:
+            for each in frame.calls:
+                await stream.answer(each)
+            if frame.ping:
+                pinged.set()
+
+    async with linked(answers) as (link, broker, told):
         await told.changes.get()
         await link.ask(call())
         loop = asyncio.get_running_loop()
         clock = loop.time
         monkeypatch.setattr(loop, "time", lambda: clock() + 5)
-        await asyncio.sleep(0.1)
+        await pinged.wait()  # it has looked, and found that it is time to say something
         await link.ask(call())
         assert len(broker.streams) == 1
 

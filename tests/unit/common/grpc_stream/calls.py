@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from ternmq_common.grpc_stream import Status
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound
+from tests.unit.common.grpc_stream.echo import echo, served
 
 CLIENT_ID = "x-mq-client-id"
 MESSAGE_MAX = 1 << 20
@@ -26,7 +26,7 @@ class Service:
             "/test/Refuse": Method(self._refuse),
             "/test/Fail": Method(self._fail),
             "/test/Many": Method(self._many),
-            "/test/Talk": Method(self._talk, talks=True),
+            "/test/Talk": Method(echo, talks=True),
         }
         self.let_go = asyncio.Event()
 
@@ -63,22 +63,14 @@ class Service:
         count = len(await call.read() or b"")
         await call.finish(*[bytes(100_000)] * count, call.headers.get(CLIENT_ID, "").encode())
 
-    async def _talk(self, call: ServedCall) -> None:
-        call.begin()
-        while (message := await call.read()) is not None:
-            call.write(message)
-            await call.drained()
-
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[CallServer, Service, str]]:
     """A server, what it serves, and its address."""
     service = Service()
     server = CallServer(service.methods.get, headers=(CLIENT_ID,), message_max=MESSAGE_MAX)
-    sock = bound("127.0.0.1:0")
-    await server.listen(sock, "front door")
-    try:
-        yield server, service, f"127.0.0.1:{sock.getsockname()[1]}"
-    finally:
-        service.let_go.set()
-        await server.stop(0)
+    async with served(server, "front door") as address:
+        try:
+            yield server, service, address
+        finally:
+            service.let_go.set()

@@ -8,13 +8,16 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from ternmq_common.grpc_stream import Stream, StreamServer
+from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.connection import MESSAGE_MAX
+from ternmq_common.grpc_stream.served_call import Method, ServedCall
+from ternmq_common.grpc_stream.sockets import bound
 
 SERVICE = "test.Echo"
 METHOD = f"/{SERVICE}/Exchange"
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
+Serve = Callable[[ServedCall], Awaitable[None]]
 Handler = Callable[[Any, Any], Awaitable[None]]
 
 
@@ -24,21 +27,30 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def echo(stream: Stream) -> None:
-    while (message := await stream.read()) is not None:
-        stream.write(message)
-        await stream.drained()
+async def echo(call: ServedCall) -> None:
+    call.begin()
+    while (message := await call.read()) is not None:
+        call.write(message)
+        await call.drained()
 
 
 @asynccontextmanager
 async def ours(
-    serve: Callable[[Stream], Awaitable[None]] = echo, *, message_max: int = MESSAGE_MAX
-) -> AsyncIterator[tuple[StreamServer, str]]:
-    """A server of ours, and its address."""
-    server = StreamServer(message_max=message_max)
-    port = await server.listen("127.0.0.1:0", METHOD, serve)
+    serve: Serve = echo, *, message_max: int = MESSAGE_MAX, talks: bool = True
+) -> AsyncIterator[tuple[CallServer, str]]:
+    """A server of ours with one method, and its address."""
+    server = CallServer({METHOD: Method(serve, talks)}.get, message_max=message_max)
+    async with served(server) as address:
+        yield server, address
+
+
+@asynccontextmanager
+async def served(server: CallServer, name: str = "") -> AsyncIterator[str]:
+    """The address at which the server listens."""
+    sock = bound("127.0.0.1:0")
+    await server.listen(sock, name)
     try:
-        yield server, f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{sock.getsockname()[1]}"
     finally:
         await server.stop(0)
 

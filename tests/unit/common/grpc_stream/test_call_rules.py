@@ -188,11 +188,16 @@ async def test_more_calls_than_there_may_be_are_refused_unharmed(monkeypatch: py
         assert {(await service.began.get()).out.stream for _ in range(2)} == {1, 3}
 
 
+@pytest.mark.parametrize("end_stream", [True, False])
 @pytest.mark.parametrize("fields", [((":method", "GET"),), ((":method", "POST"), ("content-type", "text/html"))])
-async def test_what_is_no_grpc_is_answered_in_http(fields: tuple[tuple[str, str], ...]) -> None:
+async def test_what_is_no_grpc_is_answered_in_http(fields: tuple[tuple[str, str], ...], *, end_stream: bool) -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        peer.say(h2.header_frames(1, literal_block((*fields, (":path", ECHO))), 16_384, end_stream=True))
-        assert peer.read_headers(await peer.expect(h2.HEADERS)) == {":status": "415"}
+        peer.say(h2.header_frames(1, literal_block((*fields, (":path", ECHO))), 16_384, end_stream=end_stream))
+        said = await peer.expect(h2.HEADERS)
+        assert peer.read_headers(said) == {":status": "415"}
+        assert said.flags & h2.END_STREAM
+        if not end_stream:
+            assert h2.read_u32((await peer.expect(h2.RST_STREAM)).payload, "") == ErrorCode.NO_ERROR
 
 
 async def test_a_connection_that_is_lost_in_the_midst_of_an_answer_cancels_the_call() -> None:

@@ -7,9 +7,11 @@ import socket
 import pytest
 
 from ternmq_common.errors import StartupError
-from ternmq_common.grpc_stream import Stream, StreamBroken, StreamServer, connect
+from ternmq_common.grpc_stream import Stream, StreamBroken, connect
 from ternmq_common.grpc_stream import connection as connection_module
 from ternmq_common.grpc_stream.connection import CONNECTION_WINDOW
+from ternmq_common.grpc_stream.served_call import ServedCall
+from ternmq_common.grpc_stream.sockets import bound
 from ternmq_common.grpc_stream.stream import STREAM_WINDOW
 from tests.unit.common.grpc_stream.echo import METHOD, ours, until
 
@@ -28,7 +30,7 @@ async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
     go_on = asyncio.Event()
     taken: list[Stream] = []
 
-    async def serve(stream: Stream) -> None:
+    async def serve(stream: ServedCall) -> None:
         taken.append(stream)
         await go_on.wait()
         count = 0
@@ -82,7 +84,7 @@ async def test_messages_that_are_there_are_read_without_a_turn_of_the_loop() -> 
 
 
 async def test_what_came_before_the_connection_was_lost_can_be_read() -> None:
-    async def serve(stream: Stream) -> None:
+    async def serve(stream: ServedCall) -> None:
         stream.write(b"one", b"two")
         await stream.drained()
         assert await stream.read() == b"both came"
@@ -111,24 +113,24 @@ async def _read_on(stream: Stream) -> None:
 
 
 async def test_a_writer_that_waits_for_room_is_told_when_the_stream_breaks() -> None:
-    noticed = asyncio.Event()
+    begun = asyncio.Event()
 
-    async def serve(stream: Stream) -> None:
+    async def serve(stream: ServedCall) -> None:
         assert await stream.read() == b"begin"
-        await noticed.wait()
+        begun.set()
+        await asyncio.Event().wait()
 
     async with ours(serve) as (server, address):
         stream = await connect(address, METHOD, timeout_s=5)
         stream.write(b"begin", bytes(STREAM_WINDOW + 1))
         waiting = asyncio.create_task(stream.drained())
         reading = asyncio.create_task(stream.read())
-        await until(lambda: bool(server.tasks))
-        stopping = asyncio.create_task(server.stop(0))
+        await begun.wait()
+        assert not waiting.done()
+        await server.stop(0)
         for task in (waiting, reading):
             with pytest.raises(StreamBroken):
                 await task
-        noticed.set()
-        await stopping
 
 
 async def test_a_read_that_is_cancelled_loses_nothing() -> None:
@@ -160,7 +162,7 @@ async def test_nothing_is_left_of_streams_that_have_ended() -> None:
 async def test_an_address_that_is_taken_can_not_be_listened_on() -> None:
     async with ours() as (_, address):
         with pytest.raises(StartupError, match=address):
-            await StreamServer().listen(address, METHOD, lambda _: asyncio.sleep(0))
+            bound(address)
 
 
 async def test_nobody_listens() -> None:

@@ -1,0 +1,181 @@
+"""How a proxy's stream ends at the broker, and what becomes of what was under way."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ternmq_broker.server import connection
+from ternmq_broker.server.storage_front import METHOD, StorageFront
+from ternmq_common import storage_form
+from ternmq_common.grpc_stream import Status, Stream, StreamBroken, connect
+from ternmq_common.grpc_stream import http2_frames as h2
+from ternmq_common.grpc_stream.http2_frames import ErrorCode
+from ternmq_common.grpc_stream.literal_headers import literal_block
+from ternmq_common.grpc_stream.messages import PREFIX
+from ternmq_protos.storage_v1 import storage_pb2 as storage
+from tests.support.cluster import BrokerNode, InProcessCluster
+from tests.support.message_service_conformance import bodies_and_attempts, message, order
+from tests.support.until import until
+from tests.unit.cluster.test_in_process import POLL_S, queue
+from tests.unit.common.grpc_stream.peer import Peer, client
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Delivery
+
+PATIENCE_S = 20.0
+FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content-type", "application/grpc"))
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
+    cluster = InProcessCluster(tmp_path, brokers=1)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.start()
+            yield cluster
+    finally:
+        await cluster.stop()
+
+
+@pytest.fixture
+def node(cluster: InProcessCluster, caplog: pytest.LogCaptureFixture) -> BrokerNode:
+    """The broker, to which the cluster's own proxy is connected."""
+    caplog.set_level(logging.INFO, "ternmq_broker.server.storage_front")
+    (node,) = cluster.nodes
+    assert len(node.proxies) == 1
+    return node
+
+
+def hello(name: str) -> storage.ProxyFrame:
+    return storage.ProxyFrame(hello=storage.Hello(proxy=name, version="test"))
+
+
+def say(peer: Peer, frame: storage.ProxyFrame, *, end_stream: bool = False) -> None:
+    data = frame.SerializeToString()
+    flags = h2.END_STREAM if end_stream else 0
+    peer.say(h2.frame(h2.DATA, flags, 1, PREFIX.pack(0, len(data)) + data))
+
+
+async def begin(peer: Peer) -> None:
+    """Open the stream of a proxy "p" that gives no more room than HTTP/2 begins with."""
+    peer.say(h2.header_frames(1, literal_block(FIELDS), 16_384, end_stream=False))
+    say(peer, hello("p"))
+
+
+def pop(number: int, batch: int) -> storage.ProxyFrame:
+    frame = storage.ProxyFrame()
+    storage_form.write_order(frame.calls.add(id=number).pop, order(batch=batch))
+    return frame
+
+
+@pytest.mark.parametrize("answers_bytes_max", [connection.ANSWERS_BYTES_MAX, 100_000], ids=["heard", "not heard"])
+async def test_messages_on_their_way_to_a_proxy_that_is_lost_go_to_others(
+    cluster: InProcessCluster, node: BrokerNode, monkeypatch: pytest.MonkeyPatch, answers_bytes_max: int
+) -> None:
+    """The first is sent in part when it is lost, and the others wait behind it; the broker may hear it no more."""
+    monkeypatch.setattr(connection, "ANSWERS_BYTES_MAX", answers_bytes_max)
+    bodies = [bytes([number]) * 70_000 for number in range(3)]
+    await cluster.service.append(queue("broker-0"), [message(each) for each in bodies])
+    async with client(node.address) as peer:
+        await begin(peer)
+        say(peer, pop(1, batch=1))
+        got = 0
+        while got < h2.DEFAULT_WINDOW:
+            got += len((await peer.expect(h2.DATA)).payload)
+        say(peer, pop(2, batch=2))
+        await until(lambda: node.proxies._connections[-1].calls == 2)
+        assert await cluster.service.pop(order(), broker="", poll_s=0) == []
+    received: list[Delivery] = []
+    while len(received) < len(bodies):
+        received += await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    assert sorted(bodies_and_attempts(received)) == [(each, 1) for each in bodies]
+    await until(lambda: len(node.proxies) == 1)
+
+
+async def test_what_a_proxy_asked_for_is_done_though_it_breaks_off_while_it_is_waited_for(
+    node: BrokerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited_for, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    finished = connection.ProxyConnection.finished
+
+    async def slow(request: storage.Append, answer: storage.Answer) -> None:
+        del request, answer
+        await go_on.wait()
+        done.set()
+
+    async def told(self: connection.ProxyConnection) -> None:
+        waited_for.set()
+        await finished(self)
+
+    monkeypatch.setitem(node.proxies.answers.waiting, "append", slow)
+    monkeypatch.setattr(connection.ProxyConnection, "finished", told)
+    stream = await connect(node.address, METHOD, timeout_s=PATIENCE_S)
+    frame = hello("p")
+    frame.calls.add(id=1).append.topic = "orders"
+    stream.write(frame.SerializeToString())
+    await stream.end()
+    await waited_for.wait()
+    stream.abort("a test")
+    await until(lambda: len(node.proxies) == 1)
+    go_on.set()
+    await done.wait()
+
+
+async def test_the_log_says_why_a_proxys_stream_ended(node: BrokerNode, caplog: pytest.LogCaptureFixture) -> None:
+    async def says(text: str) -> None:
+        await until(lambda: text in caplog.text)
+        assert len(node.proxies) == 1
+        caplog.clear()
+
+    async with client(node.address) as peer:
+        await begin(peer)
+        say(peer, storage.ProxyFrame(ping=1), end_stream=True)
+        await says("proxy p is gone: it has ended its stream")
+    async with client(node.address) as peer:
+        await begin(peer)
+        await peer.expect(h2.DATA)
+        peer.say(h2.rst_stream(1, ErrorCode.CANCEL))
+        await says("broke the stream off: CANCEL")
+    async with client(node.address) as peer:
+        await begin(peer)
+        await peer.expect(h2.DATA)
+    await says("closed the connection")
+    async with client(node.address) as peer:
+        await begin(peer)
+        peer.say(h2.frame(h2.DATA, 0, 1, PREFIX.pack(0, 1) + b"\xff"))
+        await says("proxy p is gone: it sent what is no frame")
+
+
+async def leaving(stream: Stream) -> None:
+    """Return when the broker has said that it ends."""
+    while True:
+        for data in await stream.read_all():
+            if storage.BrokerFrame.FromString(data).leaving:
+                return
+
+
+async def all_read(stream: Stream) -> None:
+    """Return when the broker has ended the stream in order, whatever it said before, as versions of the registry."""
+    while await stream.read() is not None:
+        pass
+
+
+async def test_a_broker_that_ends_lets_proxies_end_their_streams_and_then_ends_them(node: BrokerNode) -> None:
+    front = StorageFront("127.0.0.1:0")
+    await front.start(node.proxies)
+    stays, goes = [await connect(front.address, METHOD, timeout_s=PATIENCE_S) for _ in range(2)]
+    for stream in (stays, goes):
+        stream.write(hello("p").SerializeToString())
+        assert await stream.read()
+    stopping = asyncio.create_task(front.stop(0.3))
+    await asyncio.gather(leaving(stays), leaving(goes))
+    await goes.end()
+    await all_read(goes)
+    with pytest.raises(StreamBroken, match="the server ends") as broken:
+        await all_read(stays)
+    assert broken.value.status == Status.UNAVAILABLE
+    await stopping
