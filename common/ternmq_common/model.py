@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Topic:
     """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker.
 
-    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is.
+    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is. `made` is the
+    version of the registry's change that made the topic, 0 if that was before it was noted: a broker that does not know
+    yet what was deleted before takes no messages of it.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Topic:
     created_ms: int = 0
     permission: Permission = Permission.READ_WRITE
     brokers: tuple[str, ...] = ()
+    made: int = 0
 
 
 DEFAULT_CONSUME_FROM = "auto"

@@ -139,11 +139,14 @@ class Catalog:
                 brokers=self.places(),
             )
             try:
-                return (await self.create_topic(topic))[0]
+                await self.create_topic(topic)
             except MessagingError as error:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
                 await self.refresh()  # somebody made it otherwise at the same moment
+            if name not in self._known.topics and self._directory.problem is not None:
+                # It was made, but a send could not say when (`Topic.made`).
+                raise RegistryUnavailable(self._directory.problem)
         return self.find_topic(name, kind)
 
     async def group(self, name: str) -> Group:

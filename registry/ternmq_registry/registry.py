@@ -4,6 +4,7 @@ Every call is one transaction, safe for several threads, and blocks: callers use
 `RegistryUnavailable` when the database can't be reached.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete, func, insert, select, update
@@ -92,9 +93,10 @@ class Registry(Brokers, Deletions):
             found = _topics(connection, 0, topic.name).get(topic.name)
             if found is None:
                 _check_brokers(connection, topic.brokers)
-                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=raised_version(connection)))
+                made = raised_version(connection)
+                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=made, made=made))
                 _place(connection, topic)
-                return topic, True
+                return replace(topic, made=made), True
         if (found.type, found.queues) != (topic.type, topic.queues):
             raise _exists_otherwise(
                 f"topic {topic.name!r} exists with type {definition_pb2.MessageType.Name(found.type)} "

@@ -23,11 +23,12 @@ def topic_of(row: "RowMapping", brokers: tuple[str, ...]) -> Topic:
         created_ms=row["created_ms"],
         permission=Permission(row["permission"]),
         brokers=brokers,
+        made=row["made"],
     )
 
 
 def topic_row(topic: Topic) -> dict[str, object]:
-    """Without its brokers, which have a table of their own."""
+    """Without its brokers, which have a table of their own, and the versions, which each change gives."""
     return {
         "name": topic.name,
         "type": definition_pb2.MessageType.Name(topic.type),

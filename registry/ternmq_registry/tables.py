@@ -35,6 +35,7 @@ TOPICS = Table(
     Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     Column("permission", String(16), nullable=False, server_default="read-write", comment="Permission"),
+    Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
 )
 
 TOPIC_BROKERS = Table(

@@ -21,6 +21,7 @@ from tests.cluster.watching import (
     is_empty,
     placed,
     received,
+    route,
     send_each,
     sent_code,
     serving,
@@ -142,6 +143,45 @@ async def test_a_proxy_that_is_cut_from_the_registry_serves_what_it_knows(
         await in_routes(clients, "made-meanwhile", BOTH, within_s=BACK_WITHIN_S)
         account = await balanced(load)
     assert account.refused == []
+
+
+async def test_a_broker_that_missed_a_deletion_keeps_what_is_sent_to_the_topic_made_anew(
+    machines: NetworkCluster, clients: list[RawClient]
+) -> None:
+    deleting, other = clients
+    broker = machines.broker_machines[0]
+    topic = await deleting.create_topic("made-anew", queues=2)
+    await in_routes(clients, topic, BOTH, within_s=BACK_WITHIN_S)
+    await send_each(other, topic, *(b"old-%d" % number for number in range(12)))
+    assert (await stored(other, topic)).keys() == BOTH
+    sent = {b"new-%d" % number for number in range(12)}
+    with machines.proxy_machines[0].cut_from(broker):
+
+        async def noticed() -> bool:
+            return (await stored(deleting, topic)).keys() == {"broker-1"}
+
+        await eventually(noticed, within_s=GONE_WITHIN_S, what="the proxy knows that it can't reach the broker")
+        with broker.cut_from(machines.registry):
+            # At once, while the broker's lease is in force.
+            deleted = await deleting.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=topic))
+            assert code(deleted) == "OK", deleted
+            await deleting.create_topic(topic, queues=3)
+            assert await placed(deleting, topic) == BOTH
+
+            async def known() -> bool:
+                return {queue.id for queue in (await route(other, topic)).message_queues} == {0, 1, 2}
+
+            await eventually(known, within_s=GONE_WITHIN_S, what="the other proxy knows the topic that was made anew")
+            await send_each(other, topic, *sent)
+    await whole(machines, clients)
+    await in_routes(clients, topic, BOTH, within_s=BACK_WITHIN_S)
+    found: set[bytes] = set()
+
+    async def all_found() -> bool:
+        found.update(await consumed(other, topic, "readers-anew", 1))
+        return found >= sent
+
+    await eventually(all_found, within_s=BACK_WITHIN_S, what="everything that was acknowledged")
 
 
 async def test_nothing_is_lost_over_slow_links(

@@ -1,7 +1,8 @@
 """What each call of `storage.proto` asks of the broker, and how its answer is written.
 
 A handler that is a plain function answers at once; the others may wait, and run as tasks. Each gets the request and the
-answer to fill. What goes wrong is a MessagingError, or a defect.
+answer to fill. What goes wrong is a MessagingError, or a defect. HA_NOT_AVAILABLE is for what was not begun at all:
+proxies ask another broker then.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,20 +20,23 @@ if TYPE_CHECKING:
 
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.forgetting import Forgetting
+    from ternmq_broker.server.learning import Learning
     from ternmq_common.filters import Filters
 
     AtOnce = Callable[[Any, storage.Answer], None]
     Waiting = Callable[[Any, storage.Answer], Awaitable[None]]
+    NewMessages = storage.Append | storage.Schedule | storage.BeginTransaction | storage.Retry
 
 
 class Answers:
     """The handlers, by the names of the requests in `Call`. Pop and PullingMembers depend on who calls: they are not
     here."""
 
-    def __init__(self, broker: "Broker", filters: "Filters", forgetting: "Forgetting") -> None:
+    def __init__(self, broker: "Broker", filters: "Filters", forgetting: "Forgetting", learning: "Learning") -> None:
         self._broker = broker
         self._filters = filters
         self._forgetting = forgetting
+        self._learning = learning
         self.at_once: dict[str, AtOnce] = {
             "acknowledge": self._acknowledge,
             "prolong": self._prolong,
@@ -66,12 +70,25 @@ class Answers:
 
     # --- sending
 
+    async def _earlier_forgotten(self, request: "NewMessages") -> None:
+        """Before messages are stored: what was deleted before their topic was made has to be forgotten, else they would
+        be forgotten with it. HA_NOT_AVAILABLE if the registry does not say in time what that is."""
+        if self._learning.knows(request.topic_made) or await self._learning.known_soon(request.topic_made):
+            return
+        raise MessagingError(
+            definition_pb2.HA_NOT_AVAILABLE,
+            f"broker {self._broker.name} does not know yet what was deleted before topic {request.topic!r} was made: "
+            "the registry can't be reached",
+        )
+
     async def _append(self, request: storage.Append, answer: storage.Answer) -> None:
+        await self._earlier_forgotten(request)
         messages = form.read_new(request.messages)
         appended = await self._broker.append(request.topic, request.queue_id, messages)
         answer.stored.offsets.extend([each.queue_offset for each in appended])
 
     async def _schedule(self, request: storage.Schedule, answer: storage.Answer) -> None:
+        await self._earlier_forgotten(request)
         messages = map(TimedMessage, form.read_new(request.messages), request.due_ms)
         appended = await self._broker.schedule(request.topic, request.queue_id, list(messages))
         answer.stored.offsets.extend([each.queue_offset for each in appended])
@@ -81,6 +98,7 @@ class Answers:
         await self._broker.recall(RecallHandle(request.topic, self._broker.name, request.due_ms, request.message_id))
 
     async def _begin_transaction(self, request: storage.BeginTransaction, answer: storage.Answer) -> None:
+        await self._earlier_forgotten(request)
         recovery_ms = request.recovery_ms if request.HasField("recovery_ms") else None
         half = HalfMessage(form.read_new_message(request.message), request.sender, recovery_ms)
         appended = await self._broker.begin_transaction(request.topic, request.queue_id, half)
@@ -197,6 +215,7 @@ class Answers:
 
     async def _retry(self, request: storage.Retry, answer: storage.Answer) -> None:
         del answer
+        await self._earlier_forgotten(request)
         await self._broker.retry(request.group, request.topic, form.read_new(request.messages))
 
     async def _remaining(self, request: storage.Remaining, answer: storage.Answer) -> None:

@@ -70,7 +70,7 @@ class ProxyConnection:
                 storage.BrokerFrame(welcome=storage.Welcome(broker=self._broker.name, version=self._proxies.version))
             )
         if frame.registry_version:
-            await self._proxies.known_up_to(frame.registry_version)
+            await self._proxies.learning.known_up_to(frame.registry_version)
         if frame.HasField("presence"):
             self.members = list(frame.presence.members)
         for number in frame.cancelled:

@@ -1,9 +1,9 @@
 """Topics and groups that were deleted: the broker forgets each deletion's messages and progress once, soon or late.
 
 A proxy that deletes something says so to all brokers that it can reach. A broker that was away reads in the registry
-what it missed, before it serves a proxy that knows of it: messages of a topic that was made anew must not be forgotten
-with those of the old one. For the same reason the broker itself notes what it has done, beside the store and before
-anybody hears of it: the registry may be out when it is to be told.
+what it missed, before it takes messages of a topic that was made later (`answers.py`): those of a topic that was made
+anew must not be forgotten with those of the old one. For the same reason the broker itself notes what it has done,
+beside the store and before anybody hears of it: the registry may be out when it is to be told.
 
 File        `deletions-done`: JSON, `up_to` is the version up to which all was done, `beyond` what was done above it.
 """
@@ -66,7 +66,7 @@ class Forgetting:
         try:
             await self._catch_up(version)
         except MessagingError as error:
-            _log.warning("what was deleted up to version %d can't be looked up: %s", version, error)
+            _log.warning("what was deleted up to version %d can't be looked up, or said to be done: %s", version, error)
 
     async def _catch_up(self, version: int) -> None:
         async with self._turn:
@@ -79,10 +79,11 @@ class Forgetting:
                 self._done.discard(deletion)
             if deletions:
                 await self._note()
+            # Messages may come from here on, whether or not the registry hears it now: the notes say what is done.
+            self.looked_up_to = version
             if self._done_up_to > self._told_up_to:
                 await asyncio.to_thread(self._registry.set_applied, self._broker.name, self._done_up_to)
                 self._told_up_to = self._done_up_to
-            self.looked_up_to = version
 
     async def _forget(self, deletion: Deletion) -> None:
         if deletion.version <= self._done_up_to or deletion in self._done:

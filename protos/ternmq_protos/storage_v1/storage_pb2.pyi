@@ -231,26 +231,30 @@ class NewMessage(_message.Message):
     def __init__(self, system: _Optional[bytes] = ..., rest: _Optional[bytes] = ..., message_id: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("topic", "queue_id", "messages")
+    __slots__ = ("topic", "queue_id", "messages", "topic_made")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_MADE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     messages: _containers.RepeatedCompositeFieldContainer[NewMessage]
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ...) -> None: ...
+    topic_made: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ..., topic_made: _Optional[int] = ...) -> None: ...
 
 class Schedule(_message.Message):
-    __slots__ = ("topic", "queue_id", "messages", "due_ms")
+    __slots__ = ("topic", "queue_id", "messages", "due_ms", "topic_made")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_MADE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     messages: _containers.RepeatedCompositeFieldContainer[NewMessage]
     due_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ..., due_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    topic_made: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ..., due_ms: _Optional[_Iterable[int]] = ..., topic_made: _Optional[int] = ...) -> None: ...
 
 class Recall(_message.Message):
     __slots__ = ("topic", "due_ms", "message_id")
@@ -263,18 +267,20 @@ class Recall(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., due_ms: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class BeginTransaction(_message.Message):
-    __slots__ = ("topic", "queue_id", "message", "sender", "recovery_ms")
+    __slots__ = ("topic", "queue_id", "message", "sender", "recovery_ms", "topic_made")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_MADE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     message: NewMessage
     sender: str
     recovery_ms: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., message: _Optional[_Union[NewMessage, _Mapping]] = ..., sender: _Optional[str] = ..., recovery_ms: _Optional[int] = ...) -> None: ...
+    topic_made: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., message: _Optional[_Union[NewMessage, _Mapping]] = ..., sender: _Optional[str] = ..., recovery_ms: _Optional[int] = ..., topic_made: _Optional[int] = ...) -> None: ...
 
 class EndTransaction(_message.Message):
     __slots__ = ("topic", "message_id", "log_offset", "commit", "by_operator")
@@ -649,14 +655,16 @@ class DeadLetters(_message.Message):
     def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Retry(_message.Message):
-    __slots__ = ("group", "topic", "messages")
+    __slots__ = ("group", "topic", "messages", "topic_made")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_MADE_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     messages: _containers.RepeatedCompositeFieldContainer[NewMessage]
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ...) -> None: ...
+    topic_made: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ..., topic_made: _Optional[int] = ...) -> None: ...
 
 class PullingMembers(_message.Message):
     __slots__ = ("group", "topic")

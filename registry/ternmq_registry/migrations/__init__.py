@@ -10,7 +10,7 @@ from ternmq_common.errors import StartupError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-NEWEST = "0004"
+NEWEST = "0005"
 
 
 def upgrade(connection: "Connection") -> None:

@@ -188,7 +188,7 @@ async def test_calls_do_not_wait_long_for_a_registry_that_does_not_answer(
 async def test_what_could_not_be_looked_up_is_as_soon_as_it_can(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ternmq_broker.server.proxies.LEARN_AGAIN_S", 0.01)
+    monkeypatch.setattr("ternmq_broker.server.learning.LEARN_AGAIN_S", 0.01)
     outages = 3
     deletions = Registry.deletions
 
@@ -202,7 +202,7 @@ async def test_what_could_not_be_looked_up_is_as_soon_as_it_can(
     monkeypatch.setattr(Registry, "deletions", out)
     version = await later_version(cluster, "heard-of-late")
     await cluster.service.append(queue("broker-0"), [message(b"x")])
-    await until(lambda: cluster.nodes[0].proxies._forgetting.looked_up_to >= version)
+    await until(lambda: cluster.nodes[0].proxies.learning.knows(version))
     assert outages < 0
 
 

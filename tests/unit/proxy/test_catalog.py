@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError, code_name
-from ternmq_common.model import Group
+from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.catalog import Catalog
 from ternmq_registry.directory import Directory
@@ -148,6 +148,26 @@ async def test_a_change_is_done_even_if_the_registry_goes_away_before_it_is_seen
     proxy.registry.create_group = last_words  # type: ignore[method-assign]
     assert (await proxy.catalog.create_group(Group(name="billing")))[1]
     assert [group.name for group in cluster.registry.groups()] == ["billing"]
+
+
+async def test_a_topic_that_was_made_and_not_seen_is_not_sent_to(cluster: Cluster) -> None:
+    """A send says when its topic was made, and nobody knows it here."""
+    proxy = await cluster.proxy()
+    create = proxy.registry.create_topic
+
+    def last_words(topic: Topic) -> tuple[Topic, bool]:
+        made = create(topic)
+        proxy.registry.is_out = True
+        return made
+
+    proxy.registry.create_topic = last_words  # type: ignore[method-assign]
+    with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: the registry can't be reached"):
+        await proxy.catalog.topic("orders")
+    (made,) = cluster.registry.topics()
+    proxy.registry.is_out = False
+    proxy.seconds.now += 1
+    assert await proxy.catalog.topic("orders") == made
+    assert made.made > 0
 
 
 async def test_a_deletion_has_the_registrys_version_and_happens_once(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("0001", [FIRST_GROUP], [BILLING]),
         ("0002", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0003", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0004", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
@@ -98,12 +100,25 @@ def test_an_older_registry_is_upgraded_with_its_rows(
         registry.close()
 
 
+def test_a_topic_of_an_older_registry_was_made_nobody_knows_when(any_url: str) -> None:
+    with connected(any_url) as connection:
+        command.upgrade(steps(connection), "0004")
+        connection.execute(text(TOPIC))
+    registry = opened(any_url)
+    (older,) = registry.topics()
+    registry.update_topic(replace(older, queues=5))
+    newer, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
+    assert {topic.name: topic.made for topic in registry.topics()} == {"orders": 0, "new": newer.made}
+    assert newer.made == registry.snapshot().version
+    registry.close()
+
+
 def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry = opened(any_url)
     registry.create_group(REPORT)
     registry.close()
     with connected(any_url) as connection:
-        for revision in ("0003", "0002", "0001"):
+        for revision in ("0004", "0003", "0002", "0001"):
             command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}

@@ -35,23 +35,31 @@ GROUP = Group(
 )
 
 
+def created(registry: Registry, topic: Topic) -> Topic:
+    """As the registry has it from now on."""
+    made, is_new = registry.create_topic(topic)
+    assert is_new
+    assert made == replace(topic, made=registry.snapshot().version)
+    return made
+
+
 def test_what_is_made_is_read_back_after_a_restart(open_registry: Open) -> None:
     before = open_registry()
     before.register("b1", "store", "host:1", "1.0", LEASE_MS)
-    assert before.create_topic(PLACED) == (PLACED, True)
+    placed = created(before, PLACED)
     assert before.create_group(GROUP) == (GROUP, True)
     assert before.create_group(Group(name="plain")) == (Group(name="plain"), True)
     before.close()
     after = open_registry()
-    assert (after.topics(), after.groups()) == ([PLACED], [GROUP, Group(name="plain")])
+    assert (after.topics(), after.groups()) == ([placed], [GROUP, Group(name="plain")])
     snapshot = after.snapshot()
-    assert (snapshot.topics, snapshot.groups) == ({"orders": PLACED}, {"billing": GROUP, "plain": Group(name="plain")})
+    assert (snapshot.topics, snapshot.groups) == ({"orders": placed}, {"billing": GROUP, "plain": Group(name="plain")})
 
 
 def test_making_the_same_again_is_no_error(registry: Registry) -> None:
-    registry.create_topic(TOPIC)
+    topic = created(registry, TOPIC)
     registry.create_group(GROUP)
-    assert registry.create_topic(replace(TOPIC, created_ms=99)) == (TOPIC, False)
+    assert registry.create_topic(replace(TOPIC, created_ms=99)) == (topic, False)
     assert registry.create_group(replace(GROUP, created_ms=99)) == (GROUP, False)
 
 
@@ -76,24 +84,24 @@ def test_a_group_gets_other_settings(registry: Registry) -> None:
 def test_a_topic_gets_more_queues_another_permission_and_other_brokers(registry: Registry) -> None:
     for name in ("b1", "b2", "b3"):
         registry.register(name, f"store of {name}", "host:1", "1.0", LEASE_MS)
-    registry.create_topic(replace(TOPIC, brokers=("b1", "b2")))
-    registry.create_topic(Topic(name="letters", type=pb.NORMAL, brokers=("b1",)))
-    changed = replace(TOPIC, queues=5, permission=Permission.READ, brokers=("b2", "b3"))
-    registry.update_topic(replace(changed, type=pb.FIFO, created_ms=99))  # what it is doesn't change
-    assert registry.topics() == [changed, Topic(name="letters", type=pb.NORMAL, brokers=("b1",))][::-1]
+    orders = created(registry, replace(TOPIC, brokers=("b1", "b2")))
+    letters = created(registry, Topic(name="letters", type=pb.NORMAL, brokers=("b1",)))
+    changed = replace(orders, queues=5, permission=Permission.READ, brokers=("b2", "b3"))
+    registry.update_topic(replace(changed, type=pb.FIFO, created_ms=99, made=99))  # what it is doesn't change
+    assert registry.topics() == [letters, changed]
 
 
 def test_what_a_topic_cannot_become(registry: Registry) -> None:
     with pytest.raises(MessagingError, match="'orders' does not exist") as refused:
         registry.update_topic(TOPIC)
     assert refused.value.code == pb.TOPIC_NOT_FOUND
-    registry.create_topic(TOPIC)
+    topic = created(registry, TOPIC)
     with pytest.raises(MessagingError, match="has 3 queues; queues can be added, not taken away") as refused:
         registry.update_topic(replace(TOPIC, queues=2))
     assert refused.value.code == pb.BAD_REQUEST
     with pytest.raises(MessagingError, match="no broker 'b9'"):
         registry.update_topic(replace(TOPIC, brokers=("b9",)))
-    assert registry.topics() == [TOPIC]
+    assert registry.topics() == [topic]
 
 
 def test_a_topic_is_placed_on_registered_brokers_only(registry: Registry) -> None:
@@ -121,10 +129,11 @@ def test_what_is_deleted_is_gone(registry: Registry) -> None:
 
 def test_a_topic_that_is_made_again_begins_anew(registry: Registry) -> None:
     registry.register("b1", "store", "host:1", "1.0", LEASE_MS)
-    registry.create_topic(PLACED)
-    registry.delete_topic("orders")
-    registry.create_topic(TOPIC)
-    assert registry.topics() == [TOPIC]
+    earlier = created(registry, PLACED)
+    deleted = registry.delete_topic("orders")
+    later = created(registry, TOPIC)
+    assert registry.topics() == [later]
+    assert earlier.made < deleted < later.made
 
 
 CHANGES: dict[str, Callable[[Registry], object]] = {
@@ -245,7 +254,8 @@ def test_of_creators_at_once_one_makes_it_and_the_others_find_it(open_registry: 
 
     with ThreadPoolExecutor(len(registries)) as threads:
         answers = list(threads.map(create, registries))
-    assert {answer for answer, _ in answers} == {(TOPIC, True), (TOPIC, False)}
+    (topic,) = registries[0].topics()
+    assert {answer for answer, _ in answers} == {(topic, True), (topic, False)}
     assert {answer for _, answer in answers} == {(GROUP, True), (GROUP, False)}
     assert [sum(made for _, made in kind) for kind in zip(*answers, strict=True)] == [1, 1]
 

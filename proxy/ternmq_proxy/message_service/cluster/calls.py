@@ -22,6 +22,14 @@ class BrokerUnavailable(MessagingError):
         self.maybe_done = maybe_done
 
 
+class BrokerRefused(BrokerUnavailable):
+    """The broker answered that it can't do now what it was asked: nothing was done. It has waited itself for what it
+    lacks, so that it need not be asked again at once."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, maybe_done=False)
+
+
 class LateAnswer(MessagingError):
     """The broker did not answer in time; it may still do what it was asked."""
 

@@ -25,7 +25,7 @@ from ternmq_common.outbox import Outbox
 from ternmq_common.storage_form import raised
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls, OnLate
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Calls, OnLate
 from ternmq_proxy.message_service.cluster.set_aside import SetAside
 
 _log = logging.getLogger(__name__)
@@ -170,7 +170,8 @@ class BrokerLink:
         on_late: OnLate | None = None,
         cancel: bool = False,
     ) -> storage.Answer:
-        """The answer to the one call in `frame`. MessagingError: the broker's own, BrokerUnavailable or LateAnswer.
+        """The answer to the one call in `frame`. MessagingError: the broker's own (BrokerRefused where it says that it
+        can't do it now), BrokerUnavailable or LateAnswer.
 
         `on_late` gets an answer that comes after this has ended; with `cancel` the broker is told then to do no more.
         """
@@ -202,7 +203,7 @@ class BrokerLink:
                 self._outbox.add(storage.ProxyFrame(cancelled=[number]).SerializeToString(), number)
             raise
         if answer.HasField("error"):
-            raise raised(answer.error)
+            raise _error_in(answer)
         return answer
 
     def tell(self, frame: storage.ProxyFrame) -> None:
@@ -388,3 +389,8 @@ class BrokerLink:
                 self._aside.worked()
             _log.warning("the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)
+
+
+def _error_in(answer: storage.Answer) -> MessagingError:
+    error = raised(answer.error)
+    return BrokerRefused(error.message) if error.code == definition_pb2.HA_NOT_AVAILABLE else error

@@ -48,7 +48,8 @@ def _begun() -> tuple[storage.ProxyFrame, storage.Call]:
 
 
 class RemoteBroker:
-    """Each method is one call over the link; see `MessageService` for what it does, and `BrokerLink.ask` for errors."""
+    """Each method is one call over the link; see `MessageService` for what it does, and `BrokerLink.ask` for errors.
+    `topic_made` is `Topic.made` of the topic whose messages are to be stored."""
 
     def __init__(self, link: "BrokerLink") -> None:
         self.link = link
@@ -56,10 +57,10 @@ class RemoteBroker:
 
     # --- sending
 
-    async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[Appended]:
+    async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]", topic_made: int) -> list[Appended]:
         frame, call = _begun()
         request = call.append
-        request.topic, request.queue_id = queue.topic, queue.queue_id
+        request.topic, request.queue_id, request.topic_made = queue.topic, queue.queue_id, topic_made
         form.write_new(request.messages, messages)
         answer = await self.link.ask(frame)
         return [
@@ -67,10 +68,10 @@ class RemoteBroker:
             for message, offset in zip(messages, answer.stored.offsets, strict=True)
         ]
 
-    async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[Appended]:
+    async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]", topic_made: int) -> list[Appended]:
         frame, call = _begun()
         request = call.schedule
-        request.topic, request.queue_id = queue.topic, queue.queue_id
+        request.topic, request.queue_id, request.topic_made = queue.topic, queue.queue_id, topic_made
         form.write_new(request.messages, [timed.message for timed in messages])
         request.due_ms.extend([timed.due_ms for timed in messages])
         answer = await self.link.ask(frame)
@@ -85,10 +86,11 @@ class RemoteBroker:
         request.topic, request.due_ms, request.message_id = handle.topic, handle.due_ms, handle.message_id
         await self.link.ask(frame)
 
-    async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> Appended:
+    async def begin_transaction(self, queue: QueueRef, half: "HalfMessage", topic_made: int) -> Appended:
         frame, call = _begun()
         request = call.begin_transaction
-        request.topic, request.queue_id, request.sender = queue.topic, queue.queue_id, half.sender
+        request.topic, request.queue_id, request.topic_made = queue.topic, queue.queue_id, topic_made
+        request.sender = half.sender
         form.write_new_message(request.message, half.message)
         if half.recovery_ms is not None:
             request.recovery_ms = half.recovery_ms
@@ -259,9 +261,9 @@ class RemoteBroker:
         found = (await self.link.ask(frame, timeout_s=_SEARCH_TIMEOUT_S, cancel=True)).messages.messages
         return {message.queue_offset: form.read_stored(message, "", self.name) for message in found}
 
-    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
+    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]", topic_made: int) -> None:
         frame, call = _begun()
-        call.retry.group, call.retry.topic = group, topic
+        call.retry.group, call.retry.topic, call.retry.topic_made = group, topic, topic_made
         form.write_new(call.retry.messages, messages)
         await self.link.ask(frame)
 

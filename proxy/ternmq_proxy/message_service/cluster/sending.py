@@ -1,6 +1,8 @@
-"""Sends: to the queue that was chosen, or to another broker's when that one can't be asked.
+"""Sends: to the queue that was chosen, or to another broker's when that one can't be asked, or refuses.
 
 A message whose storing is not certain is not sent again here: its producer can do that, and knows whether it wants to.
+Each send says when its topic was made, as the registry's snapshot has it: a broker that missed the deletion of an
+earlier topic of that name would forget the messages with it, and refuses them instead.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 T = TypeVar("T")
+Send = Callable[[RemoteBroker, QueueRef, int], Awaitable[T]]
+"""Asks a broker to store in that queue of a topic that was made at that version."""
 # What says that a broker could not store: its disk, or what nobody foresaw.
 _FAILURES = frozenset({definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.PROXY_TIMEOUT})
 
@@ -32,9 +36,9 @@ class Sending:
         self._routes = routes
         self._repeats = repeats
 
-    async def sent(self, queue: QueueRef, send: Callable[[RemoteBroker, QueueRef], Awaitable[T]]) -> T:
-        """Send to the queue's broker, or, when that was not asked at all, to the same queue of another one; messages
-        of a FIFO topic have no other place."""
+    async def sent(self, queue: QueueRef, send: "Send[T]") -> T:
+        """Send to the queue's broker, or, when that did nothing, to the same queue of another one; messages of a FIFO
+        topic have no other place."""
         try:
             return await self._send(queue, send)
         except BrokerUnavailable as error:
@@ -42,7 +46,9 @@ class Sending:
                 raise
             others = self._others(queue)
             if not others:
-                return await self._repeats.once(queue.broker, lambda broker: send(broker, queue))
+                if isinstance(error, BrokerRefused):
+                    raise
+                return await self._repeats.once(queue.broker, lambda broker: self._asked(broker, queue, send))
         for number, name in enumerate(others):
             try:
                 return await self._send(QueueRef(queue.topic, name, queue.queue_id), send)
@@ -51,15 +57,35 @@ class Sending:
                     raise
         raise AssertionError("there are others")
 
-    async def _send(self, queue: QueueRef, send: Callable[[RemoteBroker, QueueRef], Awaitable[T]]) -> T:
+    async def anywhere(self, topic: str, send: Callable[[RemoteBroker, int], Awaitable[T]]) -> T:
+        """Send to the first broker that can be asked, and takes it."""
+        refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
+        for broker in self._links.connected():
+            try:
+                return await send(broker, self._made(topic))
+            except BrokerUnavailable as error:
+                if error.maybe_done:
+                    raise
+                refused = error
+        raise refused
+
+    async def _send(self, queue: QueueRef, send: "Send[T]") -> T:
         try:
-            result = await send(self._links.broker(queue.broker), queue)
+            result = await self._asked(self._links.broker(queue.broker), queue, send)
         except MessagingError as error:
             if error.code in _FAILURES or isinstance(error, BrokerUnavailable):
                 self._routes.send_failed(queue.broker)
             raise
         self._routes.send_worked(queue.broker)
         return result
+
+    def _asked(self, broker: RemoteBroker, queue: QueueRef, send: "Send[T]") -> Awaitable[T]:
+        return send(broker, queue, self._made(queue.topic))
+
+    def _made(self, topic: str) -> int:
+        """When the topic was made; 0 of one that the registry has not, as a group's retry topic."""
+        known = self._directory.snapshot.topics.get(topic)
+        return 0 if known is None else known.made
 
     def _others(self, queue: QueueRef) -> list[str]:
         """Other brokers that take messages of the topic now."""

@@ -137,13 +137,13 @@ class ClusterMessageService:
         return self.routes.route(topic)
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> "list[Appended]":
-        return await self._sending.sent(queue, lambda broker, there: broker.append(there, messages))
+        return await self._sending.sent(queue, lambda broker, there, made: broker.append(there, messages, made))
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> "list[Appended]":
-        return await self._sending.sent(queue, lambda broker, there: broker.schedule(there, messages))
+        return await self._sending.sent(queue, lambda broker, there, made: broker.schedule(there, messages, made))
 
     async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> "Appended":
-        return await self._sending.sent(queue, lambda broker, there: broker.begin_transaction(there, half))
+        return await self._sending.sent(queue, lambda broker, there, made: broker.begin_transaction(there, half, made))
 
     async def recall(self, handle: "RecallHandle") -> None:
         await self._repeats.repeated(handle.broker, lambda broker: broker.recall(handle))
@@ -329,10 +329,7 @@ class ClusterMessageService:
         return await self._repeats.repeated(name, lambda remote: remote.dead_letters(group, offsets))
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
-        there = self.links.connected()
-        if not there:
-            raise BrokerUnavailable("no broker can be reached", maybe_done=False)
-        await there[0].retry(group, topic, messages)
+        await self._sending.anywhere(topic, lambda broker, made: broker.retry(group, topic, messages, made))
 
     async def remaining(self, broker: str) -> "Remaining":
         return await self._repeats.repeated(broker, lambda remote: remote.remaining())

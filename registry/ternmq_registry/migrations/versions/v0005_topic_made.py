@@ -1,0 +1,23 @@
+"""The version at which each topic was made, for brokers that have to forget an earlier one of its name first."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("topics") as table:
+        table.add_column(
+            sa.Column(
+                "made", sa.BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"
+            )
+        )
+
+
+def downgrade() -> None:
+    with op.batch_alter_table("topics") as table:
+        table.drop_column("made")
