@@ -271,7 +271,7 @@ class CallConnection(Connection):
         self._write(self._headers(call.out.stream, _BEGIN))
 
     def finish(self, call: ServedCall, messages: "Sequence[bytes]") -> bool:
-        """Send the messages and the end of the call, if that can be done at once."""
+        """Send the messages and the end of the call, if nothing has to wait for the client."""
         if self._paused:
             return False
         out = call.out
@@ -280,7 +280,7 @@ class CallConnection(Connection):
             return False
         head = b"" if call.begun else self._headers(out.stream, _BEGIN)
         reset = b"" if call.ended_there else h2.rst_stream(out.stream, ErrorCode.NO_ERROR)
-        self._transport.write(b"".join((head, body, self._headers(out.stream, _DONE, h2.END_STREAM), reset)))
+        self._later(b"".join((head, body, self._headers(out.stream, _DONE, h2.END_STREAM), reset)))
         self.forget(call)
         return True
 

@@ -1,7 +1,8 @@
 """One HTTP/2 connection on asyncio, without what is different at its two ends (`call_server.py`, `client.py`).
 
 Writing   nothing is given to a transport that has not handed all to the kernel yet, so at most one batch waits there,
-          and what answers the other side's own frames; all else waits in `Outflow`.
+          and what answers the other side's own frames; all else waits in `Outflow`. Answers of many calls that are
+          ready in one turn of the loop go in one write (`_later`): the kernel takes as long for a write as a call.
 Errors    what the other side does wrong never raises out of a callback: it is told by GOAWAY or RST_STREAM.
 """
 
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol, ABC):
         self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
         self._streams: dict[int, Stream] = {}
         self._writers: set[Stream] = set()
+        self._ready: list[bytes] = []
         self._last_stream = 0
         self._inflow = Inflow(CONNECTION_WINDOW)
         self._blocks = HeaderBlocks(HEADER_BYTES_MAX)
@@ -153,6 +155,7 @@ class Connection(asyncio.BufferedProtocol, ABC):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
         self._paused = False
+        self._ready.clear()
         if self._handshake is not None:
             self._handshake.cancel()
         why = f"the connection to {self.peer} was lost: {exc}" if exc else f"{self.peer} closed the connection"
@@ -169,7 +172,7 @@ class Connection(asyncio.BufferedProtocol, ABC):
         if not self._paused:
             frame = self._outflow.at_once(out, messages)
             if frame is not None:
-                self._transport.write(frame)
+                self._write(frame)
                 return
         for message in messages:
             self._outflow.add(out, message)
@@ -177,7 +180,7 @@ class Connection(asyncio.BufferedProtocol, ABC):
 
     def holds(self, stream: "Stream") -> bool:
         """Whether something of the stream is not in the kernel's hands; then it is woken when that may have changed."""
-        if self._paused or stream.out.waits:
+        if self._paused or stream.out.waits or self._ready:
             self._writers.add(stream)
             return True
         return False
@@ -339,7 +342,25 @@ class Connection(asyncio.BufferedProtocol, ABC):
 
     def _write(self, data: bytes) -> None:
         if data and not self._closed:
+            if self._ready:
+                self._write_ready()
             self._transport.write(data)
+
+    def _later(self, data: bytes) -> None:
+        """Write that at the end of this turn of the loop, or before whatever else is written."""
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._turn_ended)
+        self._ready.append(data)
+
+    def _turn_ended(self) -> None:
+        if self._ready:
+            self._write_ready()
+        self._wake_writers()
+
+    def _write_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        if not self._closed:
+            self._transport.write(b"".join(ready))
 
     def _answer(self, data: bytes) -> None:
         """Write what a frame of the other side asks for; it must read to ask for more."""
@@ -350,8 +371,13 @@ class Connection(asyncio.BufferedProtocol, ABC):
 
     def _pump(self) -> None:
         """Write what may be sent, as long as the kernel takes it."""
+        if self._ready:
+            self._write_ready()
         while not self._paused and not self._closed and (buffers := self._outflow.take(_BATCH_BYTES)):
             self._transport.writelines(buffers)
+        self._wake_writers()
+
+    def _wake_writers(self) -> None:
         if not self._paused and self._writers:
             writers, self._writers = self._writers, set()
             for stream in writers:
@@ -362,6 +388,8 @@ class Connection(asyncio.BufferedProtocol, ABC):
     def hang_up(self, why: str) -> None:
         """Close the connection, after what the kernel takes at once."""
         self._ends = self._ends or why
+        if self._ready:
+            self._write_ready()
         if self._paused:
             self._transport.abort()
         else:

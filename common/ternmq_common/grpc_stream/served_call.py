@@ -75,14 +75,18 @@ class ServedCall(Stream):
         self.begin()
         super().write(*messages)
 
-    async def finish(self, *messages: bytes) -> None:
-        """Send the rest of the answer, and end it in order: what goes in one piece goes in one write."""
+    async def finish(self, *messages: bytes, assured: bool = False) -> None:
+        """Send the rest of the answer, and end it in order.
+
+        `assured`: return when the kernel has it all; StreamBroken if it never will.
+        """
         if self._shut is not None:
             raise self._why()
         if self._connection.finish(self, messages):
             self.ended_here = True
             self._shut = "the call was answered"
-            await self.drained()
+            if assured:
+                await self.drained()
         else:
             self.write(*messages)
             await self.end()

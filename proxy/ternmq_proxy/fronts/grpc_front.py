@@ -152,7 +152,7 @@ class GrpcFront:
                     parent = served.headers.get(TRACEPARENT, "")
                     span = None if spans is None else spans.received(request, made, parent, answered, began_ns)
                     with NOTHING if span is None else Within(span):
-                        await served.finish(*answered.frames)
+                        await served.finish(*answered.frames, assured=True)
                     whole = True
                 finally:
                     if not whole:

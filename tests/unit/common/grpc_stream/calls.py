@@ -14,15 +14,19 @@ MESSAGE_MAX = 1 << 20
 
 
 class Service:
-    """`began` and `cancelled`: the calls of Wait, which nothing but their client or deadline ends."""
+    """`began` and `cancelled`: the calls of Wait, which nothing but their client or deadline ends. `let_go`: lets those
+    of Stubborn and Gate end. `arrived`: whether the answers of Lost did."""
 
     def __init__(self) -> None:
         self.began: asyncio.Queue[ServedCall] = asyncio.Queue()
         self.cancelled: asyncio.Queue[ServedCall] = asyncio.Queue()
+        self.arrived: asyncio.Queue[bool] = asyncio.Queue()
         self.methods = {
             "/test/Echo": Method(self._echo),
             "/test/Wait": Method(self._wait),
             "/test/Stubborn": Method(self._stubborn),
+            "/test/Gate": Method(self._gate),
+            "/test/Lost": Method(self._lost),
             "/test/Refuse": Method(self._refuse),
             "/test/Fail": Method(self._fail),
             "/test/Many": Method(self._many),
@@ -49,6 +53,21 @@ class Service:
                 await self.let_go.wait()
             except asyncio.CancelledError:
                 continue
+
+    async def _gate(self, call: ServedCall) -> None:
+        message = await call.read()
+        await self.let_go.wait()
+        await call.finish(message or b"")
+
+    async def _lost(self, call: ServedCall) -> None:
+        """Its connection is gone in the turn of the loop in which it is answered."""
+        call._connection._transport.abort()
+        arrived = False
+        try:
+            await call.finish(b"the last word", assured=True)
+            arrived = True
+        finally:
+            self.arrived.put_nowait(arrived)
 
     async def _refuse(self, call: ServedCall) -> None:
         del call

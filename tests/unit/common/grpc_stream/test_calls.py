@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from unittest.mock import patch
 
 import grpc
 import pytest
@@ -37,6 +38,25 @@ async def test_calls_by_the_thousand_get_each_its_own_answer() -> None:
         texts = [b"%d" % number for number in range(3000)]
         assert await asyncio.gather(*map(echo, texts)) == texts
         await until(lambda: not server.tasks)
+
+
+async def test_answers_that_are_ready_in_one_turn_go_in_one_write() -> None:
+    async with connected() as (channel, server, service):
+        bodies = [b"body %d" % number for number in range(10)]
+        calls = [channel.unary_unary("/test/Gate")(body) for body in bodies]
+        await until(lambda: len(server.tasks) == len(bodies))
+        (connection,) = server.connections
+        with patch.object(connection, "_transport", wraps=connection._transport) as transport:
+            service.let_go.set()
+            assert [await call for call in calls] == bodies
+        written = [call.args[0] for call in transport.write.call_args_list]
+        assert any(all(body in data for body in bodies) for data in written)
+
+
+async def test_an_answer_that_must_arrive_fails_when_the_connection_is_lost_before_it_is_written() -> None:
+    async with connected() as (channel, _, service):
+        assert (await outcome(channel.unary_unary("/test/Lost")(b"")))[0] is grpc.StatusCode.UNAVAILABLE
+        assert not await service.arrived.get()
 
 
 async def test_an_answer_of_several_messages_larger_than_all_windows_comes_whole() -> None:
