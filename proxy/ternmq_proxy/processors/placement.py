@@ -30,13 +30,19 @@ class Placement:
         brokers = route.writable
         if not brokers:
             raise unwritable(route)
-        turn = next(self._turns.setdefault(route.topic.name, itertools.count())) % (len(brokers) * route.topic.queues)
-        queue_id, broker = divmod(turn, len(brokers))
+        # All queues of a broker, then those of the next: what comes together is together in frames and syncs.
+        broker, queue_id = divmod(self._turn(route, len(brokers) * route.topic.queues), route.topic.queues)
         return QueueRef(route.topic.name, brokers[broker], queue_id)
 
     def next_broker(self, route: "Route") -> str:
         """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""
-        return self.next_queue(route).broker
+        brokers = route.writable
+        if not brokers:
+            raise unwritable(route)
+        return brokers[self._turn(route, len(brokers))]
+
+    def _turn(self, route: "Route", places: int) -> int:
+        return next(self._turns.setdefault(route.topic.name, itertools.count())) % places
 
 
 def queue_of_group(route: "Route", message_group: str) -> QueueRef:

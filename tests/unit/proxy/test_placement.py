@@ -42,7 +42,8 @@ def test_messages_take_turns_on_all_queues_that_can_be_written_and_on_no_other(
     assert Counter(taken) == {
         QueueRef("orders", broker, queue_id): 2 for broker in writable for queue_id in range(queues)
     }
-    assert [queue.broker for queue in taken[: len(writable)]] == list(writable), "brokers come one after the other"
+    assert [queue.broker for queue in taken[: len(writable) * queues : queues]] == list(writable)
+    assert [queue.queue_id for queue in taken[:queues]] == list(range(queues)), "all queues of a broker, then the next"
 
 
 @given(NAMES, st.data())
