@@ -75,6 +75,16 @@ class Snapshot:
     groups: "Mapping[str, Group]" = field(default_factory=dict)
     brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
 
+    def topic_made(self, name: str) -> int:
+        """The version at which the topic was made; 0 of one that the registry has not, as a group's retry topic."""
+        topic = self.topics.get(name)
+        return 0 if topic is None else topic.made
+
+    def group_made(self, name: str) -> int:
+        """The version at which the group was made; 0 of one that the registry has not."""
+        group = self.groups.get(name)
+        return 0 if group is None else group.made
+
 
 class Deleted(enum.StrEnum):
     """What was deleted."""

@@ -45,7 +45,9 @@ class Group:
     `latest`, or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members
     that pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
     `ternmq_broker.delivery.queue_access`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
-    the highest priority, the others with each of the lower ones in turn, so that none starves.
+    the highest priority, the others with each of the lower ones in turn, so that none starves. `made` is the version of
+    the registry's change that made the group, as `Topic.made`: a broker that does not know yet what was deleted before
+    keeps nothing of the group.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Group:
     assignment: str = DEFAULT_ASSIGNMENT
     queue_lock_hold_ms: int = 0
     priority_factor: int = DEFAULT_PRIORITY_FACTOR
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,7 @@ class Catalog:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
                 await self.refresh()  # somebody made it otherwise at the same moment
-            if name not in self._known.topics and self._directory.problem is not None:
-                # It was made, but a send could not say when (`Topic.made`).
-                raise RegistryUnavailable(self._directory.problem)
+            self._check_seen(name in self._known.topics)
         return self.find_topic(name, kind)
 
     async def group(self, name: str) -> Group:
@@ -157,13 +155,18 @@ class Catalog:
         await self._look_for(f"group {name}")
         if name not in self._known.groups and self._auto_create:
             try:
-                group = Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
-                return (await self.create_group(group))[0]
+                await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
             except MessagingError as error:
                 if error.code != definition_pb2.BAD_REQUEST:
                     raise
                 await self.refresh()
+            self._check_seen(name in self._known.groups)
         return self.find_group(name)
+
+    def _check_seen(self, is_known: bool) -> None:
+        """What was made must be known before it is used: else nobody could say when that was (`Topic.made`)."""
+        if not is_known and self._directory.problem is not None:
+            raise RegistryUnavailable(self._directory.problem)
 
     # --- changing
 

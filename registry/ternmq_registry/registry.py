@@ -137,8 +137,9 @@ class Registry(Brokers, Deletions):
         with self._database.changing() as connection:
             found = _groups(connection, 0, group.name).get(group.name)
             if found is None:
-                connection.execute(insert(GROUPS).values(**asked, changed=raised_version(connection)))
-                return group, True
+                made = raised_version(connection)
+                connection.execute(insert(GROUPS).values(**asked, changed=made, made=made))
+                return replace(group, made=made), True
         known = group_row(found)
         differing = [name for name in known if name != "created_ms" and known[name] != asked[name]]
         if differing:

@@ -44,9 +44,12 @@ def group_of(row: "RowMapping") -> Group:
 
 
 def group_row(group: Group) -> dict[str, object]:
+    """Without the versions, which each change gives."""
     # The default is stored as nothing, so that a later version may have another.
     backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
-    return {**dataclasses.asdict(group), "retry_backoff": backoff}
+    row = {**dataclasses.asdict(group), "retry_backoff": backoff}
+    del row["made"]
+    return row
 
 
 def broker_of(row: "RowMapping") -> BrokerEntry:

@@ -58,6 +58,7 @@ GROUPS = Table(
     Column("queue_lock_hold_ms", BigInteger, nullable=False, server_default="0", comment="0: no lock"),
     Column("priority_factor", Integer, nullable=False, server_default="99", comment="see model.Group"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
+    Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
 )
 
 BROKERS = Table(

@@ -184,6 +184,45 @@ async def test_a_broker_that_missed_a_deletion_keeps_what_is_sent_to_the_topic_m
     await eventually(all_found, within_s=BACK_WITHIN_S, what="everything that was acknowledged")
 
 
+async def test_a_broker_that_missed_a_deletion_keeps_what_the_group_made_anew_has_done(
+    machines: NetworkCluster, clients: list[RawClient]
+) -> None:
+    deleting, other = clients
+    broker, group = machines.broker_machines[0], "read-anew"
+    topic = await deleting.create_topic("read-anew", queues=2)
+    await in_routes(clients, topic, BOTH, within_s=BACK_WITHIN_S)
+    sent = {b"%d" % number for number in range(12)}
+    await send_each(other, topic, *sent)
+    there = await stored(other, topic)
+    assert there.keys() == BOTH
+
+    async def make(attempts: int) -> None:
+        asked = admin_pb2.Group(name=group, max_attempts=attempts, consume_from="earliest")
+        made = await deleting.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=asked))
+        assert code(made) == "OK", made
+
+    async def known() -> bool:
+        found = await other.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        return bool(found.group.max_attempts == 7)
+
+    await make(5)
+    found: list[bytes] = []
+    with machines.proxy_machines[0].cut_from(broker), broker.cut_from(machines.registry):
+        deleted = await deleting.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))
+        assert code(deleted) == "OK", deleted
+        await make(7)
+        await eventually(known, within_s=GONE_WITHIN_S, what="the other proxy knows the group that was made anew")
+        while messages := (await other.receive(topic, group, poll_s=2.0)).messages:
+            await settle(other, topic, group, messages)
+            found += [message.body for message in messages]
+        assert len(found) == there["broker-1"]
+    while len(found) < len(sent):
+        found += await consumed(other, topic, group, 1)
+    await whole(machines, clients)
+    assert await is_empty(other, topic, group)
+    assert sorted(found) == sorted(sent)
+
+
 async def test_nothing_is_lost_over_slow_links(
     machines: NetworkCluster, clients: list[RawClient], tmp_path: Path
 ) -> None:

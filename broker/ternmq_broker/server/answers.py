@@ -2,7 +2,8 @@
 
 A handler that is a plain function answers at once; the others may wait, and run as tasks. Each gets the request and the
 answer to fill. What goes wrong is a MessagingError, or a defect. HA_NOT_AVAILABLE is for what was not begun at all:
-proxies ask another broker then.
+proxies ask another broker then. Handles of settlements were given by a Pop, whose check of the group covers them: those
+of a group that is forgotten find nothing, and make nothing.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     AtOnce = Callable[[Any, storage.Answer], None]
     Waiting = Callable[[Any, storage.Answer], Awaitable[None]]
-    NewMessages = storage.Append | storage.Schedule | storage.BeginTransaction | storage.Retry
 
 
 class Answers:
@@ -42,8 +42,6 @@ class Answers:
             "prolong": self._prolong,
             "release": self._release,
             "bounds": self._bounds,
-            "committed": self._committed,
-            "set_committed": self._set_committed,
             "leave": self._leave,
             "drop_retries": self._drop_retries,
         }
@@ -59,6 +57,8 @@ class Answers:
             "dead_letter": self._dead_letter,
             "pull": self._pull,
             "offset_at": self._offset_at,
+            "committed": self._committed,
+            "set_committed": self._set_committed,
             "get_progress": self._get_progress,
             "find_by_key": self._find_by_key,
             "dead_letters": self._dead_letters,
@@ -68,27 +68,30 @@ class Answers:
             "remaining": self._remaining,
         }
 
-    # --- sending
+    async def earlier_forgotten(self, made: int, kind: str, name: str) -> None:
+        """Before anything is kept of a topic or group, or said of the group: what was deleted before it was made has to
+        be forgotten, else it would be forgotten with that, or taken for it. HA_NOT_AVAILABLE if the registry does not
+        say in time what that is."""
+        if not self._learning.knows(made) and not await self._learning.known_soon(made):
+            raise self.not_known_yet(kind, name)
 
-    async def _earlier_forgotten(self, request: "NewMessages") -> None:
-        """Before messages are stored: what was deleted before their topic was made has to be forgotten, else they would
-        be forgotten with it. HA_NOT_AVAILABLE if the registry does not say in time what that is."""
-        if self._learning.knows(request.topic_made) or await self._learning.known_soon(request.topic_made):
-            return
-        raise MessagingError(
+    def not_known_yet(self, kind: str, name: str) -> MessagingError:
+        return MessagingError(
             definition_pb2.HA_NOT_AVAILABLE,
-            f"broker {self._broker.name} does not know yet what was deleted before topic {request.topic!r} was made: "
+            f"broker {self._broker.name} does not know yet what was deleted before {kind} {name!r} was made: "
             "the registry can't be reached",
         )
 
+    # --- sending
+
     async def _append(self, request: storage.Append, answer: storage.Answer) -> None:
-        await self._earlier_forgotten(request)
+        await self.earlier_forgotten(request.topic_made, "topic", request.topic)
         messages = form.read_new(request.messages)
         appended = await self._broker.append(request.topic, request.queue_id, messages)
         answer.stored.offsets.extend([each.queue_offset for each in appended])
 
     async def _schedule(self, request: storage.Schedule, answer: storage.Answer) -> None:
-        await self._earlier_forgotten(request)
+        await self.earlier_forgotten(request.topic_made, "topic", request.topic)
         messages = map(TimedMessage, form.read_new(request.messages), request.due_ms)
         appended = await self._broker.schedule(request.topic, request.queue_id, list(messages))
         answer.stored.offsets.extend([each.queue_offset for each in appended])
@@ -98,7 +101,7 @@ class Answers:
         await self._broker.recall(RecallHandle(request.topic, self._broker.name, request.due_ms, request.message_id))
 
     async def _begin_transaction(self, request: storage.BeginTransaction, answer: storage.Answer) -> None:
-        await self._earlier_forgotten(request)
+        await self.earlier_forgotten(request.topic_made, "topic", request.topic)
         recovery_ms = request.recovery_ms if request.HasField("recovery_ms") else None
         half = HalfMessage(form.read_new_message(request.message), request.sender, recovery_ms)
         appended = await self._broker.begin_transaction(request.topic, request.queue_id, half)
@@ -161,6 +164,7 @@ class Answers:
     # --- by offset
 
     async def _pull(self, request: storage.Pull, answer: storage.Answer) -> None:
+        await self.earlier_forgotten(request.group_made, "group", request.reader.group)
         pulled = await self._broker.pull(
             QueueRef(request.topic, self._broker.name, request.queue_id),
             request.offset,
@@ -180,15 +184,17 @@ class Answers:
     async def _offset_at(self, request: storage.OffsetAt, answer: storage.Answer) -> None:
         answer.offset.offset = await self._broker.offset_at(request.topic, request.queue_id, request.time_ms)
 
-    def _committed(self, request: storage.Committed, answer: storage.Answer) -> None:
+    async def _committed(self, request: storage.Committed, answer: storage.Answer) -> None:
+        await self.earlier_forgotten(request.group_made, "group", request.group)
         offset = self._broker.committed(request.group, request.topic, request.queue_id)
         if offset is None:
             answer.offset.SetInParent()
         else:
             answer.offset.offset = offset
 
-    def _set_committed(self, request: storage.SetCommitted, answer: storage.Answer) -> None:
+    async def _set_committed(self, request: storage.SetCommitted, answer: storage.Answer) -> None:
         del answer
+        await self.earlier_forgotten(request.group_made, "group", request.group)
         reader = form.read_reader(request.reader) if request.HasField("reader") else None
         self._broker.set_committed(request.group, request.topic, request.queue_id, request.offset, reader)
 
@@ -215,7 +221,8 @@ class Answers:
 
     async def _retry(self, request: storage.Retry, answer: storage.Answer) -> None:
         del answer
-        await self._earlier_forgotten(request)
+        topic = request.topic_made, "topic", request.topic
+        await self.earlier_forgotten(*max(topic, (request.group_made, "group", request.group)))
         await self._broker.retry(request.group, request.topic, form.read_new(request.messages))
 
     async def _remaining(self, request: storage.Remaining, answer: storage.Answer) -> None:

@@ -43,6 +43,7 @@ class ProxyConnection:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._reads: set[int] = set()
         self._questions: dict[int, asyncio.Future[bool]] = {}
+        self._refused: set[tuple[str, str]] = set()  # group and topic
         self._numbers = itertools.count(1)
         self._closed = False
         self.name = ""
@@ -137,6 +138,12 @@ class ProxyConnection:
         frame.ready.add(group=group, topic=topic)
         self._say(frame)
 
+    def learned(self) -> None:
+        """Polls that were refused may be answered now."""
+        refused, self._refused = self._refused, set()
+        for group, topic in refused:
+            self.ready(group, topic)
+
     # --- calls
 
     def _serve(self, call: storage.Call) -> None:
@@ -205,7 +212,10 @@ class ProxyConnection:
     # --- receiving
 
     def _pop(self, call: storage.Call, frame: storage.BrokerFrame, answer: storage.Answer) -> None:
-        if call.pop.filter.is_sql:
+        is_known = self._proxies.learning.knows(call.pop.group_made)
+        if call.pop.watch and not is_known:
+            raise self._not_yet(call.pop)
+        if call.pop.filter.is_sql or not is_known:
             self._begin(call, self._pop_later(call, frame, answer))
             return
         order = form.read_order(call.pop, self._proxies.tag_filter(call.pop.filter.expression))
@@ -215,8 +225,15 @@ class ProxyConnection:
         else:
             self._deliver(call.pop, deliveries, frame, answer)
 
+    def _not_yet(self, pop: storage.Pop) -> MessagingError:
+        """Its proxy is told when to ask again, and meanwhile asks other brokers."""
+        self._refused.add((pop.group, pop.topic))
+        self._proxies.learning.see_to(pop.group_made)
+        return self._answers.not_known_yet("group", pop.group)
+
     async def _pop_later(self, call: storage.Call, frame: storage.BrokerFrame, answer: storage.Answer) -> None:
         try:
+            await self._answers.earlier_forgotten(call.pop.group_made, "group", call.pop.group)
             passing = await self._proxies.filters.of(form.read_filter(call.pop.filter))
             order = form.read_order(call.pop, passing)
             deliveries = await self._broker.pop_or_watch(order, self.ready if call.pop.watch else None)

@@ -1,9 +1,9 @@
 """Topics and groups that were deleted: the broker forgets each deletion's messages and progress once, soon or late.
 
 A proxy that deletes something says so to all brokers that it can reach. A broker that was away reads in the registry
-what it missed, before it takes messages of a topic that was made later (`answers.py`): those of a topic that was made
-anew must not be forgotten with those of the old one. For the same reason the broker itself notes what it has done,
-beside the store and before anybody hears of it: the registry may be out when it is to be told.
+what it missed, before it takes messages of a topic that was made later, or serves such a group (`answers.py`): what is
+of a topic or group that was made anew must not be forgotten with what was of the old one. For the same reason it notes
+what it has done, beside the store and before anybody hears of it: the registry may be out when it is to be told.
 
 File        `deletions-done`: JSON, `up_to` is the version up to which all was done, `beyond` what was done above it.
 """

@@ -1,8 +1,8 @@
 """Versions of the registry that proxies know and the broker does not: what was deleted up to them is to be forgotten.
 
 The registry may be out for the broker alone, so it is asked again every LEARN_AGAIN_S until it says. Nobody waits for
-that without end: frames go on after PATIENCE_S; of a topic that was made since, no message is stored, and who sends one
-hears it after STORING_PATIENCE_S. Both together are less than a proxy waits for an answer.
+that without end: frames go on after PATIENCE_S; of a topic or group that was made since nothing is stored, and who asks
+for that hears it after STORING_PATIENCE_S. Both together are less than a proxy waits for an answer.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_broker.server.forgetting import Forgetting
     from ternmq_registry.directory import Directory
 
@@ -21,11 +23,13 @@ LEARN_AGAIN_S = 1.0
 
 
 class Learning:
-    """Brings `forgetting.looked_up_to` to the latest version that somebody has named."""
+    """Brings `forgetting.looked_up_to` to the latest version that somebody has named. `on_learned` is called when
+    `knows` may answer otherwise than before."""
 
-    def __init__(self, directory: "Directory", forgetting: "Forgetting") -> None:
+    def __init__(self, directory: "Directory", forgetting: "Forgetting", on_learned: "Callable[[], None]") -> None:
         self._directory = directory
         self._forgetting = forgetting
+        self._on_learned = on_learned
         self._wanted = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
@@ -44,12 +48,16 @@ class Learning:
 
     async def known_soon(self, version: int) -> bool:
         """Wait until `knows(version)`, not for long; whether it does then."""
-        if not self._tasks and self._again is None:
-            self.begin(version)
+        self.see_to(version)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORING_PATIENCE_S), self._learned:
                 await self._learned.wait_for(lambda: self.knows(version))
         return self.knows(version)
+
+    def see_to(self, version: int) -> None:
+        """Have that version learned, unless that is under way."""
+        if version > self._wanted or (not self._tasks and self._again is None):
+            self.begin(version)
 
     def begin(self, version: int) -> None:
         """The registry has that version: learn it while it is there, before somebody waits for it."""
@@ -71,16 +79,22 @@ class Learning:
             _log.exception("version %d of the registry can't be followed", version)
         async with self._learned:
             self._learned.notify_all()
-        if self.knows(version) or self._closed:
+        if self._closed:
+            return
+        if self.knows(version):
+            self._on_learned()
             return
         if self._directory.problem is None and self._directory.snapshot.version < version:
             self._wanted = 0  # the registry was restored, and has no such version any more
-        elif self._again is None:
+        if self._again is None:
             self._again = asyncio.get_running_loop().call_later(LEARN_AGAIN_S, self._learn_again)
 
     def _learn_again(self) -> None:
         self._again = None
-        self.begin(self._wanted)
+        if self.knows(self._wanted):
+            self._on_learned()  # also of a version that there is no more: who named it has heard of that meanwhile
+        else:
+            self.begin(self._wanted)
 
     def close(self) -> None:
         """Nothing more is learned."""

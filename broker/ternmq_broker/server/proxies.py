@@ -35,7 +35,7 @@ class Proxies:
         """`continued` makes what is done within it part of the trace that a proxy names."""
         self.broker = broker
         self.filters = Filters()
-        self.learning = Learning(directory, forgetting)
+        self.learning = Learning(directory, forgetting, self._learned)
         self.answers = Answers(broker, self.filters, forgetting, self.learning)
         self.version = version("ternmq")
         self.continued = continued
@@ -74,6 +74,10 @@ class Proxies:
     def close(self) -> None:
         """Nothing more is learned of the registry."""
         self.learning.close()
+
+    def _learned(self) -> None:
+        for connection in self._connections:
+            connection.learned()
 
     def _changed(self, snapshot: "Snapshot") -> None:
         for connection in self._connections:

@@ -363,7 +363,7 @@ class Filter(_message.Message):
     def __init__(self, expression: _Optional[str] = ..., is_sql: bool = ...) -> None: ...
 
 class Pop(_message.Message):
-    __slots__ = ("group", "topic", "queues", "filter", "batch", "invisible_ms", "first_queue", "attempt_id", "message_group_batch", "by_priority", "watch")
+    __slots__ = ("group", "topic", "queues", "filter", "batch", "invisible_ms", "first_queue", "attempt_id", "message_group_batch", "by_priority", "watch", "group_made")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +375,7 @@ class Pop(_message.Message):
     MESSAGE_GROUP_BATCH_FIELD_NUMBER: _ClassVar[int]
     BY_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     WATCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MADE_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queues: int
@@ -386,7 +387,8 @@ class Pop(_message.Message):
     message_group_batch: int
     by_priority: bool
     watch: bool
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queues: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., first_queue: _Optional[int] = ..., attempt_id: _Optional[str] = ..., message_group_batch: _Optional[int] = ..., by_priority: bool = ..., watch: bool = ...) -> None: ...
+    group_made: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queues: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., first_queue: _Optional[int] = ..., attempt_id: _Optional[str] = ..., message_group_batch: _Optional[int] = ..., by_priority: bool = ..., watch: bool = ..., group_made: _Optional[int] = ...) -> None: ...
 
 class StoredMessage(_message.Message):
     __slots__ = ("queue_id", "queue_offset", "stored_ms", "system", "rest", "topic")
@@ -509,7 +511,7 @@ class Reader(_message.Message):
     def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., lock_hold_ms: _Optional[int] = ...) -> None: ...
 
 class Pull(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "filter", "batch", "poll_ms", "reader")
+    __slots__ = ("topic", "queue_id", "offset", "filter", "batch", "poll_ms", "reader", "group_made")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -517,6 +519,7 @@ class Pull(_message.Message):
     BATCH_FIELD_NUMBER: _ClassVar[int]
     POLL_MS_FIELD_NUMBER: _ClassVar[int]
     READER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MADE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -524,7 +527,8 @@ class Pull(_message.Message):
     batch: int
     poll_ms: int
     reader: Reader
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch: _Optional[int] = ..., poll_ms: _Optional[int] = ..., reader: _Optional[_Union[Reader, _Mapping]] = ...) -> None: ...
+    group_made: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch: _Optional[int] = ..., poll_ms: _Optional[int] = ..., reader: _Optional[_Union[Reader, _Mapping]] = ..., group_made: _Optional[int] = ...) -> None: ...
 
 class Messages(_message.Message):
     __slots__ = ("messages", "next_offset")
@@ -561,14 +565,16 @@ class OffsetAt(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., time_ms: _Optional[int] = ...) -> None: ...
 
 class Committed(_message.Message):
-    __slots__ = ("group", "topic", "queue_id")
+    __slots__ = ("group", "topic", "queue_id", "group_made")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MADE_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
+    group_made: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., group_made: _Optional[int] = ...) -> None: ...
 
 class Offset(_message.Message):
     __slots__ = ("offset",)
@@ -577,18 +583,20 @@ class Offset(_message.Message):
     def __init__(self, offset: _Optional[int] = ...) -> None: ...
 
 class SetCommitted(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "offset", "reader")
+    __slots__ = ("group", "topic", "queue_id", "offset", "reader", "group_made")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     READER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MADE_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
     offset: int
     reader: Reader
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., reader: _Optional[_Union[Reader, _Mapping]] = ...) -> None: ...
+    group_made: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., reader: _Optional[_Union[Reader, _Mapping]] = ..., group_made: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("group", "client_id")
@@ -655,16 +663,18 @@ class DeadLetters(_message.Message):
     def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Retry(_message.Message):
-    __slots__ = ("group", "topic", "messages", "topic_made")
+    __slots__ = ("group", "topic", "messages", "topic_made", "group_made")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_MADE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MADE_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     messages: _containers.RepeatedCompositeFieldContainer[NewMessage]
     topic_made: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ..., topic_made: _Optional[int] = ...) -> None: ...
+    group_made: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[NewMessage, _Mapping]]] = ..., topic_made: _Optional[int] = ..., group_made: _Optional[int] = ...) -> None: ...
 
 class PullingMembers(_message.Message):
     __slots__ = ("group", "topic")

@@ -1,8 +1,9 @@
-"""Topics that were deleted and made anew, and brokers that have not heard of it: what they acknowledge they keep."""
+"""Topics and groups that were deleted and made anew, and brokers that have not heard of it: what is stored there, and
+what is settled, stays so."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import NoReturn
 import pytest
 
 from ternmq_broker.server import learning
-from ternmq_common.cluster import Deletion
+from ternmq_common.cluster import Deletion, Snapshot
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, QueueBounds, TimedMessage, Topic
+from ternmq_common.model import Group, HalfMessage, QueueBounds, QueueReaderId, QueueRef, Settled, TimedMessage, Topic
+from ternmq_common.tag_filter import ALL
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused
+from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
@@ -74,6 +77,45 @@ async def make_anew(cluster: InProcessCluster, topic: Topic = ORDERS) -> Topic:
     """By a proxy from which no broker hears it."""
     await asyncio.to_thread(registry_of(cluster).delete_topic, topic.name)
     return await make(cluster, topic)
+
+
+async def make_group(cluster: InProcessCluster) -> Group:
+    made, _ = await asyncio.to_thread(registry_of(cluster).create_group, Group(name="g"))
+    await cluster.proxy_directory.refresh()
+    return made
+
+
+async def make_group_anew(cluster: InProcessCluster) -> Group:
+    """By a proxy from which no broker hears it."""
+    await asyncio.to_thread(registry_of(cluster).delete_group, "g")
+    return await make_group(cluster)
+
+
+async def with_group(cluster: InProcessCluster, topic: Topic = ORDERS) -> BrokerNode:
+    """The first broker, which knows the topic and its group."""
+    first, _ = cluster.nodes
+    await make(cluster, topic)
+    group = await make_group(cluster)
+    assert await cluster.service.pop(order(), broker="broker-0", poll_s=0) == []
+    assert first.proxies.learning.knows(group.made)
+    return first
+
+
+async def asked_again(node: BrokerNode) -> None:
+    """Return when the broker looks into the registry once more for what it does not know yet."""
+    looks, at_least = asyncio.Event(), node.directory.at_least
+
+    async def look(version: int) -> None:
+        looks.set()
+        await at_least(version)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node.directory, "at_least", look)
+        await looks.wait()
+
+
+def calls_to(node: BrokerNode) -> int:
+    return sum(connection.calls for connection in node.proxies._connections)
 
 
 def stored(cluster: InProcessCluster) -> list[int]:
@@ -198,6 +240,171 @@ async def test_a_send_makes_a_broker_learn_also_if_no_frame_did(cluster: InProce
     assert await first.proxies.learning.known_soon(topic.made)
 
 
+# --- groups
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(cluster: InProcessCluster) -> None:
+    first = await with_group(cluster)
+    service = cluster.service
+    for name in BOTH:
+        await service.append(queue(name), [message(name.encode())])
+
+    async def give_up() -> list[bytes]:
+        """Make dead letters of all that the group gets."""
+        found: list[bytes] = []
+        while received := await service.pop(order(), broker="broker-0", poll_s=0):
+            for each in received:
+                assert await service.dead_letter("g", ORDERS.name, each.handle) is Settled.DONE
+                found.append(body(each))
+        return found
+
+    with cut_off(first):
+        group = await make_group_anew(cluster)
+        assert await give_up() == [b"broker-1"]
+    await until(lambda: first.proxies.learning.knows(group.made))
+    assert await give_up() == [b"broker-0"]
+    await first.stop()
+    await first.start()
+    await reached(service, BOTH)
+    assert await give_up() == []
+    for name in BOTH:
+        assert len(await service.dead_letters("g", name, [0])) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("places", [tuple(BOTH), ("broker-0",)])
+async def test_a_poll_waits_for_a_broker_that_refuses_it(cluster: InProcessCluster, places: tuple[str, ...]) -> None:
+    first = await with_group(cluster, replace(ORDERS, brokers=places))
+    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    with cut_off(first):
+        await make_group_anew(cluster)
+        before = calls_to(first)
+        polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
+        await until(lambda: cluster.service.polls.waiting == 1)
+        for _ in range(3):
+            await asked_again(first)
+        assert calls_to(first) == before + 1, "it is not asked before it says so"
+    (received,) = await polling
+    assert body(received) == b"x"
+    assert calls_to(first) == before + 2
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_poll_gets_what_other_brokers_have_while_one_refuses(cluster: InProcessCluster) -> None:
+    first = await with_group(cluster)
+    await cluster.service.append(queue("broker-0"), [message(b"later")])
+    with cut_off(first):
+        await make_group_anew(cluster)
+        polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
+        await until(lambda: cluster.service.polls.waiting == 1)
+        await cluster.service.append(queue("broker-1"), [message(b"now")])
+        (received,) = await polling
+        assert body(received) == b"now"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_version_that_is_gone_from_the_registry_keeps_no_poll_waiting(cluster: InProcessCluster) -> None:
+    first = await with_group(cluster)
+    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    with pytest.MonkeyPatch.context() as restored:
+        restored.setattr(Snapshot, "group_made", lambda *_: first.directory.snapshot.version + 1000)
+        polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
+        before = calls_to(first)
+        await until(lambda: calls_to(first) > before + 2)
+    (received,) = await polling
+    assert body(received) == b"x"
+
+
+async def test_a_group_that_was_just_made_waits_for_nothing(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await with_group(cluster)
+    refused: list[str] = []
+    monkeypatch.setattr(first.proxies.answers, "not_known_yet", lambda _, name: refused.append(name))
+    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    await make_group_anew(cluster)
+    (received,) = await cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S)
+    assert body(received) == b"x"
+    assert refused == []
+
+
+READER = QueueReaderId("g", "client", 30_000)
+CALLS_FOR_GROUPS: dict[str, Callable[[ClusterMessageService, QueueRef], Awaitable[object]]] = {
+    "pop": lambda service, _: service.pop(order(), broker="", poll_s=0),
+    "pull": lambda service, there: service.pull(there, 0, ALL, batch=1, poll_s=0, reader=READER),
+    "committed": lambda service, there: service.committed("g", there),
+    "set_committed": lambda service, there: service.set_committed("g", there, 0),
+    "retry": lambda service, there: service.retry("g", there.topic, [message(b"again")]),
+}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("call", CALLS_FOR_GROUPS.values(), ids=CALLS_FOR_GROUPS)
+async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
+    cluster: InProcessCluster, call: Callable[[ClusterMessageService, QueueRef], Awaitable[object]]
+) -> None:
+    first = await with_group(cluster, replace(ORDERS, brokers=("broker-0",)))
+    service, there = cluster.service, queue("broker-0")
+    await service.append(there, [message(b"x")])
+    await service.set_committed("g", there, 1)
+    await cluster.nodes[1].stop()
+    await reached(service, ["broker-0"])
+    with cut_off(first):
+        group = await make_group_anew(cluster)
+        before = calls_to(first)
+        with pytest.raises(BrokerRefused, match=r"broker-0 does not know yet .* before group 'g' was made"):
+            await call(service, there)
+        assert calls_to(first) == before + 1, "it is not asked again at once"
+        assert first.broker.committed("g", ORDERS.name, 0) == 1
+        assert (await service.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
+    await until(lambda: first.proxies.learning.knows(group.made))
+    await call(service, there)
+    assert first.broker.committed("g", ORDERS.name, 0) in (None, 0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_anew(cluster: InProcessCluster) -> None:
+    first = await with_group(cluster)
+    service = cluster.service
+    for number in range(6):
+        await service.append(queue("broker-0", number % 4), [message(b"%d" % number)])
+    handles = [each.handle for each in await service.pop(order(), broker="broker-0", poll_s=0)]
+    with cut_off(first):
+        group = await make_group_anew(cluster)
+        assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [Settled.DONE]
+        assert await service.dead_letter("g", ORDERS.name, handles[1]) is Settled.DONE
+        await service.release("g", ORDERS.name, handles[2:3], counts=True)
+    await until(lambda: first.proxies.learning.knows(group.made))
+    assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [Settled.STALE]
+    assert await service.dead_letter("g", ORDERS.name, handles[1]) is Settled.STALE
+    assert await service.prolong("g", ORDERS.name, handles[2:3], MINUTE_MS) == [False]
+    await service.release("g", ORDERS.name, handles[3:4], counts=True)
+    with pytest.raises(MessagingError, match="not in force"):
+        await service.change_invisible("g", ORDERS.name, handles[4], MINUTE_MS, counts=True)
+    assert await service.progress("g") == []
+    received = await service.pop(order(), broker="broker-0", poll_s=0)
+    assert sorted(map(body, received)) == [b"%d" % number for number in range(6)]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InProcessCluster) -> None:
+    first = await with_group(cluster)
+    service = cluster.service
+    await service.append(queue("broker-0"), [message(b"x")])
+    with cut_off(first):
+        group = await make_group_anew(cluster)
+        assert await service.pop(order(), broker="broker-0", poll_s=0) == []
+    await until(lambda: first.proxies.learning.knows(group.made))
+    (received,) = await service.pop(order(), broker="broker-0", poll_s=POLL_S)
+    await first.stop()
+    await first.start()
+    await reached(service, BOTH)
+    assert first.proxies.learning.knows(group.made)
+    assert await service.acknowledge("g", ORDERS.name, [received.handle]) == [Settled.DONE]
+    assert await service.committed("g", queue("broker-0")) == 1
+
+
 # --- what the proxy makes of a refusal
 
 
@@ -245,16 +452,18 @@ async def test_a_send_that_is_refused_goes_to_another_broker(cluster: InProcessC
         assert cluster.service.routes.aside() == ["broker-9"]
 
 
-async def test_a_retry_says_too_when_its_topic_was_made(cluster: InProcessCluster) -> None:
+async def test_a_retry_says_too_when_its_topic_and_its_group_were_made(cluster: InProcessCluster) -> None:
     refusing = Refusing(definition_pb2.HA_NOT_AVAILABLE)
     for node in cluster.nodes:
         await node.stop()
     async with beside(cluster, refusing, ORDERS) as topic:
+        group = await make_group(cluster)
         await reached(cluster.service, ["broker-9"])
         with pytest.raises(BrokerRefused, match="not now"):
             await cluster.service.retry("g", ORDERS.name, [message(b"again")])
         (call,) = refusing.calls
-        assert call.retry.topic_made == topic.made
+        assert call.retry.topic_made == topic.made > 0
+        assert call.retry.group_made == group.made > topic.made
 
 
 @pytest.mark.parametrize(

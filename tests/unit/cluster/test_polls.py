@@ -15,7 +15,7 @@ from ternmq_common.model import Delivery, PopOrder, Topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import polls as module
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.receiving import Receiving
 
@@ -53,16 +53,19 @@ class Asked:
 
 @dataclass(eq=False)
 class ModelBroker:
-    """What a broker does: `said` are answers and words on their way to the proxy, in order."""
+    """What a broker does: `said` are answers and words on their way to the proxy, in order; an answer without a list is
+    a refusal. One that is `behind` does not know yet what was deleted before the group was made."""
 
     name: str
     messages: int = 0
     is_watched: bool = False
     is_connected: bool = True
+    is_behind: bool = False
+    has_refused: bool = False
     asked: deque[Asked] = field(default_factory=deque)
-    said: "deque[tuple[Asked, list[Delivery]] | None]" = field(default_factory=deque)
+    said: "deque[tuple[Asked, list[Delivery] | None] | None]" = field(default_factory=deque)
 
-    async def pop(self, _: PopOrder, *, watch: bool) -> list[Delivery]:
+    async def pop(self, _: PopOrder, __: int, *, watch: bool) -> list[Delivery]:
         asked = Asked(asyncio.get_running_loop().create_future(), watch)
         self.asked.append(asked)
         return await asked.answer
@@ -75,18 +78,28 @@ class ModelBroker:
 
     def serve(self) -> None:
         asked = self.asked.popleft()
+        if self.is_behind:
+            self.has_refused |= asked.watch
+            self.said.append((asked, None))
+            return
         taken = [MESSAGE] if self.messages else []
         self.messages -= len(taken)
         self.is_watched |= asked.watch and not taken
         self.said.append((asked, taken))
 
+    def learn(self) -> None:
+        self.is_behind = False
+        if self.has_refused:
+            self.has_refused = False
+            self.said.append(None)
+
     def lose(self) -> list[Asked]:
         """The link breaks; messages that were on their way go to others."""
         under_way = [*self.asked, *(said[0] for said in self.said if said is not None)]
-        self.messages += sum(len(said[1]) for said in self.said if said is not None)
+        self.messages += sum(len(said[1] or ()) for said in self.said if said is not None)
         self.asked.clear()
         self.said.clear()
-        self.is_watched = self.is_connected = False
+        self.is_watched = self.is_connected = self.has_refused = False
         return under_way
 
 
@@ -132,10 +145,13 @@ class NoWakeIsLost(RuleBasedStateMachine):
         said = broker.said.popleft()
         if said is None:
             self.polls.ready(broker.name, GROUP, TOPIC)
-        elif not said[0].answer.done():
+        elif said[0].answer.done():
+            if said[1]:
+                broker.store()  # nobody waits for it any more: it is given back
+        elif said[1] is None:
+            said[0].answer.set_exception(BrokerRefused("behind"))
+        else:
             said[0].answer.set_result(said[1])
-        elif said[1]:
-            broker.store()  # nobody waits for it any more: it is given back
 
     def _settle(self) -> None:
         """All that is under way happens; then nobody may wait for what is there."""
@@ -147,7 +163,8 @@ class NoWakeIsLost(RuleBasedStateMachine):
                 elif broker.said:
                     self._hear(broker)
                 self._spin()
-        left = {name: each.messages for name, each in self.brokers.items() if each.is_connected and each.messages}
+        giving = {name: each for name, each in self.brokers.items() if each.is_connected and not each.is_behind}
+        left = {name: each.messages for name, each in giving.items() if each.messages}
         assert not (left and self.polls.waiting), f"{self.polls.waiting} wait, and there are {left}"
 
     # --- what happens
@@ -202,6 +219,14 @@ class NoWakeIsLost(RuleBasedStateMachine):
         self.polls.changed(name)
         self._spin()
 
+    @rule(name=st.sampled_from(NAMES))
+    def falls_behind_or_learns(self, name: str) -> None:
+        broker = self.brokers[name]
+        if broker.is_behind:
+            broker.learn()
+        else:
+            broker.is_behind = True
+
     @rule()
     def everything_is_forgotten(self) -> None:
         self.polls.forget(topic=TOPIC)
@@ -246,6 +271,43 @@ async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
     await spin()
     brokers["broker-1"].asked[0].answer.set_result([MESSAGE])
     assert await polling == [MESSAGE]
+
+
+async def test_a_broker_that_refuses_is_asked_again_when_it_says_so_and_not_before() -> None:
+    brokers, polls = {name: ModelBroker(name) for name in NAMES}, Polls()
+    receiving = Receiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), polls)
+    polling = asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S))
+    await spin()
+    behind, other = brokers["broker-0"], brokers["broker-1"]
+    behind.asked.popleft().answer.set_exception(BrokerRefused("behind"))
+    await spin()
+    other.asked.popleft().answer.set_result([])
+    await spin()
+    polls.ready("broker-1", GROUP, TOPIC)
+    await spin()
+    assert (len(behind.asked), len(other.asked)) == (0, 1)
+    other.asked.popleft().answer.set_result([])
+    await spin()
+    polls.ready("broker-0", GROUP, TOPIC)
+    await spin()
+    behind.asked.popleft().answer.set_result([MESSAGE])
+    assert await polling == [MESSAGE]
+
+
+@pytest.mark.parametrize("names", [NAMES[:1], NAMES[:2]])
+async def test_a_refusal_is_an_error_only_if_nobody_waits_and_nobody_else_is_there(names: tuple[str, ...]) -> None:
+    brokers = {name: ModelBroker(name) for name in NAMES}
+    receiving = Receiving(directory_of(*names), cast("Links", ModelLinks(brokers)), Polls())
+    asking = asyncio.create_task(receiving.pop(order(), broker="", poll_s=0))
+    await spin()
+    brokers["broker-0"].asked[0].answer.set_exception(BrokerRefused("behind"))
+    await spin()
+    if len(names) == 1:
+        with pytest.raises(BrokerRefused, match="behind"):
+            await asking
+    else:
+        brokers["broker-1"].asked[0].answer.set_result([])
+        assert await asking == []
 
 
 async def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,26 @@ async def test_a_topic_that_was_made_and_not_seen_is_not_sent_to(cluster: Cluste
     assert made.made > 0
 
 
+async def test_a_group_that_was_made_and_not_seen_is_not_served(cluster: Cluster) -> None:
+    """A receive says when its group was made, and nobody knows it here."""
+    proxy = await cluster.proxy()
+    create = proxy.registry.create_group
+
+    def last_words(group: Group) -> tuple[Group, bool]:
+        made = create(group)
+        proxy.registry.is_out = True
+        return made
+
+    proxy.registry.create_group = last_words  # type: ignore[method-assign]
+    with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: the registry can't be reached"):
+        await proxy.catalog.group("billing")
+    (made,) = cluster.registry.groups()
+    proxy.registry.is_out = False
+    proxy.seconds.now += 1
+    assert await proxy.catalog.group("billing") == made
+    assert made.made > 0
+
+
 async def test_a_deletion_has_the_registrys_version_and_happens_once(cluster: Cluster) -> None:
     cluster.topic("orders", "a")
     first, second = await cluster.proxy(), await cluster.proxy()

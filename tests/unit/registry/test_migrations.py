@@ -100,16 +100,21 @@ def test_an_older_registry_is_upgraded_with_its_rows(
         registry.close()
 
 
-def test_a_topic_of_an_older_registry_was_made_nobody_knows_when(any_url: str) -> None:
+def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> None:
     with connected(any_url) as connection:
         command.upgrade(steps(connection), "0004")
         connection.execute(text(TOPIC))
+        connection.execute(text(FIRST_GROUP))
     registry = opened(any_url)
     (older,) = registry.topics()
     registry.update_topic(replace(older, queues=5))
+    registry.update_group(replace(BILLING, max_attempts=6))
     newer, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
     assert {topic.name: topic.made for topic in registry.topics()} == {"orders": 0, "new": newer.made}
     assert newer.made == registry.snapshot().version
+    group, _ = registry.create_group(REPORT)
+    assert {group.name: group.made for group in registry.groups()} == {"billing": 0, "report": group.made}
+    assert group.made == registry.snapshot().version
     registry.close()
 
 

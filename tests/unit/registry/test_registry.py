@@ -43,42 +43,48 @@ def created(registry: Registry, topic: Topic) -> Topic:
     return made
 
 
+def created_group(registry: Registry, group: Group) -> Group:
+    """As the registry has it from now on."""
+    made, is_new = registry.create_group(group)
+    assert is_new
+    assert made == replace(group, made=registry.snapshot().version)
+    return made
+
+
 def test_what_is_made_is_read_back_after_a_restart(open_registry: Open) -> None:
     before = open_registry()
     before.register("b1", "store", "host:1", "1.0", LEASE_MS)
     placed = created(before, PLACED)
-    assert before.create_group(GROUP) == (GROUP, True)
-    assert before.create_group(Group(name="plain")) == (Group(name="plain"), True)
+    group, plain = created_group(before, GROUP), created_group(before, Group(name="plain"))
     before.close()
     after = open_registry()
-    assert (after.topics(), after.groups()) == ([placed], [GROUP, Group(name="plain")])
+    assert (after.topics(), after.groups()) == ([placed], [group, plain])
     snapshot = after.snapshot()
-    assert (snapshot.topics, snapshot.groups) == ({"orders": placed}, {"billing": GROUP, "plain": Group(name="plain")})
+    assert (snapshot.topics, snapshot.groups) == ({"orders": placed}, {"billing": group, "plain": plain})
 
 
 def test_making_the_same_again_is_no_error(registry: Registry) -> None:
     topic = created(registry, TOPIC)
-    registry.create_group(GROUP)
+    group = created_group(registry, GROUP)
     assert registry.create_topic(replace(TOPIC, created_ms=99)) == (topic, False)
-    assert registry.create_group(replace(GROUP, created_ms=99)) == (GROUP, False)
+    assert registry.create_group(replace(GROUP, created_ms=99, made=99)) == (group, False)
 
 
 def test_making_the_same_with_other_settings_is_refused(registry: Registry) -> None:
     registry.create_topic(TOPIC)
-    registry.create_group(GROUP)
+    group = created_group(registry, GROUP)
     with pytest.raises(MessagingError, match="exists with type PRIORITY and 3 queues") as refused:
         registry.create_topic(replace(TOPIC, queues=4))
     assert refused.value.code == pb.BAD_REQUEST
     with pytest.raises(MessagingError, match="'billing' exists with max_attempts 5, priority_factor 60;"):
         registry.create_group(replace(GROUP, max_attempts=6, priority_factor=0))
-    assert registry.groups() == [GROUP]
+    assert registry.groups() == [group]
 
 
 def test_a_group_gets_other_settings(registry: Registry) -> None:
-    registry.create_group(GROUP)
-    registry.create_group(Group(name="plain"))
-    registry.update_group(replace(GROUP, priority_factor=0))
-    assert registry.groups() == [replace(GROUP, priority_factor=0), Group(name="plain")]
+    group, plain = created_group(registry, GROUP), created_group(registry, Group(name="plain"))
+    registry.update_group(replace(GROUP, priority_factor=0, made=99))  # when it was made doesn't change
+    assert registry.groups() == [replace(group, priority_factor=0), plain]
 
 
 def test_a_topic_gets_more_queues_another_permission_and_other_brokers(registry: Registry) -> None:
@@ -133,6 +139,14 @@ def test_a_topic_that_is_made_again_begins_anew(registry: Registry) -> None:
     deleted = registry.delete_topic("orders")
     later = created(registry, TOPIC)
     assert registry.topics() == [later]
+    assert earlier.made < deleted < later.made
+
+
+def test_a_group_that_is_made_again_is_a_later_one(registry: Registry) -> None:
+    earlier = created_group(registry, GROUP)
+    deleted = registry.delete_group("billing")
+    later = created_group(registry, GROUP)
+    assert registry.groups() == [later]
     assert earlier.made < deleted < later.made
 
 
@@ -254,9 +268,9 @@ def test_of_creators_at_once_one_makes_it_and_the_others_find_it(open_registry: 
 
     with ThreadPoolExecutor(len(registries)) as threads:
         answers = list(threads.map(create, registries))
-    (topic,) = registries[0].topics()
+    (topic,), (group,) = registries[0].topics(), registries[0].groups()
     assert {answer for answer, _ in answers} == {(topic, True), (topic, False)}
-    assert {answer for _, answer in answers} == {(GROUP, True), (GROUP, False)}
+    assert {answer for _, answer in answers} == {(group, True), (group, False)}
     assert [sum(made for _, made in kind) for kind in zip(*answers, strict=True)] == [1, 1]
 
 

@@ -1,8 +1,8 @@
 """Receives that wait for messages of several brokers.
 
-Nobody waits at a broker. A broker that had nothing for a group tells its proxies once when there may be something;
-until then it is *quiet*, and asked no more. Polls wait in the proxy, those of a group and topic in one line. Each poll
-that gets messages wakes two more, so that a burst soon has everybody at work.
+Nobody waits at a broker. A broker that had nothing for a group, or can't say yet what it has, tells its proxies once
+when there may be something; until then it is *quiet*, and asked no more. Polls wait in the proxy, those of a group and
+topic in one line. Each poll that gets messages wakes two more, so that a burst soon has everybody at work.
 """
 
 import itertools
@@ -64,7 +64,7 @@ class Polls:
         return state.told
 
     def found_nothing(self, group: str, topic: str, broker: str, number: int) -> None:
-        """The broker had nothing. It is quiet from then on, unless a word of some broker came since it was asked."""
+        """The broker gave nothing. It is quiet from then on, unless a word of some broker came since it was asked."""
         state = self._states.get((group, topic))
         if state is not None and state.told == number:
             state.quiet.add(broker)

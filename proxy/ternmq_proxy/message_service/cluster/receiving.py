@@ -1,10 +1,14 @@
-"""Receives: from whichever broker has something, waiting for all of them (`polls.py`)."""
+"""Receives: from whichever broker has something, waiting for all of them (`polls.py`).
+
+Each says when its group was made, as the registry's snapshot has it: a broker that missed the deletion of an earlier
+group of that name would take the new one for that, and forget it then. It refuses, and tells when it has caught up.
+"""
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 
 if TYPE_CHECKING:
     from ternmq_common.model import Delivery, PopOrder
@@ -56,14 +60,21 @@ class Receiving:
                 return []
 
     async def _pop_now(self, order: "PopOrder", first: str, *, watch: bool) -> "list[Delivery]":
-        """What one of the brokers has, the `first` for choice. A broker that fails does not keep others from giving."""
+        """What one of the brokers has, the `first` for choice. One that fails or refuses keeps no other from giving."""
         group, topic = order.group, order.topic
         failure: MessagingError | None = None
         names = self._readable(topic, first)
         for name in self._polls.worth_asking(group, topic, names):
             number = self._polls.about_to_ask(group, topic)
             try:
-                deliveries = await self._links.broker(name).pop(order, watch=watch)
+                made = self._directory.snapshot.group_made(group)
+                deliveries = await self._links.broker(name).pop(order, made, watch=watch)
+            except BrokerRefused as error:
+                if watch:
+                    self._polls.found_nothing(group, topic, name, number)
+                else:
+                    failure = error
+                continue
             except MessagingError as error:
                 failure = error
                 continue

@@ -49,7 +49,8 @@ def _begun() -> tuple[storage.ProxyFrame, storage.Call]:
 
 class RemoteBroker:
     """Each method is one call over the link; see `MessageService` for what it does, and `BrokerLink.ask` for errors.
-    `topic_made` is `Topic.made` of the topic whose messages are to be stored."""
+    `topic_made` is `Topic.made` of the topic whose messages are to be stored, `group_made` is `Group.made` of the group
+    that the call is for."""
 
     def __init__(self, link: "BrokerLink") -> None:
         self.link = link
@@ -122,11 +123,11 @@ class RemoteBroker:
 
     # --- receiving
 
-    async def pop(self, order: PopOrder, *, watch: bool) -> list[Delivery]:
+    async def pop(self, order: PopOrder, group_made: int, *, watch: bool) -> list[Delivery]:
         """What is there now. Messages whose answer comes too late are given back."""
         frame, call = _begun()
         form.write_order(call.pop, order)
-        call.pop.watch = watch
+        call.pop.watch, call.pop.group_made = watch, group_made
 
         def give_back(answer: storage.Answer) -> None:
             if answer.deliveries.deliveries:
@@ -189,6 +190,7 @@ class RemoteBroker:
         batch: int,
         poll_s: float,
         reader: "QueueReaderId | None",
+        group_made: int,
     ) -> Pulled:
         frame, call = _begun()
         request = call.pull
@@ -197,6 +199,7 @@ class RemoteBroker:
         form.write_filter(request.filter, passing)
         if reader is not None:
             form.write_reader(request.reader, reader)
+            request.group_made = group_made
         timeout_s = poll_s + _SEARCH_TIMEOUT_S if poll_s else _SEARCH_TIMEOUT_S
         pulled = (await self.link.ask(frame, timeout_s=timeout_s, cancel=True)).messages
         messages = [form.read_stored(message, queue.topic, self.name) for message in pulled.messages]
@@ -214,17 +217,21 @@ class RemoteBroker:
         request.topic, request.queue_id, request.time_ms = queue.topic, queue.queue_id, time_ms
         return (await self.link.ask(frame, timeout_s=_SEARCH_TIMEOUT_S, cancel=True)).offset.offset
 
-    async def committed(self, group: str, queue: QueueRef) -> int | None:
+    async def committed(self, group: str, queue: QueueRef, group_made: int) -> int | None:
         frame, call = _begun()
         request = call.committed
         request.group, request.topic, request.queue_id = group, queue.topic, queue.queue_id
+        request.group_made = group_made
         offset = (await self.link.ask(frame)).offset
         return offset.offset if offset.HasField("offset") else None
 
-    async def set_committed(self, group: str, queue: QueueRef, offset: int, reader: "QueueReaderId | None") -> None:
+    async def set_committed(
+        self, group: str, queue: QueueRef, offset: int, reader: "QueueReaderId | None", group_made: int
+    ) -> None:
         frame, call = _begun()
         request = call.set_committed
         request.group, request.topic, request.queue_id, request.offset = group, queue.topic, queue.queue_id, offset
+        request.group_made = group_made
         if reader is not None:
             form.write_reader(request.reader, reader)
         await self.link.ask(frame)
@@ -261,9 +268,12 @@ class RemoteBroker:
         found = (await self.link.ask(frame, timeout_s=_SEARCH_TIMEOUT_S, cancel=True)).messages.messages
         return {message.queue_offset: form.read_stored(message, "", self.name) for message in found}
 
-    async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]", topic_made: int) -> None:
+    async def retry(
+        self, group: str, topic: str, messages: "Sequence[NewMessage]", topic_made: int, group_made: int
+    ) -> None:
         frame, call = _begun()
-        call.retry.group, call.retry.topic, call.retry.topic_made = group, topic, topic_made
+        call.retry.group, call.retry.topic = group, topic
+        call.retry.topic_made, call.retry.group_made = topic_made, group_made
         form.write_new(call.retry.messages, messages)
         await self.link.ask(frame)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from ternmq_common.errors import MessagingError
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
@@ -24,13 +24,11 @@ class Repeats:
 
     async def repeated(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
         """A call that a repetition does not harm."""
-        return await self._while_away(broker, call, lambda error: isinstance(error, BrokerUnavailable))
+        return await self._while_away(broker, call, _is_away)
 
     async def once(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
         """A call that is repeated only if the broker was not asked at all."""
-        return await self._while_away(
-            broker, call, lambda error: isinstance(error, BrokerUnavailable) and not error.maybe_done
-        )
+        return await self._while_away(broker, call, _was_not_asked)
 
     async def _while_away(
         self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]], again: Callable[[BaseException], bool]
@@ -50,3 +48,12 @@ class Repeats:
             with attempt:
                 return await call(self._links.broker(broker))
         raise AssertionError("tenacity ends with a result or an error")
+
+
+def _is_away(error: BaseException) -> bool:
+    # Who refuses is there, and has waited for what it lacks.
+    return isinstance(error, BrokerUnavailable) and not isinstance(error, BrokerRefused)
+
+
+def _was_not_asked(error: BaseException) -> bool:
+    return isinstance(error, BrokerUnavailable) and _is_away(error) and not error.maybe_done

@@ -83,9 +83,7 @@ class Sending:
         return send(broker, queue, self._made(queue.topic))
 
     def _made(self, topic: str) -> int:
-        """When the topic was made; 0 of one that the registry has not, as a group's retry topic."""
-        known = self._directory.snapshot.topics.get(topic)
-        return 0 if known is None else known.made
+        return self._directory.snapshot.topic_made(topic)
 
     def _others(self, queue: QueueRef) -> list[str]:
         """Other brokers that take messages of the topic now."""

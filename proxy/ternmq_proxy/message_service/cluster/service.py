@@ -283,7 +283,15 @@ class ClusterMessageService:
     ) -> "Pulled":
         return await self._repeats.repeated(
             queue.broker,
-            lambda broker: broker.pull(queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader),
+            lambda broker: broker.pull(
+                queue,
+                offset,
+                passing,
+                batch=batch,
+                poll_s=poll_s,
+                reader=reader,
+                group_made=0 if reader is None else self._group_made(reader.group),
+            ),
         )
 
     async def bounds(self, queue: QueueRef) -> "QueueBounds":
@@ -293,12 +301,20 @@ class ClusterMessageService:
         return await self._repeats.repeated(queue.broker, lambda broker: broker.offset_at(queue, time_ms))
 
     async def committed(self, group: str, queue: QueueRef) -> int | None:
-        return await self._repeats.repeated(queue.broker, lambda broker: broker.committed(group, queue))
+        return await self._repeats.repeated(
+            queue.broker, lambda broker: broker.committed(group, queue, self._group_made(group))
+        )
 
     async def set_committed(
         self, group: str, queue: QueueRef, offset: int, *, reader: "QueueReaderId | None" = None
     ) -> None:
-        await self._repeats.repeated(queue.broker, lambda broker: broker.set_committed(group, queue, offset, reader))
+        await self._repeats.repeated(
+            queue.broker,
+            lambda broker: broker.set_committed(group, queue, offset, reader, self._group_made(group)),
+        )
+
+    def _group_made(self, group: str) -> int:
+        return self._directory.snapshot.group_made(group)
 
     # --- of all brokers
 
@@ -329,7 +345,9 @@ class ClusterMessageService:
         return await self._repeats.repeated(name, lambda remote: remote.dead_letters(group, offsets))
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
-        await self._sending.anywhere(topic, lambda broker, made: broker.retry(group, topic, messages, made))
+        await self._sending.anywhere(
+            topic, lambda broker, made: broker.retry(group, topic, messages, made, self._group_made(group))
+        )
 
     async def remaining(self, broker: str) -> "Remaining":
         return await self._repeats.repeated(broker, lambda remote: remote.remaining())
