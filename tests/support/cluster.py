@@ -4,7 +4,8 @@ The registry is a SQLite file, as nothing here depends on which database it is.
 """
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LEASE_MS = 60_000
 GRACE_S = 5.0
+PATIENCE_S = 20.0
 
 
 class BrokerNode:
@@ -135,9 +137,21 @@ class InProcessCluster:
             await node.stop()
 
 
+@asynccontextmanager
+async def running(folder: Path, *, brokers: int) -> AsyncIterator[InProcessCluster]:
+    """A cluster for one test, which has `PATIENCE_S` seconds."""
+    cluster = InProcessCluster(folder, brokers=brokers)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.start()
+            yield cluster
+    finally:
+        await cluster.stop()
+
+
 async def reached(service: ClusterMessageService, names: list[str]) -> None:
     """Return when exactly these brokers can be asked."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while sorted(broker.name for broker in service.links.connected()) != sorted(names):
             await changed(service)
 

@@ -221,8 +221,9 @@ class Answers:
 
     async def _retry(self, request: storage.Retry, answer: storage.Answer) -> None:
         del answer
-        topic = request.topic_made, "topic", request.topic
-        await self.earlier_forgotten(*max(topic, (request.group_made, "group", request.group)))
+        # Whichever was made later: to wait for one after the other could take longer than the proxy waits.
+        later = max((request.topic_made, "topic", request.topic), (request.group_made, "group", request.group))
+        await self.earlier_forgotten(*later)
         await self._broker.retry(request.group, request.topic, form.read_new(request.messages))
 
     async def _remaining(self, request: storage.Remaining, answer: storage.Answer) -> None:

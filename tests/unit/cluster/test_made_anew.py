@@ -22,7 +22,7 @@ from ternmq_proxy.message_service.cluster.calls import BrokerRefused
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from tests.support.cluster import BrokerNode, InProcessCluster, reached
+from tests.support.cluster import BrokerNode, InProcessCluster, reached, running
 from tests.support.message_service_conformance import body, message, order
 from tests.support.scripted_broker import ScriptedBroker, ScriptedStream
 from tests.support.until import until
@@ -35,13 +35,8 @@ LEASE_MS = 60_000
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """Two brokers, which look at the registry only when they hear of a later version."""
-    cluster = InProcessCluster(tmp_path, brokers=2)
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            await cluster.start()
-            yield cluster
-    finally:
-        await cluster.stop()
+    async with running(tmp_path, brokers=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ternmq_common.grpc_stream.http2_frames import ErrorCode
 from ternmq_common.grpc_stream.literal_headers import literal_block
 from ternmq_common.grpc_stream.messages import PREFIX
 from ternmq_protos.storage_v1 import storage_pb2 as storage
-from tests.support.cluster import BrokerNode, InProcessCluster
+from tests.support.cluster import BrokerNode, InProcessCluster, running
 from tests.support.message_service_conformance import bodies_and_attempts, message, order
 from tests.support.until import until
 from tests.unit.cluster.test_in_process import POLL_S, queue
@@ -32,13 +32,8 @@ FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    cluster = InProcessCluster(tmp_path, brokers=1)
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            await cluster.start()
-            yield cluster
-    finally:
-        await cluster.stop()
+    async with running(tmp_path, brokers=1) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import link
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from tests.support.cluster import BrokerNode, InProcessCluster, reached
+from tests.support.cluster import BrokerNode, InProcessCluster, reached, running
 from tests.support.message_service_conformance import body, message, order, versions
 from tests.support.scripted_broker import Wire
 from tests.support.until import until
@@ -30,13 +30,8 @@ TOPIC = replace(ORDERS, brokers=("broker-0",))
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    cluster = InProcessCluster(tmp_path, brokers=1)
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            await cluster.start()
-            yield cluster
-    finally:
-        await cluster.stop()
+    async with running(tmp_path, brokers=1) as cluster:
+        yield cluster
 
 
 class RawStream:
