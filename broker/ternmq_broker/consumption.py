@@ -15,8 +15,9 @@ from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.group_progress import progress_of
 from ternmq_broker.ordered_popping import OrderedPop
 from ternmq_broker.popping import Pop, UnorderedPop
-from ternmq_broker.queue_reader import QueueReader, stored_message
+from ternmq_broker.queue_reader import QueueReader, stored_message, within_bytes
 from ternmq_broker.store.files import WouldBlock
+from ternmq_common.limits import PULL_BYTES_MAX
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
     Group,
@@ -325,7 +326,7 @@ class Consumption:
 
     def read(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
-        locations = self.reader.locate(queue.topic, queue.queue_id, offset, limit)
+        locations = within_bytes(self.reader.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
         chosen = [location for location in locations if passing.may_pass(location.tag_hash)]
         records = self.reader.read(chosen, passing)
         return Pulled([stored_message(queue, record) for record in records], offset + len(locations))

@@ -74,3 +74,13 @@ class QueueReader:
 
 def stored_message(queue: QueueRef, record: "Record") -> StoredMessage:
     return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest)
+
+
+def within_bytes(locations: "list[Location]", bytes_max: int) -> "list[Location]":
+    """As many of the first ones as have that size together; one at least, if there is one."""
+    total = 0
+    for index, location in enumerate(locations):
+        total += location.size
+        if total > bytes_max and index:
+            return locations[:index]
+    return locations

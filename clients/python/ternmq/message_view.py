@@ -148,7 +148,7 @@ class MessageView:
         if self._message.system_properties.body_encoding != pb.GZIP:
             return self._message.body
         try:
-            return zlib.decompress(self._message.body, _ANY_HEADER)
+            return decoded_body(self._message.body)
         except zlib.error as error:
             raise BadRequest(
                 pb.MESSAGE_CORRUPTED, f"the body of {self.message_id} says gzip and can't be read: {error}"
@@ -159,6 +159,11 @@ class MessageView:
             f"MessageView(topic={self.topic!r}, message_id={self.message_id!r}, queue_id={self.queue_id}, "
             f"offset={self.offset}, delivery_attempt={self.delivery_attempt}, bytes={self.stored_bytes})"
         )
+
+
+def decoded_body(packed: bytes) -> bytes:
+    """A body of encoding GZIP as its producer gave it; zlib.error when it can't be unpacked."""
+    return zlib.decompress(packed, _ANY_HEADER)
 
 
 def _digest_fits(digest: pb.Digest, body: bytes) -> bool:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common import wire
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import POLL_MARGIN_MS, RECEIVE_BATCH_MAX
+from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
 from ternmq_common.model import QueueReaderId, QueueRef
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2
@@ -130,7 +130,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
             queue,
             request.offset,
             await services.filters.of(request.filter_expression),
-            batch=min(max(1, request.batch_size), RECEIVE_BATCH_MAX),
+            batch=min(max(1, request.batch_size), PULL_BATCH_MAX),
             poll_s=_poll_s(request, call, services),
             reader=reader,
         )

@@ -241,3 +241,23 @@ async def test_an_update_for_a_missing_group_is_refused_without_auto_create(
 ) -> None:
     await strict.create_topic(new_topic)
     assert await update(strict, new_topic, group, 0) == "CONSUMER_GROUP_NOT_FOUND"
+
+
+async def test_a_pull_brings_up_to_256_messages(client: RawClient, topic: str) -> None:
+    for _ in range(2):
+        await client.send(topic, *[b"x"] * 150)
+    pulled = await pull(client, topic, 0, batch_size=1000)
+    assert (len(pulled.messages), pulled.next_offset) == (256, 256)
+    pulled = await pull(client, topic, 256, batch_size=1000)
+    assert (len(pulled.messages), pulled.next_offset) == (44, 300)
+
+
+async def test_a_pull_brings_no_more_than_four_mebibytes_unless_it_is_one_message(
+    client: RawClient, topic: str
+) -> None:
+    for _ in range(3):
+        await client.send(topic, bytes(3 << 20))
+    pulled = await pull(client, topic, 0, batch_size=3)
+    assert (len(pulled.messages), pulled.next_offset) == (1, 1)
+    await client.send(topic, *[bytes(1 << 20)] * 3)
+    assert len((await pull(client, topic, 3, batch_size=3)).messages) == 3

@@ -71,14 +71,19 @@ def checked_start(place: StartFrom) -> StartFrom:
     return place
 
 
-async def find_offset(call: Call, queue: Queue, place: StartFrom) -> int:
-    """Which offset a place is at."""
+def offset_request(queue: Queue, place: StartFrom) -> rpc.QueryOffsetRequest:
+    """The question which offset a place is at."""
     request = rpc.QueryOffsetRequest(message_queue=queue.proto)
     if isinstance(place, datetime):
         request.query_offset_policy = pb.TIMESTAMP
         request.timestamp.CopyFrom(timestamp(nanos_of(place)))
     else:
         request.query_offset_policy = pb.BEGINNING if place == "earliest" else pb.END
-    response = await call(queue.endpoints, calls.QUERY_OFFSET, request)
+    return request
+
+
+async def find_offset(call: Call, queue: Queue, place: StartFrom) -> int:
+    """Which offset a place is at."""
+    response = await call(queue.endpoints, calls.QUERY_OFFSET, offset_request(queue, place))
     check(response.status)
     return response.offset

@@ -1,0 +1,254 @@
+"""Reads queues by offset without being a member of a group: for jobs that keep their own progress, such as Spark's.
+
+    with OffsetReader("127.0.0.1:8081") as reader:
+        for queue in reader.queues("orders"):
+            for part in reader.read(queue, reader.offset(queue, "earliest"), reader.offset(queue, "latest")):
+                ...
+
+Blocking, and for one thread: the answers of a pull are read in the caller's thread, which takes an eighth of what
+handing them from thread to thread takes. What may have failed for a moment, as while a broker is started again, is
+repeated for `patience` seconds; everything here may be repeated without harm.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import grpc
+import grpc.experimental
+
+from ternmq import connection as calls
+from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.client import REQUEST_TIMEOUT_S
+from ternmq.connection import CHANNEL_OPTIONS, SERVICE, Method, RequestT, ResponseT, typed_error
+from ternmq.endpoints import Endpoints
+from ternmq.errors import ClientError, InternalError, check, error_of
+from ternmq.filters import Filter, TagFilter
+from ternmq.identity import Identity
+from ternmq.options import ClientOptions
+from ternmq.pull.offsets import StartFrom, checked_start, offset_request
+from ternmq.route import Queue, Route
+from ternmq_common.limits import PULL_BATCH_MAX
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+ResultT = TypeVar("ResultT")
+
+PATIENCE_S = 60.0
+_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
+_ADMIN = "/ternmq.admin.v1.Admin/"
+_LIST_TOPICS = Method("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
+_IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
+
+
+@dataclass(slots=True)
+class Part:
+    """Messages of one pull, in order, and the offset behind what was looked at."""
+
+    messages: list[pb.Message] = field(default_factory=list)
+    next_offset: int = 0
+
+
+class OffsetReader:
+    """The arguments are those of the other clients; hooks and timing have no meaning here."""
+
+    def __init__(self, endpoint: str, *, patience: float = PATIENCE_S, **options: Unpack[ClientOptions]) -> None:
+        self._access_point = Endpoints.parse(endpoint)
+        self._identity = Identity(options.get("credentials"))
+        self._tls = options.get("tls", False)
+        self._timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
+        self._patience_s = patience
+        self._channels: dict[Endpoints, grpc.Channel] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the next call opens them anew."""
+        while self._channels:
+            self._channels.popitem()[1].close()
+
+    # --- what there is
+
+    def topics(self) -> list[str]:
+        """The names of all topics; `Unsupported` where the server is no TernMQ."""
+        answer = self._ask(self._access_point, _LIST_TOPICS, admin_pb2.ListTopicsRequest(), service=_ADMIN)
+        return [topic.name for topic in answer.topics]
+
+    def queues(self, topic: str) -> tuple[Queue, ...]:
+        """The queues that can be read, in the order of the route; `NotFound` for a topic that isn't there."""
+        request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
+        answer = self._ask(self._access_point, calls.QUERY_ROUTE, request)
+        return Route.from_proto(topic, answer.message_queues, self._access_point).checked_readable()
+
+    def offset(self, queue: Queue, place: StartFrom) -> int:
+        """Which offset a place is at."""
+        [offset] = self.offsets([queue], place)
+        return offset
+
+    def offsets(self, queues: Sequence[Queue], place: StartFrom) -> list[int]:
+        """Which offset a place is at, in each of the queues; they are asked at the same time."""
+        checked_start(place)
+        requests = [(queue.endpoints, offset_request(queue, place)) for queue in queues]
+        return [answer.offset for answer in self._ask_all(calls.QUERY_OFFSET, requests)]
+
+    # --- progress of a group
+
+    def committed(self, group: str, queue: Queue) -> int | None:
+        """How far a group has come; None if it never was in this queue."""
+        request = rpc.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue.proto)
+
+        def ask() -> rpc.GetOffsetResponse:
+            answer = self._answer(queue.endpoints, calls.GET_OFFSET, request)
+            if answer.status.code != pb.OFFSET_NOT_FOUND:
+                check(answer.status)
+            return answer
+
+        answer = self._patiently(ask)
+        return answer.offset if answer.status.code == pb.OK else None
+
+    def commit(self, group: str, offsets: Sequence[tuple[Queue, int]]) -> None:
+        """Tell how far a group has come."""
+        resource = pb.Resource(name=group)
+        requests = [
+            (queue.endpoints, rpc.UpdateOffsetRequest(group=resource, message_queue=queue.proto, offset=offset))
+            for queue, offset in offsets
+        ]
+        self._ask_all(calls.UPDATE_OFFSET, requests)
+
+    # --- messages
+
+    def read(self, queue: Queue, start: int, stop: int, *, passing: Filter | None = None) -> Iterator[Part]:
+        """The messages with offsets from `start` up to, not including, `stop`, in parts as they come.
+
+        What the server does not have any more is passed over: the caller sees it from the offsets. `BadRequest` with
+        the code ILLEGAL_OFFSET if the queue ends before `start`.
+        """
+        expression = (passing or TagFilter()).to_proto()
+        while start < stop:
+            request = rpc.PullMessageRequest(
+                message_queue=queue.proto,
+                offset=start,
+                batch_size=min(PULL_BATCH_MAX, stop - start),
+                filter_expression=expression,
+            )
+            part = self._patiently(lambda asked=request: self._pull(queue.endpoints, asked))  # type: ignore[misc]
+            if part.next_offset <= start:
+                raise InternalError(
+                    pb.INTERNAL_ERROR, f"{queue.topic}/{queue.broker}/{queue.queue_id} has nothing at offset {start}"
+                )
+            start = part.next_offset
+            if start > stop:
+                part.messages = [one for one in part.messages if one.system_properties.queue_offset < stop]
+                part.next_offset = stop
+            yield part
+
+    def _pull(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
+        method = calls.PULL_MESSAGE
+        call = self._channel(endpoints).unary_stream(
+            SERVICE + method.name,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        part, status = Part(), pb.Status()
+        try:
+            for item in call(request, timeout=self._timeout_s, metadata=self._identity.metadata()):
+                if item.HasField("message"):
+                    part.messages.append(item.message)
+                elif item.HasField("status"):
+                    status = item.status
+                else:
+                    part.next_offset = item.next_offset
+        except grpc.RpcError as error:
+            raise typed_error(str(endpoints), method.name, error) from None
+        if status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
+            raise error_of(status.code, status.message)
+        return part
+
+    # --- calls
+
+    def _ask(
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
+    ) -> ResponseT:
+        def ask() -> ResponseT:
+            answer = self._answer(endpoints, method, request, service=service)
+            check(answer.status)  # type: ignore[attr-defined]
+            return answer
+
+        return self._patiently(ask)
+
+    def _answer(
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
+    ) -> ResponseT:
+        try:
+            answer: ResponseT = self._call(endpoints, method, service)(
+                request, timeout=self._timeout_s, metadata=self._identity.metadata()
+            )
+        except grpc.RpcError as error:
+            raise typed_error(str(endpoints), method.name, error) from None
+        return answer
+
+    def _ask_all(
+        self, method: Method[RequestT, ResponseT], requests: Sequence[tuple[Endpoints, RequestT]]
+    ) -> list[ResponseT]:
+        """The answers to requests that are made at the same time; those that fail are made again, one by one."""
+        metadata = self._identity.metadata()
+        asked = [
+            self._call(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
+            for endpoints, request in requests
+        ]
+        answers: list[ResponseT] = []
+        for (endpoints, request), answer in zip(requests, asked, strict=True):
+            try:
+                result: ResponseT = answer.result()
+                check(result.status)  # type: ignore[attr-defined]
+            except grpc.RpcError:
+                result = self._ask(endpoints, method, request)
+            except ClientError as error:
+                if not error.retryable:
+                    raise
+                result = self._ask(endpoints, method, request)
+            answers.append(result)
+        return answers
+
+    def _patiently(self, ask: Callable[[], ResultT]) -> ResultT:
+        """Ask again for a while as long as that may help."""
+        end = time.monotonic() + self._patience_s
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return ask()
+            except ClientError as error:
+                pause_s = jittered(_BACKOFF.delay_s(attempt), random.random())  # noqa: S311 - no secret
+                if not error.retryable or time.monotonic() + pause_s > end:
+                    raise
+            time.sleep(pause_s)
+
+    def _call(self, endpoints: Endpoints, method: Method[Any, Any], service: str = SERVICE) -> Any:  # noqa: ANN401
+        return self._channel(endpoints).unary_unary(
+            service + method.name,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+
+    def _channel(self, endpoints: Endpoints) -> grpc.Channel:
+        channel = self._channels.get(endpoints)
+        if channel is None:
+            options = (*CHANNEL_OPTIONS, *_IN_THIS_THREAD)
+            if self._tls is False:
+                channel = grpc.insecure_channel(endpoints.grpc_target, options=options)
+            else:
+                credentials = grpc.ssl_channel_credentials() if self._tls is True else self._tls
+                channel = grpc.secure_channel(endpoints.grpc_target, credentials, options=options)
+            self._channels[endpoints] = channel
+        return channel

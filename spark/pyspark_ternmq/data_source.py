@@ -1,0 +1,47 @@
+"""What Spark finds under the name `ternmq`: it makes readers and writers, and imports what they need only then."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pyspark_ternmq.schema import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class TernmqDataSource(DataSource):
+    """Reads topics of TernMQ, and writes to them. Options and schema are described in docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ternmq"
+
+    def schema(self) -> "StructType":
+        return SCHEMA
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        from pyspark_ternmq.source.batch import TopicReader
+
+        return TopicReader(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
+        from pyspark_ternmq.source.stream import TopicStreamReader
+
+        return TopicStreamReader(self.options, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from pyspark_ternmq.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802
+        from pyspark_ternmq.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

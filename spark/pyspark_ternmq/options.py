@@ -1,0 +1,169 @@
+"""Options as Spark hands them over, texts under names whose case does not count, and what they mean.
+
+`OptionReader` reads them one by one with a clear error for each that is wrong; `Connection` is what source and sink
+have in common: where the broker is, and who asks. Secrets are kept out of every text that this module makes.
+"""
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from ternmq import ClientError, Credentials
+from ternmq.endpoints import Endpoints
+from ternmq.options import ClientOptions
+
+CONNECTION_OPTIONS = (
+    "endpoint",
+    "tls",
+    "tlsCaFile",
+    "tlsCertificateFile",
+    "tlsKeyFile",
+    "accessKey",
+    "secretKey",
+    "sessionToken",
+    "requestTimeoutMs",
+)
+# Spark adds them to those of the user.
+_OF_SPARK = ("path", "paths", "checkpointLocation", "queryName", "outputMode", "triggerInterval")
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
+REQUEST_TIMEOUT_MS = 10_000
+
+
+class WrongOption(ValueError):
+    """An option or a column that can't be; the text says what is allowed."""
+
+
+class OptionReader:
+    """Reads the options of one read or write; `known` are the names that it may have."""
+
+    def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        names = (*known, *CONNECTION_OPTIONS)
+        allowed = {name.lower() for name in (*names, *_OF_SPARK)}
+        for name in options:
+            if name.lower() not in allowed:
+                raise WrongOption(f"format ternmq has no option {name!r}{nearest(name, names)}")
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """The value; the default for one that is absent or blank."""
+        return self._values.get(name.lower(), "").strip() or default
+
+    def required(self, name: str, what: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise WrongOption(f"option {name} is missing: {what}")
+        return value
+
+    def number(self, name: str, default: int | None = None, *, minimum: int = 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not value.isascii() or not value.isdigit() or int(value) < minimum:
+            raise WrongOption(f"option {name}={value!r} is not a whole number of at least {minimum}")
+        return int(value)
+
+    def rate(self, name: str) -> float | None:
+        """A number above 0."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            rate = float(value)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < float("inf"):
+            raise WrongOption(f"option {name}={value!r} is not a number above 0")
+        return rate
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() in _TRUE:
+            return True
+        if value.lower() in _FALSE:
+            return False
+        raise WrongOption(f"option {name}={value!r} is neither true nor false")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the broker is and who asks. It travels to the executors, so it holds texts and bytes only."""
+
+    endpoint: str
+    request_timeout_s: float = REQUEST_TIMEOUT_MS / 1000
+    tls: bool = False
+    ca_certificate: bytes | None = field(default=None, repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
+    private_key: bytes | None = field(default=None, repr=False)
+    credentials: Credentials | None = None
+
+    def channel_credentials(self) -> grpc.ChannelCredentials | None:
+        """What gRPC needs for TLS; None without."""
+        if not self.tls:
+            return None
+        return grpc.ssl_channel_credentials(self.ca_certificate, self.private_key, self.certificate)
+
+    def client_options(self) -> ClientOptions:
+        """The same for a client of the library."""
+        options = ClientOptions(request_timeout=self.request_timeout_s, credentials=self.credentials)
+        channel_credentials = self.channel_credentials()
+        if channel_credentials is not None:
+            options["tls"] = channel_credentials
+        return options
+
+
+def connection_of(reader: OptionReader) -> Connection:
+    """The connection that the options describe; the files of keys and certificates are read here, on the driver."""
+    endpoint = reader.required("endpoint", "where the broker or proxy listens, such as 127.0.0.1:8081")
+    try:
+        Endpoints.parse(endpoint)
+    except ClientError as error:
+        raise WrongOption(f"option endpoint: {error.message}") from None
+    certificate, private_key = _file(reader, "tlsCertificateFile"), _file(reader, "tlsKeyFile")
+    if (certificate is None) != (private_key is None):
+        raise WrongOption("options tlsCertificateFile and tlsKeyFile belong together: one of them is missing")
+    ca_certificate = _file(reader, "tlsCaFile")
+    timeout_ms = reader.number("requestTimeoutMs", REQUEST_TIMEOUT_MS)
+    assert timeout_ms is not None
+    return Connection(
+        endpoint=endpoint,
+        request_timeout_s=timeout_ms / 1000,
+        tls=reader.flag("tls", ca_certificate is not None or certificate is not None),
+        ca_certificate=ca_certificate,
+        certificate=certificate,
+        private_key=private_key,
+        credentials=_credentials(reader),
+    )
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The end of a message about a name that is not known."""
+    by_lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return f"; did you mean {by_lower[found[0]]!r}?" if found else f"; there are {', '.join(known)}"
+
+
+def _credentials(reader: OptionReader) -> Credentials | None:
+    access_key, secret_key = reader.text("accessKey"), reader.text("secretKey")
+    session_token = reader.text("sessionToken")
+    if access_key is None and secret_key is None:
+        if session_token is not None:
+            raise WrongOption("option sessionToken needs accessKey and secretKey")
+        return None
+    if access_key is None or secret_key is None:
+        raise WrongOption("options accessKey and secretKey belong together: one of them is missing")
+    return Credentials(access_key, secret_key, session_token)
+
+
+def _file(reader: OptionReader, name: str) -> bytes | None:
+    path = reader.text(name)
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise WrongOption(f"option {name}: {path} can't be read: {error.strerror or error}") from None

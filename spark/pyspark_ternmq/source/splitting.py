@@ -1,0 +1,83 @@
+"""From the offsets that are to be read to Spark's partitions, and from a rate limit to offsets; pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_ternmq.source.places import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Offsets of one queue, `start` up to, not including, `stop`."""
+
+    topic: str
+    queue: str
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+class RangePartition(InputPartition):
+    """One task's share: a range, and the queue as the server names it (a serialized MessageQueue)."""
+
+    def __init__(self, wanted: QueueRange, queue: bytes) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+        self.queue = queue
+
+
+def split(ranges: Sequence[QueueRange], *, min_partitions: int | None, max_records: int | None) -> list[QueueRange]:
+    """Cut ranges so that there are at least so many, and none is larger than that; each becomes one task.
+
+    A longer range is cut into more pieces, so that all tasks have about the same to do.
+    """
+    whole = [wanted for wanted in ranges if wanted.size > 0]
+    if max_records is not None:
+        whole = [piece for wanted in whole for piece in _pieces(wanted, -(-wanted.size // max_records))]
+    if min_partitions is None or len(whole) >= min_partitions:
+        return whole
+    total = sum(wanted.size for wanted in whole)
+    cut: list[QueueRange] = []
+    for wanted in whole:
+        # Rounded up, for "at least".
+        cut += _pieces(wanted, -(-wanted.size * min_partitions // total))
+    return cut
+
+
+def _pieces(wanted: QueueRange, count: int) -> Iterable[QueueRange]:
+    count = max(1, min(count, wanted.size))
+    edges = [wanted.start + wanted.size * number // count for number in range(count + 1)]
+    for start, stop in pairwise(edges):
+        yield QueueRange(wanted.topic, wanted.queue, start, stop)
+
+
+def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
+    """Where a micro-batch of at most so many rows ends: each queue gives its share of what there is, one at least as
+    long as the limit allows, so that none is forgotten beside larger ones."""
+    sizes = {
+        (topic, queue): offset - start[topic][queue]
+        for topic, queues in end.items()
+        for queue, offset in queues.items()
+        if offset > start[topic][queue]
+    }
+    total = sum(sizes.values())
+    if total <= rows_max:
+        return end
+    shares = {place: size * rows_max // total for place, size in sizes.items()}
+    left = rows_max - sum(shares.values())
+    # What rounding left over goes to those that lost most by it.
+    for place in sorted(sizes, key=lambda place: (shares[place] > 0, -(sizes[place] * rows_max % total)))[:left]:
+        shares[place] += 1
+    return {
+        topic: {
+            queue: start[topic][queue] + shares[topic, queue] if (topic, queue) in shares else offset
+            for queue, offset in queues.items()
+        }
+        for topic, queues in end.items()
+    }

@@ -1,0 +1,56 @@
+"""A Spark of the tests' own, and an embedded stack for it to talk to."""
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ternmq.testing import Stack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A Python worker that takes long to start on a busy machine is no bug.
+SETTINGS: dict[str, bool | float | int | str | None] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One session for all tests of a process: another one takes four seconds."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    session = builder.config(map=SETTINGS).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    with Stack(test_clock=False) as running:
+        yield running
+
+
+@pytest.fixture
+def new_topic(stack: Stack) -> Callable[..., str]:
+    """Makes a topic under a name that no other test has; the keywords are those of `Stack.create_topic`."""
+
+    def make(**wanted: object) -> str:
+        name = f"topic-{uuid.uuid4().hex[:12]}"
+        stack.create_topic(name, **wanted)  # type: ignore[arg-type]
+        return name
+
+    return make
