@@ -28,8 +28,10 @@ class TernmqDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         from pyspark_ternmq.source.batch import TopicReader
+        from pyspark_ternmq.source.options import takes_filters
+        from pyspark_ternmq.source.pushdown import FilteringTopicReader
 
-        return TopicReader(self.options, schema)
+        return (FilteringTopicReader if takes_filters(self.options) else TopicReader)(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
         from pyspark_ternmq.source.stream import TopicStreamReader

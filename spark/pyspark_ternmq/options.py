@@ -25,11 +25,14 @@ CONNECTION_OPTIONS = (
     "secretKey",
     "sessionToken",
     "requestTimeoutMs",
+    "retryTimeoutMs",
 )
 # Spark adds them to those of the user.
 _OF_SPARK = ("path", "paths", "checkpointLocation", "queryName", "outputMode", "triggerInterval")
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 REQUEST_TIMEOUT_MS = 10_000
+# Longer than a broker needs to come back, for Spark itself repeats a task four times at most, in local mode never.
+RETRY_TIMEOUT_MS = 60_000
 
 
 class WrongOption(ValueError):
@@ -95,6 +98,7 @@ class Connection:
 
     endpoint: str
     request_timeout_s: float = REQUEST_TIMEOUT_MS / 1000
+    retry_timeout_s: float = RETRY_TIMEOUT_MS / 1000
     tls: bool = False
     ca_certificate: bytes | None = field(default=None, repr=False)
     certificate: bytes | None = field(default=None, repr=False)
@@ -128,10 +132,13 @@ def connection_of(reader: OptionReader) -> Connection:
         raise WrongOption("options tlsCertificateFile and tlsKeyFile belong together: one of them is missing")
     ca_certificate = _file(reader, "tlsCaFile")
     timeout_ms = reader.number("requestTimeoutMs", REQUEST_TIMEOUT_MS)
+    retry_ms = reader.number("retryTimeoutMs", RETRY_TIMEOUT_MS, minimum=0)
     assert timeout_ms is not None
+    assert retry_ms is not None
     return Connection(
         endpoint=endpoint,
         request_timeout_s=timeout_ms / 1000,
+        retry_timeout_s=retry_ms / 1000,
         tls=reader.flag("tls", ca_certificate is not None or certificate is not None),
         ca_certificate=ca_certificate,
         certificate=certificate,

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ternmq.testing import Stack
+from tests.support.spark import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A Python worker that takes long to start on a busy machine is no bug.
-SETTINGS: dict[str, bool | float | int | str | None] = {
-    "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.python.authenticate.socketTimeout": "120s",
-    "spark.log.level": "ERROR",
-}
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here starts Spark."""
+    for item in items:
+        if "tests/spark/" in item.nodeid:
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +28,7 @@ def spark() -> "Iterator[SparkSession]":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").appName("tests")
-    session = builder.config(map=SETTINGS).getOrCreate()
+    session = SparkSession.builder.master("local[2]").appName("tests").config(map=SETTINGS).getOrCreate()
     yield session
     session.stop()
 

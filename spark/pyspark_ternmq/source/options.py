@@ -19,6 +19,7 @@ BATCH_OPTIONS = (
     "startingTimestamp",
     "endingOffsets",
     "endingTimestamp",
+    "pushFilters",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
@@ -26,7 +27,7 @@ BATCH_OPTIONS = (
     "filter",
 )
 STREAM_OPTIONS = (
-    *(name for name in BATCH_OPTIONS if not name.startswith("ending")),
+    *(name for name in BATCH_OPTIONS if not name.startswith("ending") and name != "pushFilters"),
     "maxOffsetsPerTrigger",
     "group",
 )
@@ -68,6 +69,11 @@ def batch_options(options: Mapping[str, str], schema: StructType) -> SourceOptio
         min_partitions=reader.number("minPartitions"),
         max_records_per_partition=reader.number("maxRecordsPerPartition"),
     )
+
+
+def takes_filters(options: Mapping[str, str]) -> bool:
+    """Whether conditions of the query go to the broker."""
+    return OptionReader(options, BATCH_OPTIONS).flag("pushFilters", False)
 
 
 def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOptions:

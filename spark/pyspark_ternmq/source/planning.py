@@ -1,6 +1,6 @@
 """From offsets to tasks, for batch and stream alike."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pyspark_ternmq.source.options import SourceOptions
 from pyspark_ternmq.source.places import Offsets, QueuesByTopic
@@ -8,11 +8,16 @@ from pyspark_ternmq.source.splitting import QueueRange, RangePartition, split
 
 
 def partitions_of(
-    options: SourceOptions, queues: QueuesByTopic, start: Offsets, end: Offsets
+    options: SourceOptions,
+    queues: QueuesByTopic,
+    start: Offsets,
+    end: Offsets,
+    *,
+    cut: Callable[[QueueRange], QueueRange] = lambda wanted: wanted,
 ) -> Iterator[RangePartition]:
-    """The tasks that read from `start` up to `end`; queues that `start` does not have begin at 0."""
+    """The tasks that read from `start` up to `end`, or what `cut` leaves; queues that `start` lacks begin at 0."""
     ranges = [
-        QueueRange(topic, name, start.get(topic, {}).get(name, 0), stop)
+        cut(QueueRange(topic, name, start.get(topic, {}).get(name, 0), stop))
         for topic, of_topic in end.items()
         for name, stop in of_topic.items()
     ]

@@ -34,7 +34,8 @@ class DataLoss(RuntimeError):
 
 def opened(reading: Reading) -> OffsetReader:
     """The reader for these options."""
-    return OffsetReader(reading.connection.endpoint, **reading.connection.client_options())
+    connection = reading.connection
+    return OffsetReader(connection.endpoint, patience=connection.retry_timeout_s, **connection.client_options())
 
 
 def read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":

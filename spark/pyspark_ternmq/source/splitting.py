@@ -58,22 +58,20 @@ def _pieces(wanted: QueueRange, count: int) -> Iterable[QueueRange]:
 
 
 def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
-    """Where a micro-batch of at most so many rows ends: each queue gives its share of what there is, one at least as
-    long as the limit allows, so that none is forgotten beside larger ones."""
+    """Where a micro-batch of at most so many rows ends.
+
+    Each queue that has something gives one row, so that none is forgotten beside larger ones, and of the rest its share
+    of what there is. A limit below the number of such queues goes to the longest of them.
+    """
     sizes = {
         (topic, queue): offset - start[topic][queue]
         for topic, queues in end.items()
         for queue, offset in queues.items()
         if offset > start[topic][queue]
     }
-    total = sum(sizes.values())
-    if total <= rows_max:
+    if sum(sizes.values()) <= rows_max:
         return end
-    shares = {place: size * rows_max // total for place, size in sizes.items()}
-    left = rows_max - sum(shares.values())
-    # What rounding left over goes to those that lost most by it.
-    for place in sorted(sizes, key=lambda place: (shares[place] > 0, -(sizes[place] * rows_max % total)))[:left]:
-        shares[place] += 1
+    shares = _shares(sizes, rows_max)
     return {
         topic: {
             queue: start[topic][queue] + shares[topic, queue] if (topic, queue) in shares else offset
@@ -81,3 +79,17 @@ def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
         }
         for topic, queues in end.items()
     }
+
+
+def _shares(sizes: dict[tuple[str, str], int], rows_max: int) -> dict[tuple[str, str], int]:
+    """How much each gives; together `rows_max`, which is less than there is."""
+    longest = sorted(sizes, key=lambda place: -sizes[place])
+    if rows_max <= len(sizes):
+        return dict.fromkeys(sizes, 0) | dict.fromkeys(longest[:rows_max], 1)
+    rest, total = rows_max - len(sizes), sum(sizes.values()) - len(sizes)
+    shares = {place: 1 + (size - 1) * rest // total for place, size in sizes.items()}
+    # What rounding left over is less than one row for each queue, and so for each that has more than it gives.
+    left = rows_max - sum(shares.values())
+    for place in [place for place in longest if shares[place] < sizes[place]][:left]:
+        shares[place] += 1
+    return shares

@@ -1,0 +1,124 @@
+"""`where(...)` in a batch query, as far as the broker or the plan can do it: tags, topics, brokers, queues, offsets.
+
+Only with the option `pushFilters`, for Spark refuses readers that take filters while its own setting
+`spark.sql.python.filterPushdown.enabled` is false, which it is by default.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from pyspark_ternmq.source.batch import TopicReader
+from pyspark_ternmq.source.splitting import QueueRange
+from ternmq import TagFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_Comparison = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+_MAX = 2**63 - 1
+# The offsets that each comparison leaves, as a range without its end.
+_RANGES: dict[type[Filter], Callable[[int], tuple[int, int]]] = {
+    EqualTo: lambda value: (value, value + 1),
+    GreaterThan: lambda value: (value + 1, _MAX),
+    GreaterThanOrEqual: lambda value: (value, _MAX),
+    LessThan: lambda value: (0, value),
+    LessThanOrEqual: lambda value: (0, value + 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What conditions leave of the ranges of a read; None: any."""
+
+    topics: frozenset[object] | None = None
+    brokers: frozenset[object] | None = None
+    queue_ids: frozenset[object] | None = None
+    first: int = 0
+    behind_last: int = _MAX
+
+    def cut(self, wanted: QueueRange) -> QueueRange:
+        """The range, or as much of it as is left; an empty one if nothing is."""
+        broker, _, queue_id = wanted.queue.rpartition("/")
+        for value, allowed in ((wanted.topic, self.topics), (broker, self.brokers), (int(queue_id), self.queue_ids)):
+            if allowed is not None and value not in allowed:
+                return replace(wanted, stop=wanted.start)
+        start = max(wanted.start, self.first)
+        return replace(wanted, start=start, stop=max(start, min(wanted.stop, self.behind_last)))
+
+    def with_filter(self, condition: Filter) -> "Wanted | None":
+        """With one more condition; None if this can't be said here."""
+        path, values = _column_and_values(condition)
+        if path == "offset" and type(condition) in _RANGES:
+            [value] = values
+            if not isinstance(value, int):
+                return None
+            first, behind_last = _RANGES[type(condition)](value)
+            return replace(self, first=max(self.first, first), behind_last=min(self.behind_last, behind_last))
+        if path == "topic" and isinstance(condition, EqualTo | In):
+            return replace(self, topics=_both(self.topics, values))
+        if path == "broker" and isinstance(condition, EqualTo | In):
+            return replace(self, brokers=_both(self.brokers, values))
+        if path == "queue_id" and isinstance(condition, EqualTo | In):
+            return replace(self, queue_ids=_both(self.queue_ids, values))
+        return None
+
+
+class FilteringTopicReader(TopicReader):
+    """A batch reader that takes conditions of the query."""
+
+    def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
+        super().__init__(options, schema)
+        self._wanted = Wanted()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Those that Spark has to look at itself."""
+        for condition in filters:
+            wanted = self._wanted.with_filter(condition)
+            if wanted is not None:
+                self._wanted = wanted
+            elif not self._take_tags(condition):
+                yield condition
+
+    def partitions(self) -> list[InputPartition]:
+        return self._planned(self._wanted.cut)
+
+    def _take_tags(self, condition: Filter) -> bool:
+        """Have the broker leave out other tags. One filter for a read: those of the options come first."""
+        reading = self._options.reading
+        path, values = _column_and_values(condition)
+        if path != "tag" or not isinstance(condition, EqualTo | In) or reading.passing is not None:
+            return False
+        tags = [value for value in values if isinstance(value, str)]
+        if len(tags) != len(values) or not all(_is_plain(tag) for tag in tags):
+            return False
+        self._options = replace(self._options, reading=replace(reading, passing=TagFilter("||".join(tags))))
+        return True
+
+
+def _column_and_values(condition: Filter) -> tuple[str, tuple[object, ...]]:
+    if isinstance(condition, In) and condition.value:
+        return ".".join(condition.attribute), tuple(condition.value)
+    if isinstance(condition, _Comparison):
+        return ".".join(condition.attribute), (condition.value,)
+    return "", ()
+
+
+def _both(known: frozenset[object] | None, values: tuple[object, ...]) -> frozenset[object]:
+    return frozenset(values) if known is None else known & frozenset(values)
+
+
+def _is_plain(tag: str) -> bool:
+    """Whether an expression of tags means exactly this one."""
+    return bool(tag) and tag == tag.strip() and tag != "*" and "|" not in tag

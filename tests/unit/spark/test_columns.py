@@ -1,0 +1,105 @@
+"""Messages as Arrow columns."""
+
+import gzip
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.source.columns import ColumnBuilder
+from ternmq_protos.pool import Timestamp
+from ternmq_protos.v2 import definition_pb2 as pb
+
+TEXT = st.text(max_size=8)
+TIMES = st.builds(Timestamp, seconds=st.integers(0, 2**33), nanos=st.integers(0, 999_999_999))
+MESSAGES = st.builds(
+    lambda body, properties, system: pb.Message(body=body, user_properties=properties, system_properties=system),
+    st.binary(max_size=20),
+    st.dictionaries(TEXT, TEXT, max_size=3),
+    st.builds(
+        pb.SystemProperties,
+        message_id=TEXT,
+        tag=st.none() | TEXT,
+        keys=st.lists(TEXT, max_size=3),
+        message_group=st.none() | TEXT,
+        queue_offset=st.integers(0, 2**63 - 1),
+        delivery_attempt=st.none() | st.integers(0, 20),
+        born_timestamp=st.none() | TIMES,
+        store_timestamp=st.none() | TIMES,
+    ),
+)
+
+
+def batch_of(messages: list[pb.Message], schema: StructType = SCHEMA) -> pa.RecordBatch:
+    columns = ColumnBuilder(schema, "orders", "broker-a/7")
+    columns.add(messages)
+    return columns.batch()
+
+
+def micros(time: Timestamp) -> int:
+    return time.seconds * 1_000_000 + time.nanos // 1000
+
+
+@given(messages=st.lists(MESSAGES, max_size=5))
+def test_a_row_is_its_message(messages: list[pb.Message]) -> None:
+    batch = batch_of(messages)
+    assert batch.schema.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
+    assert batch.num_rows == len(messages)
+    integers = {name: batch.column(name).cast(pa.int64()).to_pylist() for name in ("born_timestamp", "store_timestamp")}
+    plain = batch.drop_columns(list(integers)).to_pylist()
+    for row, (message, found) in enumerate(zip(messages, plain, strict=True)):
+        system = message.system_properties
+        for name, times in integers.items():
+            assert times[row] == (micros(getattr(system, name)) if system.HasField(name) else None)
+        assert found == {
+            "topic": "orders",
+            "broker": "broker-a",
+            "queue_id": 7,
+            "offset": system.queue_offset,
+            "message_id": system.message_id,
+            "keys": list(system.keys),
+            "tag": system.tag or None,
+            "message_group": system.message_group or None,
+            "body": message.body,
+            "properties": list(message.user_properties.items()),
+            "delivery_attempt": system.delivery_attempt or 1,
+            "corrupt": None,
+        }
+
+
+@pytest.mark.parametrize("name", SCHEMA.fieldNames())
+def test_each_column_can_be_had_alone(name: str) -> None:
+    message = pb.Message(body=b"x", system_properties=pb.SystemProperties(message_id="m"))
+    [field] = (field for field in SCHEMA if field.name == name)
+    batch = batch_of([message], StructType([field]))
+    assert batch.schema.names == [name]
+    assert batch.column(0).to_pylist() == batch_of([message]).column(name).to_pylist()
+
+
+def test_columns_come_in_the_order_of_the_schema() -> None:
+    fields: list[StructField] = list(reversed(SCHEMA.fields))
+    message = pb.Message(body=b"x", system_properties=pb.SystemProperties(message_id="m"))
+    assert batch_of([message], StructType(fields)).schema.names == [field.name for field in fields]
+
+
+def test_a_packed_body_is_unpacked_and_a_broken_one_is_told() -> None:
+    def packed(body: bytes) -> pb.Message:
+        return pb.Message(body=body, system_properties=pb.SystemProperties(body_encoding=pb.GZIP))
+
+    batch = batch_of([packed(gzip.compress(b"hello")), packed(b"no gzip"), pb.Message(body=b"plain")])
+    assert batch.column("body").to_pylist() == [b"hello", b"no gzip", b"plain"]
+    fine, broken, plain = batch.column("corrupt").to_pylist()
+    assert (fine, plain) == (None, None)
+    assert "gzip" in broken
+
+
+def test_what_was_made_a_batch_waits_no_more() -> None:
+    columns = ColumnBuilder(SCHEMA, "orders", "broker/0")
+    columns.add([pb.Message(body=b"12345")])
+    assert (columns.rows, columns.bytes) == (1, 5)
+    columns.batch()
+    assert (columns.rows, columns.bytes) == (0, 0)

@@ -1,0 +1,129 @@
+"""The options of a read: what is taken, and what is refused with a text that helps."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_ternmq.options import OptionReader, WrongOption, connection_of
+from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.source.options import batch_options, stream_options, takes_filters
+from pyspark_ternmq.source.places import Places
+from ternmq import SqlFilter, TagFilter
+
+GIVEN = {"endpoint": "127.0.0.1:8081", "subscribe": "orders"}
+
+
+def batch(**options: str) -> object:
+    return batch_options({**GIVEN, **options}, SCHEMA)
+
+
+def test_a_batch_reads_all_and_a_stream_what_is_new() -> None:
+    options = batch_options(GIVEN, SCHEMA)
+    assert (options.start, options.end) == (Places("earliest"), Places("latest"))
+    assert options.reading.fail_on_data_loss
+    assert options.reading.passing is None
+    assert stream_options(GIVEN, SCHEMA).start == Places("latest")
+
+
+def test_names_of_options_have_no_case() -> None:
+    options = stream_options(
+        {"ENDPOINT": "127.0.0.1:8081", "Subscribe": "a, b,", "maxoffsetspertrigger": "7", "FailOnDataLoss": "FALSE"},
+        SCHEMA,
+    )
+    assert options.subscription.topics == ("a", "b")
+    assert options.max_offsets_per_trigger == 7
+    assert not options.reading.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subscrib": "orders"}, "no option 'subscrib'; did you mean 'subscribe'"),
+        ({"subscribePattern": "o.*"}, "in one way"),
+        ({"subscribe": " "}, "say which topics"),
+        ({"subscribe": "or ders"}, "option subscribe"),
+        ({"endpoint": ""}, "option endpoint is missing"),
+        ({"endpoint": "127.0.0.1:none"}, "is not an address"),
+        ({"startingOffsets": "latest"}, "is not earliest or JSON"),
+        ({"startingOffsets": "soon"}, "is not earliest or JSON"),
+        ({"endingOffsets": "earliest"}, "is not latest or JSON"),
+        ({"startingOffsets": "{"}, "is no JSON"),
+        ({"startingOffsets": '{"orders": 3}'}, "is not an object of queues"),
+        ({"startingOffsets": '{"orders": {"b/0": -3}}'}, "-3 is no offset"),
+        ({"startingOffsets": '{"orders": {"b/0": true}}'}, "True is no offset"),
+        ({"startingOffsets": "earliest", "startingTimestamp": "0"}, "exclude each other"),
+        ({"startingTimestamp": "yesterday"}, "is no time"),
+        ({"endingTimestamp": "2026-01-31T12:00:00"}, "has no time zone"),
+        ({"tag": "a", "filter": "n > 1"}, "exclude each other"),
+        ({"tag": "||"}, "option tag"),
+        ({"minPartitions": "0"}, "is not a whole number of at least 1"),
+        ({"maxRecordsPerPartition": "many"}, "is not a whole number"),
+        ({"failOnDataLoss": "maybe"}, "neither true nor false"),
+        ({"maxOffsetsPerTrigger": "5"}, "no option 'maxOffsetsPerTrigger'"),
+        ({"accessKey": "me"}, "belong together"),
+        ({"sessionToken": "once"}, "needs accessKey and secretKey"),
+        ({"tlsCertificateFile": "/etc/hostname"}, "belong together"),
+        ({"tlsCaFile": "/nowhere/ca.pem"}, "can't be read"),
+    ],
+)
+def test_what_can_not_be_is_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(WrongOption) as refused:
+        batch(**options)
+    assert text in str(refused.value)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(WrongOption, match="a stream has no end"):
+        stream_options({**GIVEN, "endingOffsets": "latest"}, SCHEMA)
+
+
+def test_filters_go_to_the_broker() -> None:
+    assert batch_options({**GIVEN, "tag": "a || b"}, SCHEMA).reading.passing == TagFilter("a || b")
+    assert batch_options({**GIVEN, "filter": "n > 1"}, SCHEMA).reading.passing == SqlFilter("n > 1")
+    assert batch_options({**GIVEN, "tag": "*"}, SCHEMA).reading.passing is None
+    assert not takes_filters(GIVEN)
+    assert takes_filters({**GIVEN, "pushfilters": "true"})
+
+
+@pytest.mark.parametrize("text", ["1769860800000", "2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00"])
+def test_a_time_is_milliseconds_or_iso(text: str) -> None:
+    options = batch_options({**GIVEN, "startingTimestamp": text}, SCHEMA)
+    assert options.start == Places(datetime(2026, 1, 31, 12, tzinfo=UTC))
+
+
+def test_a_schema_takes_a_part_of_the_columns() -> None:
+    schema = StructType().add("body", "binary").add("offset", "long")
+    assert batch_options(GIVEN, schema).reading.columns == ("body", "offset")
+    with pytest.raises(WrongOption, match="no column 'bdy'; did you mean 'body'"):
+        batch_options(GIVEN, StructType().add("bdy", "binary"))
+    with pytest.raises(WrongOption, match="column body is binary, not string"):
+        batch_options(GIVEN, StructType().add("body", "string"))
+
+
+def test_secrets_show_in_no_text(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("a private key")
+    options = {
+        **GIVEN,
+        "accessKey": "me",
+        "secretKey": "hush-hush",
+        "sessionToken": "just-once",
+        "tlsKeyFile": str(key),
+        "tlsCertificateFile": str(key),
+    }
+    reading = batch_options(options, SCHEMA).reading
+    assert reading.connection.tls
+    for secret in ("hush-hush", "just-once", "a private key"):
+        assert secret not in repr(reading)
+        with pytest.raises(WrongOption) as refused:
+            batch_options({**options, "subscrib": "orders", "secretKy": secret}, SCHEMA)
+        assert secret not in str(refused.value)
+
+
+def test_a_certificate_of_an_authority_is_enough_for_tls(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("a certificate")
+    reader = OptionReader({"endpoint": "mq:443", "tlsCaFile": str(tmp_path / "ca.pem")}, ())
+    assert connection_of(reader).tls
+    assert not connection_of(OptionReader({"endpoint": "mq:443"}, ())).tls
