@@ -19,6 +19,7 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     # A Python worker that takes long to start on a busy machine is no bug.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
 }
 
 

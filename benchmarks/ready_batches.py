@@ -1,0 +1,87 @@
+"""The limit that a source in Python can reach: batches that are there already, of the same columns as messages have.
+
+A module of its own, for Spark's workers have to import it.
+"""
+
+import json
+import os
+import time
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.source.columns import ColumnBuilder
+from pyspark_ternmq.source.reading import BATCH_ROWS
+from ternmq import Message
+from ternmq_protos.pool import Timestamp
+from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import RecordBatch
+
+BODY_BYTES = 300
+QUEUES = 4
+
+
+class ReadyBatches(DataSource):
+    """The limit: nothing is read and nothing is made, batches of the same columns are there."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ReadyReader(int(self.options["rows"]), schema)
+
+
+class ReadyReader(DataSourceReader):
+    def __init__(self, rows: int, schema: StructType) -> None:
+        self._rows = rows
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(queue) for queue in range(QUEUES)]
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        batches = made(self._schema.json())
+        left = self._rows // QUEUES
+        while left > 0:
+            batch = batches[left // BATCH_ROWS % len(batches)]
+            yield batch if left >= batch.num_rows else batch.slice(0, left)
+            left -= batch.num_rows
+
+
+@cache
+def made(schema: str) -> "list[RecordBatch]":
+    """Four batches, made once in a worker; four, so that what is written can't be compressed better than messages."""
+    columns = ColumnBuilder(StructType.fromJson(json.loads(schema)), "source", "broker-0/0")
+    batches = []
+    for start in range(0, 4 * BATCH_ROWS, BATCH_ROWS):
+        columns.add([stored(start + number) for number in range(BATCH_ROWS)])
+        batches.append(columns.batch())
+    return batches
+
+
+def message(topic: str, number: int) -> Message:
+    return Message(
+        topic, os.urandom(BODY_BYTES), tag=f"t{number % 3}", keys=(f"key-{number}",), properties={"n": str(number)}
+    )
+
+
+def stored(number: int) -> pb.Message:
+    """The same message, as a broker gives it."""
+    now = Timestamp(seconds=int(time.time()), nanos=number * 1000)
+    system = pb.SystemProperties(
+        message_id=f"{number:034X}", tag=f"t{number % 3}", keys=[f"key-{number}"], queue_offset=number
+    )
+    system.born_timestamp.CopyFrom(now)
+    system.store_timestamp.CopyFrom(now)
+    return pb.Message(body=os.urandom(BODY_BYTES), user_properties={"n": str(number)}, system_properties=system)

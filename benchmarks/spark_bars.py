@@ -1,0 +1,172 @@
+"""Measures what was promised of Spark: `python -m benchmarks.spark_bars [--only NAME] [--quick] [--json]`.
+
+source  rows per CPU second from a topic to Parquet, and the limit in the same run: a Python source that yields Arrow
+        batches which were made before, of the same columns, into the same sink
+sink    rows per CPU second from Parquet to a topic
+idle    processor time of a micro-batch that finds nothing new
+
+Counted are the processes of Spark and of the client in them (driver, Java, Python workers). What the broker takes, an
+embedded one on the same machine, is printed beside it. Bodies have 300 bytes that can't be compressed.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from pyspark.sql import SparkSession
+
+from benchmarks.ready_batches import QUEUES, ReadyBatches, message
+from ternmq.blocking import Producer
+from ternmq.command.admin import AdminClient
+from tests.support.spark import SETTINGS
+from tests.support.stack import Stack
+
+ROWS = 400_000
+SENT = 200_000
+ROUNDS = 5
+IDLE_TRIGGERS = 20
+Figures = dict[str, float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=list(BARS))
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    # Spark's workers have to find the benchmarks too.
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[1])}
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder) / "broker") as stack:
+        settings = {**SETTINGS, "spark.sql.parquet.compression.codec": "zstd"}
+        spark = SparkSession.builder.master("local[2]").appName("bars").config(map=settings).getOrCreate()
+        bench = Bench(spark, stack, Path(folder), 0.1 if arguments.quick else 1.0)
+        for name, measure in BARS.items():
+            if arguments.only not in (None, name):
+                continue
+            measured = measure(bench)
+            figures |= measured
+            if not arguments.json:
+                for label, figure in measured.items():
+                    print(f"{label:<78} {figure:>12,.2f}", flush=True)
+        spark.stop()
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+class Bench:
+    """One Spark and one broker for all that is measured."""
+
+    def __init__(self, spark: SparkSession, stack: Stack, folder: Path, scale: float) -> None:
+        self.spark = spark
+        self.stack = stack
+        self.folder = folder
+        self.scale = scale
+
+    def used(self, work: Callable[[], object]) -> tuple[float, float]:
+        """CPU seconds of Spark, and of the broker, for the work."""
+        before, broker = self._spark_s(), cpu_s(self.stack.process.pid)
+        work()
+        return self._spark_s() - before, cpu_s(self.stack.process.pid) - broker
+
+    def _spark_s(self) -> float:
+        """Of this process and of all under it but the broker; workers that have ended are in their parent's account."""
+        own = psutil.Process()
+        broker = self.stack.process.pid
+        return sum(cpu_s(one.pid) for one in (own, *own.children(recursive=True)) if one.pid != broker)
+
+
+def cpu_s(pid: int) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system + times.children_user + times.children_system
+
+
+# --- from a topic to Parquet
+
+
+def source(bench: Bench) -> Figures:
+    rows = int(ROWS * bench.scale)
+    with AdminClient(bench.stack.grpc) as admin:
+        admin.create_topic("source", "normal", QUEUES)
+    with Producer(bench.stack.grpc, ["source"]) as producer:
+        for start in range(0, rows, 1000):
+            producer.send_many([message("source", number) for number in range(start, min(start + 1000, rows))])
+    bench.spark.dataSource.register(ReadyBatches)
+    read = bench.spark.read.format("ternmq").option("endpoint", bench.stack.grpc)
+    ready = bench.spark.read.format("ready").option("rows", rows)
+
+    def to_parquet(name: str) -> None:
+        frame = ready.load() if name == "limit" else read.load("source")
+        frame.write.mode("overwrite").parquet(str(bench.folder / name))
+
+    rates: dict[str, list[float]] = {"limit": [], "topic": []}
+    broker_s = 0.0
+    for turn in range(ROUNDS + 1):
+        for name, of_name in rates.items():
+            spark_s, beside_s = bench.used(lambda name=name: to_parquet(name))  # type: ignore[misc]
+            if turn:  # the first is for Java to warm up
+                of_name.append(rows / spark_s)
+                broker_s += beside_s
+    assert bench.spark.read.parquet(str(bench.folder / "topic")).count() == rows
+    medians = {name: statistics.median(of_name) for name, of_name in rates.items()}
+    return {
+        "limit: rows per CPU s, ready Arrow batches to Parquet": medians["limit"],
+        "source: rows per CPU s, topic to Parquet": medians["topic"],
+        "source: ratio to the limit, asked at least 0.5": medians["topic"] / medians["limit"],
+        "source: rows per CPU s, the broker counted too": 1 / (1 / medians["topic"] + broker_s / ROUNDS / rows),
+    }
+
+
+# --- from Parquet to a topic
+
+
+def sink(bench: Bench) -> Figures:
+    rows = int(SENT * bench.scale)
+    with AdminClient(bench.stack.grpc) as admin:
+        admin.create_topic("sink", "normal", QUEUES)
+    bench.spark.dataSource.register(ReadyBatches)
+    made = bench.folder / "to-send"
+    frame = bench.spark.read.format("ready").option("rows", rows).load()
+    frame.select("body", "tag", "keys", "properties").write.parquet(str(made))
+    rates: list[float] = []
+    for turn in range(ROUNDS + 1):
+        write = bench.spark.read.parquet(str(made)).write.format("ternmq").mode("append")
+        spark_s, _ = bench.used(write.options(endpoint=bench.stack.grpc, topic="sink").save)
+        if turn:
+            rates.append(rows / spark_s)
+    return {"sink: rows per CPU s, Parquet to topic, asked at least 20,000": statistics.median(rates)}
+
+
+# --- nothing new
+
+
+def idle(bench: Bench) -> Figures:
+    with AdminClient(bench.stack.grpc) as admin:
+        admin.create_topic("idle", "normal", 8)
+    with Producer(bench.stack.grpc, ["idle"]) as producer:
+        producer.send(message("idle", 0))
+    frame = bench.spark.readStream.format("ternmq").options(endpoint=bench.stack.grpc, startingOffsets="earliest")
+    writer = frame.load("idle").writeStream.format("noop").trigger(processingTime="500 milliseconds")
+    query = writer.option("checkpointLocation", str(bench.folder / "idle")).start()
+    query.processAllAvailable()
+    triggers = max(4, int(IDLE_TRIGGERS * bench.scale))
+    spark_s, _ = bench.used(lambda: time.sleep(triggers / 2))
+    assert query.isActive
+    query.stop()
+    return {"idle: ms of CPU for a micro-batch with nothing new, asked below 150": spark_s / triggers * 1000}
+
+
+BARS: dict[str, Callable[[Bench], Figures]] = {"source": source, "sink": sink, "idle": idle}
+
+if __name__ == "__main__":
+    main()
