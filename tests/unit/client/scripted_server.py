@@ -48,7 +48,7 @@ Reply: TypeAlias = (
 class ScriptedServer:
     """Stands on a free port of 127.0.0.1 between `__aenter__` and `__aexit__`."""
 
-    def __init__(self, *, queues: int = 4, port: int = 0) -> None:
+    def __init__(self, *, queues: int = 4, port: int = 0, tls: grpc.ServerCredentials | None = None) -> None:
         self.requests: defaultdict[str, list[Any]] = defaultdict(list)
         self.metadata: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
         self.peers: set[str] = set()
@@ -62,6 +62,7 @@ class ScriptedServer:
         self._deliveries: asyncio.Queue[Sequence[rpc.ReceiveMessageResponse]] = asyncio.Queue()
         self._changed = asyncio.Condition()
         self._offset = 0
+        self._tls = tls
         self._server = grpc.aio.server()
 
     async def __aenter__(self) -> Self:
@@ -90,7 +91,11 @@ class ScriptedServer:
             )
         generic = grpc.method_handlers_generic_handler("apache.rocketmq.v2.MessagingService", handlers)
         self._server.add_generic_rpc_handlers((generic,))
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        address = f"127.0.0.1:{self.port}"
+        if self._tls is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, self._tls)
         self.brokers = self.brokers or {"broker-a": self.port}
         await self._server.start()
         return self
