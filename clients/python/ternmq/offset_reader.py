@@ -10,6 +10,7 @@ handing them from thread to thread takes. What may have failed for a moment, as 
 repeated for `patience` seconds; everything here may be repeated without harm.
 """
 
+import copy
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,7 @@ class OffsetReader:
         self._identity = Identity(options.get("credentials"))
         self._tls = options.get("tls", False)
         self._timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
-        self._patience_s = patience
+        self.patience_s = patience
         self._channels: dict[Endpoints, grpc.Channel] = {}
 
     def __enter__(self) -> Self:
@@ -71,6 +72,12 @@ class OffsetReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def without_patience(self) -> "OffsetReader":
+        """The same reader, with the same connections, that repeats nothing: for `patiently`."""
+        impatient = copy.copy(self)
+        impatient.patience_s = 0.0
+        return impatient
 
     def close(self) -> None:
         """Close the connections; the next call opens them anew."""
@@ -113,7 +120,7 @@ class OffsetReader:
                 check(answer.status)
             return answer
 
-        answer = self._patiently(ask)
+        answer = self.patiently(ask)
         return answer.offset if answer.status.code == pb.OK else None
 
     def commit(self, group: str, offsets: Sequence[tuple[Queue, int]]) -> None:
@@ -141,7 +148,7 @@ class OffsetReader:
                 batch_size=min(PULL_BATCH_MAX, stop - start),
                 filter_expression=expression,
             )
-            part = self._patiently(lambda asked=request: self._pull(queue.endpoints, asked))  # type: ignore[misc]
+            part = self.patiently(lambda asked=request: self._pull(queue.endpoints, asked))  # type: ignore[misc]
             if part.next_offset <= start:
                 raise InternalError(
                     pb.INTERNAL_ERROR, f"{queue.topic}/{queue.broker}/{queue.queue_id} has nothing at offset {start}"
@@ -184,7 +191,7 @@ class OffsetReader:
             check(answer.status)  # type: ignore[attr-defined]
             return answer
 
-        return self._patiently(ask)
+        return self.patiently(ask)
 
     def _answer(
         self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
@@ -220,9 +227,9 @@ class OffsetReader:
             answers.append(result)
         return answers
 
-    def _patiently(self, ask: Callable[[], ResultT]) -> ResultT:
-        """Ask again for a while as long as that may help."""
-        end = time.monotonic() + self._patience_s
+    def patiently(self, ask: Callable[[], ResultT]) -> ResultT:
+        """The result of some calls that are made again, all of them, for a while and as long as that may help."""
+        end = time.monotonic() + self.patience_s
         attempt = 0
         while True:
             attempt += 1

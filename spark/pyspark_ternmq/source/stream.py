@@ -23,7 +23,7 @@ from pyspark_ternmq.source.places import Offsets, QueuesByTopic, offsets_at
 from pyspark_ternmq.source.planning import partitions_of
 from pyspark_ternmq.source.reading import DataLoss, opened, read
 from pyspark_ternmq.source.splitting import RangePartition, limited
-from ternmq import ClientError
+from ternmq import ClientError, ConnectionFailed
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -77,29 +77,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        if _missing(end, self._queues):
-            self._queues = self._options.subscription.queues(self._opened())
-        # Queues that are away now were so when the batch was planned, or it would read them: they have nothing to read.
-        there = {
-            topic: {name: stop for name, stop in of_topic.items() if name in self._queues.get(topic, {})}
+        wanted = {
+            topic: {name: stop for name, stop in of_topic.items() if stop != start.get(topic, {}).get(name, 0)}
             for topic, of_topic in end.items()
         }
-        gone = {
-            (topic, name): stop
-            for topic, of_topic in end.items()
-            for name, stop in of_topic.items()
-            if name not in there[topic] and stop != start.get(topic, {}).get(name, 0)
-        }
-        if gone:
-            raise ClientGone(f"queues of this micro-batch are not in the route: {sorted(gone)}")
+        if _missing(wanted, self._queues):
+            # A batch of before a restart, whose brokers may not all be back yet.
+            self._queues = self._opened().patiently(lambda: self._queues_of(wanted))
         begin = {
             topic: {
                 name: self._begin(topic, name, start.get(topic, {}).get(name, 0), stop)
                 for name, stop in of_topic.items()
             }
-            for topic, of_topic in there.items()
+            for topic, of_topic in wanted.items()
         }
-        return list(partitions_of(self._options, self._queues, begin, there))
+        return list(partitions_of(self._options, self._queues, begin, wanted))
 
     def commit(self, end: Offsets) -> None:
         """Tell the group, if there is one, how far the query has come. Its progress is in the checkpoint, so a group
@@ -138,9 +130,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader
 
     def _ends(self) -> Offsets:
-        reader = self._opened()
-        self._queues = self._options.subscription.queues(reader)
-        return offsets_at(reader, self._queues, "latest")
+        """The end of every queue that can be reached. The route is asked for again when one can't be: a broker that is
+        away leaves it after some seconds."""
+        reader = self._opened().without_patience()
+
+        def ends() -> Offsets:
+            self._queues = self._options.subscription.queues(reader)
+            return offsets_at(reader, self._queues, "latest")
+
+        return self._opened().patiently(ends)
+
+    def _queues_of(self, wanted: Offsets) -> QueuesByTopic:
+        """The route, in which these queues must be."""
+        queues = self._options.subscription.queues(self._opened().without_patience())
+        if away := _missing(wanted, queues):
+            raise ConnectionFailed(self._options.reading.connection.endpoint, f"not in the route: {', '.join(away)}")
+        return queues
 
     def _end(self, topic: str, name: str, start: int, stop: int) -> int:
         """The end of a queue; one that lies before the start is told, or is an error."""
@@ -160,14 +165,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened().offset(self._queues[topic][name], "earliest")
 
 
-class ClientGone(RuntimeError):
-    """A micro-batch can't be read for now, as a broker is away; the query can be started again later."""
-
-
 def _with_absent(start: Offsets, end: Offsets) -> Offsets:
     """The end, and the offsets of queues that are not there now."""
     return {topic: {**start.get(topic, {}), **end.get(topic, {})} for topic in dict.fromkeys((*start, *end))}
 
 
-def _missing(offsets: Offsets, queues: QueuesByTopic) -> bool:
-    return any(name not in queues.get(topic, {}) for topic, of_topic in offsets.items() for name in of_topic)
+def _missing(offsets: Offsets, queues: QueuesByTopic) -> list[str]:
+    return [
+        f"topic {topic}, queue {name}"
+        for topic, of_topic in offsets.items()
+        for name in of_topic
+        if name not in queues.get(topic, {})
+    ]
