@@ -14,7 +14,7 @@ a `PullConsumer`.
 import asyncio
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
@@ -95,9 +95,9 @@ class Producer(_Blocking[ternmq.Producer]):
         """Send one message; returns when it is stored."""
         return wait(self._client.send(message))
 
-    def send_many(self, messages: Iterable[Message]) -> list[SendReceipt]:
+    def send_many(self, messages: Iterable[Message], *, message_ids: Sequence[str] | None = None) -> list[SendReceipt]:
         """Send messages with as few requests as possible; `SendManyError` tells which of them failed."""
-        return wait(self._client.send_many(messages))
+        return wait(self._client.send_many(messages, message_ids=message_ids))
 
     def begin_transaction(self, *, recovery: timedelta | None = None) -> "Transaction":
         """A transaction of one message: delivered when the `with` block is left, dropped when the block fails."""

@@ -119,6 +119,15 @@ class SendReceipt(NamedTuple):
     recall_handle: str = ""
 
 
+def check_message_ids(message_ids: Sequence[str], count: int) -> None:
+    """BadRequest unless these are `count` ids that a server takes; whether they are unique isn't looked at."""
+    if len(message_ids) != count:
+        raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"{len(message_ids)} message ids for {count} messages")
+    if not all(map(str.strip, message_ids)) or _CONTROL_CHARACTER.search("".join(message_ids)):
+        wrong = next(one for one in message_ids if not one.strip() or _CONTROL_CHARACTER.search(one))
+        raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"message id {wrong!r} must not be blank nor hold control characters")
+
+
 def _check_topic(name: str) -> None:
     try:
         checked_topic(name)

@@ -25,7 +25,7 @@ from ternmq.connection import Connection
 from ternmq.ending import END_ATTEMPTS, end_transaction
 from ternmq.errors import BadRequest, ClientError, PayloadTooLarge, SendManyError, check
 from ternmq.hooks import Sending
-from ternmq.message import LIMITS, Message, SendReceipt
+from ternmq.message import LIMITS, Message, SendReceipt, check_message_ids
 from ternmq.message_id import MESSAGE_IDS
 from ternmq.options import ClientOptions
 from ternmq.outgoing import Batch, Outcome, batches_of
@@ -98,21 +98,31 @@ class Producer(Client):
 
     async def send(self, message: Message) -> SendReceipt:
         """Send one message; returns when it is stored."""
-        [outcome] = await self._send(self._sending(message.topic, [message]))
+        [outcome] = await self._send(self._sending(message))
         if isinstance(outcome, ClientError):
             raise outcome
         return outcome
 
-    async def send_many(self, messages: Iterable[Message]) -> list[SendReceipt]:
+    async def send_many(
+        self, messages: Iterable[Message], *, message_ids: Sequence[str] | None = None
+    ) -> list[SendReceipt]:
         """Send messages with as few requests as the limits of the server allow: one request for each topic's share.
 
         Raises `SendManyError` if some failed; it tells which. A server of Apache RocketMQ stores each request in one
         queue, whatever the message groups, and refuses several delayed messages in one request.
+
+        `message_ids` gives each message its id, for callers that may have to send the same messages again after a crash
+        and want them to be known as the same; `BadRequest` for an id that is blank or holds control characters. That
+        different messages have different ids is up to the caller: no server looks.
         """
         messages = list(messages)
+        if message_ids is None:
+            message_ids = MESSAGE_IDS.next_ids(len(messages))
+        else:
+            check_message_ids(message_ids, len(messages))
         outcomes: list[Outcome | None] = [None] * len(messages)
         by_topic = batches_of(messages, bytes_max=self._body_bytes_max)
-        await asyncio.gather(*(self._send_in_order(batches, outcomes) for batches in by_topic.values()))
+        await asyncio.gather(*(self._send_in_order(batches, message_ids, outcomes) for batches in by_topic.values()))
         receipts = [outcome for outcome in outcomes if isinstance(outcome, SendReceipt)]
         if len(receipts) < len(messages):
             raise SendManyError([outcome for outcome in outcomes if outcome is not None])
@@ -213,14 +223,17 @@ class Producer(Client):
         await self._send_settings()
         return route
 
-    async def _send_in_order(self, batches: list[Batch], outcomes: list[Outcome | None]) -> None:
+    async def _send_in_order(
+        self, batches: list[Batch], message_ids: Sequence[str], outcomes: list[Outcome | None]
+    ) -> None:
         for batch in batches:
-            answered = await self._send(self._sending(batch.topic, batch.messages))
+            ids = [message_ids[place] for place in batch.places]
+            answered = await self._send(Sending(self.client_id, batch.topic, batch.messages, ids))
             for place, outcome in zip(batch.places, answered, strict=True):
                 outcomes[place] = outcome
 
-    def _sending(self, topic: str, messages: Sequence[Message]) -> Sending:
-        return Sending(self.client_id, topic, messages, MESSAGE_IDS.next_ids(len(messages)))
+    def _sending(self, message: Message) -> Sending:
+        return Sending(self.client_id, message.topic, [message], MESSAGE_IDS.next_ids(1))
 
     async def _send(self, sending: Sending) -> list[Outcome]:
         """The outcomes of one request; observed by the hooks, waited for by `close`."""
@@ -263,7 +276,7 @@ class Producer(Client):
     # Transactions.
 
     async def _send_half(self, message: Message, recovery: timedelta | None) -> tuple[SendReceipt, HalfMessage]:
-        sending = self._sending(message.topic, [message])
+        sending = self._sending(message)
         sending.transactional, sending.recovery = True, recovery
         [outcome] = await self._send(sending)
         if isinstance(outcome, ClientError):

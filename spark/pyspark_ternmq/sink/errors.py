@@ -1,0 +1,37 @@
+"""Why a write failed, in words that name the row."""
+
+from ternmq import ClientError
+from ternmq_protos.v2 import definition_pb2 as pb
+
+# What a broker says of one message, and the column it comes from; other codes are about a whole request.
+COLUMN_OF_CODE: dict[int, str] = {
+    pb.ILLEGAL_TOPIC: "topic",
+    pb.MESSAGE_BODY_EMPTY: "body",
+    pb.MESSAGE_BODY_TOO_LARGE: "body",
+    pb.MESSAGE_CORRUPTED: "body",
+    pb.PAYLOAD_TOO_LARGE: "body",
+    pb.ILLEGAL_MESSAGE_TAG: "tag",
+    pb.ILLEGAL_MESSAGE_KEY: "keys",
+    pb.ILLEGAL_MESSAGE_GROUP: "message_group",
+    pb.ILLEGAL_MESSAGE_ID: "message_id",
+    pb.ILLEGAL_DELIVERY_TIME: "delivery_timestamp",
+    pb.ILLEGAL_MESSAGE_PROPERTY_KEY: "properties",
+    pb.MESSAGE_PROPERTIES_TOO_LARGE: "properties, keys, tag",
+    pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: "message_group, delivery_timestamp",
+}
+
+
+class WriteFailed(Exception):
+    """A row was not stored, or it isn't known that it was; Spark may run the task again."""
+
+
+def row_failed(error: ClientError, *, topic: str | None, row: int, partition: int) -> WriteFailed:
+    """The error of one row: what the broker or the client library said first, then where it was."""
+    column = COLUMN_OF_CODE.get(error.code)
+    place = f"row {row} of partition {partition}" + (f", column {column}" if column else "")
+    return WriteFailed(f"{error} ({f'topic {topic}, ' if topic is not None else ''}{place})")
+
+
+def null_row(column: str, *, row: int, partition: int) -> WriteFailed:
+    hint = ", or set option topic" if column == "topic" else ""
+    return WriteFailed(f"column {column} is null in row {row} of partition {partition}: every message needs one{hint}")

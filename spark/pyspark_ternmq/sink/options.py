@@ -1,0 +1,78 @@
+"""What a write was told by its options; checked once, on the driver."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_ternmq.options import Connection, OptionReader, WrongOption, connection_of
+from ternmq.outgoing import BATCH_MESSAGES_MAX
+from ternmq_common.errors import MessagingError
+from ternmq_common.names import checked_topic
+
+SINK_OPTIONS = ("topic", "maxInFlight", "batchSize", "rowsPerSecond", "idSeed", "deliveryTimeoutMs")
+MAX_IN_FLIGHT = 4
+# As Kafka's producers: long enough for a broker that is restarted.
+DELIVERY_TIMEOUT_MS = 120_000
+# A paced write sends a tenth of a second's rows at a time: larger requests would come in bursts.
+_PACED_REQUESTS_PER_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Travels to the executors.
+
+    topic                the topic of all rows; None: the column `topic` names it
+    max_in_flight        requests of one task that may wait for their answers at a time
+    batch_size           messages of one request
+    rows_per_second      how fast the tasks of one machine send together
+    id_seed              what message ids are derived from in place of the id of the query
+    delivery_timeout_s   how long a request is repeated that fails for a passing reason
+    """
+
+    connection: Connection
+    topic: str | None = None
+    max_in_flight: int = MAX_IN_FLIGHT
+    batch_size: int = BATCH_MESSAGES_MAX
+    rows_per_second: float | None = None
+    id_seed: str | None = None
+    delivery_timeout_s: float = DELIVERY_TIMEOUT_MS / 1000
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The options of one write; WrongOption names the one that can't be."""
+    reader = OptionReader(options, SINK_OPTIONS)
+    rows_per_second = reader.rate("rowsPerSecond")
+    return SinkOptions(
+        connection=connection_of(reader),
+        topic=_topic(reader),
+        max_in_flight=_number(reader, "maxInFlight", MAX_IN_FLIGHT),
+        batch_size=_batch_size(reader, rows_per_second),
+        rows_per_second=rows_per_second,
+        id_seed=reader.text("idSeed"),
+        delivery_timeout_s=_number(reader, "deliveryTimeoutMs", DELIVERY_TIMEOUT_MS) / 1000,
+    )
+
+
+def _topic(reader: OptionReader) -> str | None:
+    """Option `topic`, or what was given to `save` and `start`."""
+    name = reader.text("topic") or reader.text("path")
+    if name is not None:
+        try:
+            checked_topic(name)
+        except MessagingError as error:
+            raise WrongOption(f"option topic={name!r}: {error.message}") from None
+    return name
+
+
+def _batch_size(reader: OptionReader, rows_per_second: float | None) -> int:
+    size = _number(reader, "batchSize", BATCH_MESSAGES_MAX)
+    if size > BATCH_MESSAGES_MAX:
+        raise WrongOption(f"option batchSize={size} is above {BATCH_MESSAGES_MAX}")
+    if rows_per_second is None:
+        return size
+    return max(1, min(size, int(rows_per_second / _PACED_REQUESTS_PER_SECOND)))
+
+
+def _number(reader: OptionReader, name: str, default: int) -> int:
+    value = reader.number(name, default)
+    assert value is not None
+    return value

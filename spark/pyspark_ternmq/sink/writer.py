@@ -1,0 +1,178 @@
+"""What Spark calls: one object for a write, whose `write` runs once for each partition, on the executors.
+
+Guarantee   at least once. A task returns when the broker has stored all its rows; one that fails is run again by Spark,
+            and a batch of a stream that wasn't committed is run again after a restart. The rows that had been stored
+            before are then stored again, under the same message ids, so that whoever reads can drop them.
+Same ids    need the same rows at the same places: a batch of a stream that comes from a source whose offsets are in the
+            checkpoint and is not shuffled, for example. Where rows have ids of their own, in the column `message_id`,
+            those count.
+Commit      no message waits for it, and there is nothing that `abort` could undo.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_ternmq.options import WrongOption
+from pyspark_ternmq.sink.columns import Columns, checked_columns
+from pyspark_ternmq.sink.errors import WriteFailed
+from pyspark_ternmq.sink.ids import DerivedIds
+from pyspark_ternmq.sink.options import SinkOptions, sink_options
+from pyspark_ternmq.sink.pace import Pace, forget
+from pyspark_ternmq.sink.rows import RowReader
+from pyspark_ternmq.sink.sending import Sender
+from ternmq import Producer
+
+# Spark's local properties of the jobs of a streaming query.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a task has to know.
+
+    `seed` is what ids are derived from; None in a stream without `idSeed`: only its tasks know the query's id.
+    """
+
+    options: SinkOptions
+    columns: Columns
+    seed: str | None
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Send one partition; returns when all of it is stored."""
+        first = next(batches, None)
+        if first is None:
+            return Written(0)  # without a producer: most of a quiet stream's partitions are empty
+        context = TaskContext.get()
+        assert context is not None, "write runs in a task"
+        return asyncio.run(_write(self, context, first, batches))
+
+    def forget_pace(self) -> None:
+        """The end of a batch write, on the driver."""
+        if self.options.rows_per_second is not None and self.seed is not None:
+            forget(_pace_name(self.seed, self.options))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._plan.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The rows are where they belong; only the file of the pace is left."""
+        self._plan.forget_pace()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.forget_pace()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._plan.write(iterator)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
+    """The writer of a batch: its ids are its own, unless option `idSeed` names what they are derived from."""
+    if overwrite:
+        raise WrongOption("messages can't be overwritten: use mode('append')")
+    told = sink_options(options)
+    return BatchWriter(Plan(told, checked_columns(schema, topic=told.topic), told.id_seed or str(uuid.uuid4())))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    """The writer of a stream: its ids come from the query's id, which its checkpoint keeps, or from `idSeed`."""
+    if overwrite:
+        raise WrongOption("messages can't be overwritten: use outputMode('append') or 'update', not 'complete'")
+    told = sink_options(options)
+    return StreamWriter(Plan(told, checked_columns(schema, topic=told.topic), told.id_seed))
+
+
+async def _write(plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Written:
+    options, partition, seed = plan.options, context.partitionId(), _seed(plan, context)
+    reader = RowReader(
+        columns=plan.columns,
+        topic=options.topic,
+        partition=partition,
+        ids=DerivedIds(seed, partition=partition, epoch=_epoch(context)),
+        lanes=options.max_in_flight,
+        request_rows=options.batch_size,
+    )
+    rows = 0
+    async with (
+        Producer(options.connection.endpoint, **options.connection.client_options()) as producer,
+        Sender(
+            producer,
+            partition=partition,
+            max_in_flight=options.max_in_flight,
+            delivery_timeout_s=options.delivery_timeout_s,
+        ) as sender,
+    ):
+        with _pace(seed, options) as pace:
+            async for batch in _read_ahead(first, rest):
+                for request in reader.requests(batch, rows):
+                    if pace is not None:
+                        await asyncio.sleep(pace.take(len(request.messages)))
+                    await sender.put(request)
+                rows += batch.num_rows
+    return Written(rows)
+
+
+async def _read_ahead(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    """The batches, each of which is read by a thread while the one before is being sent."""
+    batch: pa.RecordBatch | None = first
+    while batch is not None:
+        reading = asyncio.create_task(asyncio.to_thread(next, rest, None))
+        yield batch
+        batch = await reading
+
+
+def _pace(seed: str, options: SinkOptions) -> "closing[Pace] | nullcontext[None]":
+    if options.rows_per_second is None:
+        return nullcontext()
+    return closing(Pace(_pace_name(seed, options), options.rows_per_second))
+
+
+def _pace_name(seed: str, options: SinkOptions) -> str:
+    return f"{seed} {options.topic}"
+
+
+def _seed(plan: Plan, context: TaskContext) -> str:
+    seed = plan.seed or context.getLocalProperty(QUERY_ID)
+    if seed is None:
+        raise WriteFailed(f"Spark doesn't tell the query's id (local property {QUERY_ID}); set option idSeed")
+    return seed
+
+
+def _epoch(context: TaskContext) -> int:
+    """The number of the micro-batch, also for a batch write inside of `foreachBatch`; 0 outside of streams."""
+    return int(context.getLocalProperty(BATCH_ID) or 0)
