@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ class TernmqDataSource(DataSource):
         return (FilteringTopicReader if takes_filters(self.options) else TopicReader)(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        from pyspark_ternmq.source.stream import TopicStreamReader
+        from pyspark_ternmq.source.stream import RefusedReader, TopicStreamReader
 
-        return TopicStreamReader(self.options, schema)
+        try:
+            return TopicStreamReader(self.options, schema)
+        except WrongOption as refusal:
+            return RefusedReader(refusal)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from pyspark_ternmq.sink.writer import batch_writer

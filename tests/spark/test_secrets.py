@@ -13,7 +13,7 @@ from tests.support.spark import send_bodies
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("environment/", "SQL/", "stages/", "jobs/", "StreamingQuery/", "executors/")
-HIDDEN = (SECRETS["secretKey"], SECRETS["sessionToken"])
+HIDDEN = tuple(SECRETS.values())
 
 
 def test_credentials_show_nowhere(stack: Stack, new_topic: Callable[..., str], tmp_path: Path) -> None:

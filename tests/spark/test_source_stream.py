@@ -184,8 +184,10 @@ def test_a_broker_that_is_started_again_is_waited_for(spark: SparkSession, tmp_p
 
 
 def test_a_stream_has_no_end_and_says_so(spark: SparkSession, stack: Stack, tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="a stream has no end"):
-        to_files(stream(spark, stack.endpoint, "orders", endingOffsets="latest"), tmp_path).awaitTermination()
+    query = to_files(stream(spark, stack.endpoint, "orders", endingOffsets="latest"), tmp_path)
+    with pytest.raises(PySparkException, match="a stream has no end") as refused:
+        query.awaitTermination()
+    assert "UnboundLocalError" not in str(refused.value)
 
 
 def test_the_queue_of_a_broker_that_is_away_keeps_its_offset() -> None:

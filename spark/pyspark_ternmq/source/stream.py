@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.source.options import stream_options
 from pyspark_ternmq.source.places import Offsets, QueuesByTopic, offsets_at
 from pyspark_ternmq.source.planning import partitions_of
@@ -163,6 +164,26 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if stop >= start:
             return start
         return self._opened().offset(self._queues[topic][name], "earliest")
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Says at the first question why there is nothing to read: what goes wrong while a reader is made, PySpark 4.3
+    hides behind an error of its own."""
+
+    def __init__(self, refusal: WrongOption) -> None:
+        self._refusal = refusal
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        raise self._refusal
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        raise self._refusal
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        raise self._refusal
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        raise self._refusal
 
 
 def _with_absent(start: Offsets, end: Offsets) -> Offsets:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark import SETTINGS
 
-SECRETS = {"accessKey": "me", "secretKey": "hush-hush", "sessionToken": "just-once"}
+SECRETS = {"accessKey": "my-access-key", "secretKey": "hush-hush", "sessionToken": "just-once"}
 
 
 def main(endpoint: str, topic: str, folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Pipelines: Spark jobs around a broker, each a function here and a subcommand of `ternmq pipeline`."""

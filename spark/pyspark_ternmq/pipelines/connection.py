@@ -1,0 +1,33 @@
+"""Where a pipeline's broker is and who the pipeline says it is, as options of the source and the sink."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """An endpoint with what it takes to talk to it. Keys appear in no repr; the data source keeps them out of plans."""
+
+    endpoint: str
+    tls: bool = False
+    tls_ca_file: str | None = None
+    tls_certificate_file: str | None = None
+    tls_key_file: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    request_timeout_ms: int | None = None
+
+    def options(self) -> dict[str, str]:
+        """What `spark.readStream.format("ternmq").options(...)` and the writers take."""
+        values = {
+            "endpoint": self.endpoint,
+            "tls": "true" if self.tls else None,
+            "tlsCaFile": self.tls_ca_file,
+            "tlsCertificateFile": self.tls_certificate_file,
+            "tlsKeyFile": self.tls_key_file,
+            "accessKey": self.access_key,
+            "secretKey": self.secret_key,
+            "sessionToken": self.session_token,
+            "requestTimeoutMs": None if self.request_timeout_ms is None else str(self.request_timeout_ms),
+        }
+        return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,47 @@
+"""Files as a pipeline sees them: what it needs of a file system, whichever it is.
+
+Paths       text, `/` between names, as Hadoop's `Path` writes them: never quoted, never decoded.
+Atomic      `rename` of one file, and `create`: the new name is there whole or not at all. Object stores that can do
+            without a rename (S3) copy and delete; a crash in between leaves both, and the next rename removes the old.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """A file below a folder: its path from there on."""
+
+    path: str
+    size_bytes: int
+
+
+class Files(Protocol):
+    """Raises OSError for whatever goes wrong."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def files_below(self, folder: str) -> Sequence[FileEntry]:
+        """All files below a folder, sorted by path; none if it is not there."""
+
+    def folders_in(self, folder: str) -> Sequence[str]:
+        """Names of the folders right in a folder, sorted; none if it is not there."""
+
+    def create(self, path: str, text: str) -> None:
+        """A new file; FileExistsError if it is there."""
+
+    def read(self, path: str) -> str: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in a folder that is made if it is not there."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file, or a folder with all in it; nothing happens if it is not there."""
+
+    def modified_ms(self, path: str) -> int:
+        """When a file changed last, in milliseconds since 1970."""
+
+    def touch(self, path: str) -> None:
+        """Make now the time of a file's last change."""

@@ -1,0 +1,33 @@
+"""Topics into a lake of Parquet files, each message exactly once; what is late or malformed is kept beside it.
+
+    from pyspark_ternmq.pipelines import lake
+    connection = Connection(endpoint="127.0.0.1:8081")
+    report = lake.run(spark, lake.LakeOptions(connection=connection, topics=["orders"], out="/data/lake"))
+
+Flow        source -> classified -> deduplicated -> one Parquet write for each micro-batch -> commit (`commits.py`).
+Columns     those of the source without `topic`, which is the name of a folder; `json` if there is a schema; and
+            `reason`, which says why a row is in `late` or `malformed` and is null in `data`.
+Ids         are remembered in Spark's state store, by default in the memory of Java. For windows of many millions, the
+            session is to have, from the first run on, the setting spark.sql.streaming.stateStore.providerClass =
+            org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider
+Restart     with the same `checkpoint` and `out`, after whatever end: no row is lost, none comes twice. A new checkpoint
+            begins anew, and brings what is there a second time.
+"""
+
+from pyspark_ternmq.pipelines.lake.commits import LakeBroken
+from pyspark_ternmq.pipelines.lake.compaction import CompactionReport
+from pyspark_ternmq.pipelines.lake.compaction import run as compact
+from pyspark_ternmq.pipelines.lake.job import run
+from pyspark_ternmq.pipelines.lake.lock import CompactionLocked
+from pyspark_ternmq.pipelines.lake.options import CompactionOptions, LakeOptions, LakeReport
+
+__all__ = [
+    "CompactionLocked",
+    "CompactionOptions",
+    "CompactionReport",
+    "LakeBroken",
+    "LakeOptions",
+    "LakeReport",
+    "compact",
+    "run",
+]

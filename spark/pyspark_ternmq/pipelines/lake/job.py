@@ -1,0 +1,185 @@
+"""The lake pipeline as a Spark query: from the source to a committed batch.
+
+Batch again     Spark runs a batch again unless it knows that it ended. One that was committed before is not written a
+                second time, but its rows are computed once more if ids are remembered: the next batch needs what this
+                one remembers, and how much of it a killed run had kept is Spark's own affair.
+One pass        a batch is computed once: a second action would run its state twice. So all kinds are written together,
+                and counted on the way.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
+from pyspark_ternmq.pipelines.lake import compaction
+from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN, checked_schema, classified, deduplicated
+from pyspark_ternmq.pipelines.lake.commits import KINDS, Commits, LakeBroken, last_taken_ms
+from pyspark_ternmq.pipelines.lake.lock import CompactionLocked, Owner
+from pyspark_ternmq.pipelines.lake.options import LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.progress import ProgressLine, follow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NAME = "lake"
+# A batch without rows would only make Spark forget ids; the next one with rows does that as well.
+QUERY_SETTINGS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+
+
+def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | None = None) -> LakeReport:
+    """Run until what is there is in the lake, or for ever with a trigger; `line` shows how far it is.
+
+    ValueError for a JSON schema that is none.
+    """
+    if options.json_schema is not None:
+        checked_schema(options.json_schema)
+    files = HadoopFiles(spark)
+    root = files.qualified(options.out)
+    report = LakeReport()
+    _heal_compaction(files, root)
+    writer = _BatchWriter(spark, options, report, line)
+    query = _started(spark, options, writer, not_before_ms=last_taken_ms(files, root))
+    try:
+        commits = Commits(files, root, str(query.id))
+        commits.heal()
+    except BaseException as error:
+        writer.commits.set_exception(error)
+        query.stop()
+        raise
+    writer.commits.set_result(commits)
+    with line or ProgressLine(NAME) as shown:
+        follow(query, shown, rows=lambda: writer.rows_in, on_report=writer.count_duplicates)
+    if options.compaction is not None:
+        _compact(spark, options, report, line)
+    return report
+
+
+def _started(
+    spark: "SparkSession", options: LakeOptions, writer: "_BatchWriter", *, not_before_ms: int
+) -> "StreamingQuery":
+    messages = spark.readStream.format("ternmq").options(**source_options(options)).load()
+    rows = classified(
+        messages, event_time=options.event_time, lateness=options.lateness, json_schema=options.json_schema
+    )
+    rows = deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
+    stream = rows.writeStream.foreachBatch(writer.write)
+    # One session may have several, each with a name of its own.
+    stream = stream.queryName(f"{NAME} {options.out}").option("checkpointLocation", options.checkpoint_folder)
+    if options.trigger is None:
+        stream = stream.trigger(availableNow=True)
+    else:
+        stream = stream.trigger(processingTime=f"{round(options.trigger.total_seconds() * 1000)} milliseconds")
+    with _settings(spark, QUERY_SETTINGS):
+        return stream.start()
+
+
+def source_options(options: LakeOptions) -> dict[str, str]:
+    """What the source is told."""
+    own = {
+        "subscribe": ",".join(options.topics),
+        "startingOffsets": options.starting,
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "tag": options.tag,
+        "filter": options.filter,
+        "group": options.group,
+    }
+    given = {name: str(value) for name, value in own.items() if value is not None}
+    return {**options.connection.options(), **given, **options.source_options}
+
+
+class _BatchWriter:
+    """Writes and commits one batch at a time, in the thread that Spark calls for it."""
+
+    def __init__(
+        self, spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine | None
+    ) -> None:
+        self._spark, self._options, self._report, self._line = spark, options, report, line
+        self._written = set[int]()
+        # The query's id is known once it runs, and it may call before.
+        self.commits: Future[Commits] = Future()
+
+    @property
+    def rows_in(self) -> int:
+        report = self._report
+        return report.rows + report.late + report.malformed + report.duplicates
+
+    def write(self, batch: "DataFrame", number: int) -> None:
+        commits = self.commits.result()
+        if commits.is_committed(number):
+            if self._options.dedup_window:
+                batch.write.format("noop").mode("overwrite").save()
+            return
+        self._written.add(number)
+        manifest = commits.commit(number, lambda folder: _write(batch, folder))
+        report, rows = self._report, manifest.rows
+        report.rows += rows["data"]
+        report.late += rows["late"]
+        report.malformed += rows["malformed"]
+        report.batches += 1
+        report.files += len(manifest.moves)
+        is_due = report.batches % self._options.compact_every_batches == 0
+        if self._options.compaction is not None and self._options.trigger is not None and is_due:
+            _compact(self._spark, self._options, report, self._line)
+
+    def count_duplicates(self, progress: Mapping[str, Any]) -> None:
+        """Of a batch that is done, unless an earlier run had written it."""
+        if progress["batchId"] in self._written:
+            self._written.discard(progress["batchId"])
+            for operator in progress["stateOperators"]:
+                if lost := operator["numRowsDroppedByWatermark"]:
+                    raise LakeBroken(
+                        f"batch {progress['batchId']} lacks {lost} rows: the clock of this machine went back by more "
+                        "than half of the dedup window as the pipeline ran; read them again with a new checkpoint"
+                    )
+                self._report.duplicates += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
+
+
+def _write(batch: "DataFrame", folder: str) -> tuple[dict[str, int], int]:
+    """All rows of a batch below a folder, by kind and partition; how many there are of each kind, and their time."""
+    observation = Observation()
+    counts = [F.count_if(F.col("kind") == kind).alias(kind) for kind in KINDS]
+    time = F.max(F.unix_millis(TAKEN)) if TAKEN in batch.columns else F.lit(0)
+    observed = batch.observe(observation, *counts, time.alias("taken_ms")).drop(TAKEN)
+    writer = observed.write.partitionBy(*PARTITION).option("compression", "zstd")
+    writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder)
+    found = observation.get
+    return {kind: found[kind] for kind in KINDS}, found["taken_ms"] or 0
+
+
+def _heal_compaction(files: HadoopFiles, root: str) -> None:
+    """Finish what a compaction that was killed had committed; one that lives does it by itself."""
+    with suppress(CompactionLocked), compaction.compactor(files, root, Owner.this_process()):
+        pass
+
+
+def _compact(spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine | None) -> None:
+    """Compact, or leave it to who does it already."""
+    assert options.compaction is not None
+    try:
+        report.compacted_files += compaction.run(spark, options.out, options.compaction).removed
+    except CompactionLocked as locked:
+        if line is not None:
+            line.say(f"not compacted: {locked}")
+
+
+@contextmanager
+def _settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """A query keeps the settings that hold when it starts; the caller's session has its own back afterwards."""
+    # None if it is not set; Spark's own annotation says text always.
+    before: dict[str, Any] = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)

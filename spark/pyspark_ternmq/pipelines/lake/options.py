@@ -1,0 +1,95 @@
+"""What the lake pipeline can be told, checked once, and what it tells when it ends."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from pyspark_ternmq.pipelines.connection import Connection
+
+MIB = 1024 * 1024
+EventTime = Literal["born", "stored"]
+# Options of the source that the pipeline sets by itself.
+OWN_SOURCE_OPTIONS = ("subscribe", "startingoffsets", "maxoffsetspertrigger", "tag", "filter", "group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOptions:
+    """Which partitions are compacted, and into how large files."""
+
+    older_than: timedelta = timedelta(hours=1)
+    """How long ago a partition's hour must have ended."""
+    target_bytes: int = 128 * MIB
+    """How large a merged file may become; files of half that size are left alone."""
+    min_files: int = 4
+    """How many small files a partition must have."""
+
+    def __post_init__(self) -> None:
+        if self.target_bytes < 1:
+            raise ValueError(f"target_bytes={self.target_bytes} must be at least 1")
+        if self.min_files < 2:
+            raise ValueError(f"min_files={self.min_files} must be at least 2: one file is compact")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeOptions:
+    """Topics into a folder. Paths are whatever Hadoop can write: local ones, `hdfs://`, `s3a://`."""
+
+    connection: Connection
+    topics: Sequence[str]
+    out: str
+    checkpoint: str | None = None
+    """Where the pipeline's progress is; `_checkpoint` in `out` by default."""
+    starting: str = "earliest"
+    """`startingOffsets` of the source; of the first run only."""
+    max_offsets_per_trigger: int | None = None
+    tag: str | None = None
+    filter: str | None = None
+    group: str | None = None
+    """A consumer group that is told the progress, so that its lag shows."""
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    """Further options of the source."""
+    event_time: EventTime = "born"
+    """The time that says which date and hour a row belongs to."""
+    dedup_window: timedelta = timedelta(hours=1)
+    """How long a message's id is remembered; 0 keeps duplicates."""
+    lateness: timedelta = timedelta(hours=1)
+    """How long after its birth a message may be stored and still be `data`; with `event_time="born"` only."""
+    json_schema: str | None = None
+    """Types of the body's JSON, such as `id long, amount decimal(10,2)`; they become a column `json`."""
+    trigger: timedelta | None = None
+    """How often to look for new messages, for ever; without it the pipeline takes what is there and ends."""
+    compaction: CompactionOptions | None = None
+    """Compact after the run, and with `trigger` every `compact_every_batches`; None leaves all files as they are."""
+    compact_every_batches: int = 100
+
+    def __post_init__(self) -> None:
+        if not self.topics or not all(self.topics):
+            raise ValueError("at least one topic is needed, and none may be empty")
+        if self.event_time not in ("born", "stored"):
+            raise ValueError(f"event_time={self.event_time!r} must be 'born' or 'stored'")
+        if min(self.dedup_window, self.lateness) < timedelta(0):
+            raise ValueError("dedup_window and lateness must not be negative")
+        if self.compact_every_batches < 1:
+            raise ValueError(f"compact_every_batches={self.compact_every_batches} must be at least 1")
+        for name in self.source_options:
+            if name.lower() in OWN_SOURCE_OPTIONS:
+                raise ValueError(f"{name} has a parameter of its own")
+
+    @property
+    def checkpoint_folder(self) -> str:
+        return self.checkpoint or f"{self.out.rstrip('/')}/_checkpoint"
+
+
+@dataclass(slots=True, kw_only=True)
+class LakeReport:
+    """What one run did. `rows` went into `data`; all that came in is rows + late + malformed + duplicates."""
+
+    rows: int = 0
+    late: int = 0
+    malformed: int = 0
+    duplicates: int = 0
+    batches: int = 0
+    files: int = 0
+    compacted_files: int = 0
+    """Small files that compaction replaced."""

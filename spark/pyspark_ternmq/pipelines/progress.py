@@ -1,0 +1,167 @@
+"""How far a pipeline is: one line on standard error, written over itself on a terminal, now and then elsewhere.
+
+Rows        what the pipeline has taken in since it was started, and how many of them a second since the last batch.
+Batch       number of the last micro-batch that is done.
+Lag         offsets of all queues that the last batch left for later ones.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LINE_INTERVAL_S = 5.0
+LOOK_INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a query was when its last batch ended; None for what its source does not say."""
+
+    rows: int = 0
+    rows_per_second: float = 0.0
+    batch: int | None = None
+    lag: int | None = None
+
+    def text(self) -> str:
+        """`12,000 rows  4,000 rows/s  batch 3  lag 17`."""
+        parts = [f"{self.rows:,} rows", f"{self.rows_per_second:,.0f} rows/s"]
+        if self.batch is not None:
+            parts.append(f"batch {self.batch}")
+        if self.lag is not None:
+            parts.append(f"lag {self.lag:,}")
+        return "  ".join(parts)
+
+
+class ProgressLine:
+    """Shows a pipeline's position while its `with` block runs.
+
+    Invariant: after `say` and `__exit__` the cursor is at the start of a line.
+    """
+
+    def __init__(self, name: str, *, stream: TextIO | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._name, self._stream, self._now_s = name, stream or sys.stderr, now_s
+        self._is_terminal = self._stream.isatty()
+        self._next_s = now_s() + LINE_INTERVAL_S
+        self._width = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_line()
+
+    def update(self, position: Position) -> None:
+        """Show how far a query is."""
+        self.show(position.text())
+
+    def show(self, text: str) -> None:
+        """Show it: at once on a terminal, elsewhere if the last line is old enough."""
+        line = f"{self._name}: {text}"
+        if self._is_terminal:
+            self._write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        elif self._now_s() >= self._next_s:
+            self._next_s = self._now_s() + LINE_INTERVAL_S
+            self._write(line + "\n")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._end_line()
+        self._write(f"{self._name}: {text}\n")
+
+    def _end_line(self) -> None:
+        if self._width:
+            self._write("\n")
+            self._width = 0
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def follow(
+    query: "StreamingQuery",
+    line: ProgressLine,
+    *,
+    rows: Callable[[], int] | None = None,
+    on_report: Callable[[Mapping[str, Any]], None] = lambda report: None,
+) -> None:
+    """Show a query's progress until it ends; it raises as the query does, and Ctrl-C stops the query.
+
+    `rows` counts for pipelines that know better than Spark what they took in; `on_report` hears of each batch's report.
+    """
+    seen = _Seen(on_report)
+    try:
+        while not query.awaitTermination(LOOK_INTERVAL_S):  # type: ignore[arg-type]  # seconds, and parts of them
+            line.update(seen.position(query, rows))
+        line.update(seen.position(query, rows))
+    except KeyboardInterrupt:
+        query.stop()
+        raise
+
+
+class _Seen:
+    """Adds up the reports that Spark makes of a query's batches, and keeps for a while.
+
+    A report of no rows says that nothing was there to read: it bears the number of the batch that comes next.
+    """
+
+    def __init__(self, on_report: Callable[[Mapping[str, Any]], None]) -> None:
+        self._on_report = on_report
+        self._rows, self._batch, self._rate = 0, -1, 0.0
+
+    def position(self, query: "StreamingQuery", rows: Callable[[], int] | None) -> Position:
+        last = query.lastProgress
+        if last is None:
+            return Position(rows=0 if rows is None else rows())
+        # Each report costs dozens of calls into Java, so that all are asked for only if one was missed.
+        for report in [last] if last["batchId"] <= self._batch + 1 else query.recentProgress:
+            self._add(report)
+        return Position(
+            rows=self._rows if rows is None else rows(),
+            rows_per_second=self._rate,
+            batch=self._batch if self._batch >= 0 else None,
+            lag=lag_of(last["sources"][0]) if last["sources"] else None,
+        )
+
+    def _add(self, report: Mapping[str, Any]) -> None:
+        if report["numInputRows"] and report["batchId"] > self._batch:
+            self._rows += report["numInputRows"]
+            self._batch = report["batchId"]
+            self._rate = _rate(report["processedRowsPerSecond"])
+            self._on_report(report)
+
+
+def _rate(value: float) -> float:
+    """A batch of no time at all has no rate: Spark divides by zero then."""
+    return value if 0 <= value < float("inf") else 0.0
+
+
+def lag_of(source: object) -> int | None:
+    """Offsets between a source's `endOffset` and its `latestOffset`, of all queues that both know."""
+    end, latest = (_offsets(source, name) for name in ("endOffset", "latestOffset"))
+    return None if end is None or latest is None else _difference(end, latest)
+
+
+def _offsets(source: object, name: str) -> object:
+    value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+    return json.loads(value) if isinstance(value, str) and value else value
+
+
+def _difference(end: object, latest: object) -> int:
+    if isinstance(end, Mapping) and isinstance(latest, Mapping):
+        return sum(
+            _difference(end.get(name, 0 if isinstance(value, int) else {}), value) for name, value in latest.items()
+        )
+    if isinstance(end, int) and isinstance(latest, int):
+        return max(latest - end, 0)
+    return 0

@@ -1,0 +1,148 @@
+"""A lake's folder in memory, in which a process can die after any step, and what stands for Spark in front of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from pyspark_ternmq.pipelines.files import FileEntry
+from pyspark_ternmq.pipelines.lake.commits import KINDS, Commits
+from pyspark_ternmq.pipelines.lake.compaction import compactor
+from pyspark_ternmq.pipelines.lake.lock import Owner
+from pyspark_ternmq.pipelines.lake.options import CompactionOptions
+
+ROOT, QUERY = "/lake", "query-1"
+PARTITION = "topic=orders/date=2026-08-01/hour=07"
+NOW = datetime(2026, 8, 2, tzinfo=UTC)
+COMPACTION = CompactionOptions(older_than=timedelta(hours=1), target_bytes=1000, min_files=2)
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class MemoryFiles:
+    """Implements `Files`. After `steps` changes the next one is done, and its caller dies; without end by default."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, str] = {}
+        self.folders: set[str] = set()
+        self.changed_ms: dict[str, int] = {}
+        self.now_ms = 0
+        self.steps: int | None = None
+
+    def exists(self, path: str) -> bool:
+        return path in self.content or path in self.folders
+
+    def files_below(self, folder: str) -> Sequence[FileEntry]:
+        return [
+            FileEntry(path=path.removeprefix(f"{folder}/"), size_bytes=len(text))
+            for path, text in sorted(self.content.items())
+            if path.startswith(f"{folder}/")
+        ]
+
+    def folders_in(self, folder: str) -> Sequence[str]:
+        return sorted(name.removeprefix(f"{folder}/") for name in self.folders if name.rpartition("/")[0] == folder)
+
+    def create(self, path: str, text: str) -> None:
+        if path in self.content:
+            raise FileExistsError(path)
+        self._make_folders(path)
+        self.content[path] = ""
+        self._step()  # a file that is there, and empty, is what a crash in the middle of writing leaves
+        self.content[path], self.changed_ms[path] = text, self.now_ms
+        self._step()
+
+    def read(self, path: str) -> str:
+        if path not in self.content:
+            raise FileNotFoundError(path)
+        return self.content[path]
+
+    def rename(self, old: str, new: str) -> None:
+        assert new not in self.content, "nothing is renamed over something"
+        if old not in self.content:
+            raise FileNotFoundError(old)
+        self._make_folders(new)
+        self.content[new], self.changed_ms[new] = self.content.pop(old), self.changed_ms.get(old, 0)
+        self._step()
+
+    def delete(self, path: str) -> None:
+        """A folder goes file by file, and itself last."""
+        for found in [path, *sorted(self.content)]:
+            if found in self.content and (found == path or found.startswith(f"{path}/")):
+                del self.content[found]
+                self._step()
+        below = {folder for folder in self.folders if folder == path or folder.startswith(f"{path}/")}
+        if below:
+            self.folders -= below
+            self._step()
+
+    def modified_ms(self, path: str) -> int:
+        return self.changed_ms.get(path, 0)
+
+    def touch(self, path: str) -> None:
+        self.changed_ms[path] = self.now_ms
+
+    def _make_folders(self, path: str) -> None:
+        while path := path.rpartition("/")[0]:
+            self.folders.add(path)
+
+    def _step(self) -> None:
+        if self.steps is not None:
+            self.steps -= 1
+            if self.steps < 0:
+                raise Killed
+
+
+class Lake:
+    """A lake whose files have rows as lines: the checkpoint of its query, and what a reader sees."""
+
+    def __init__(self, files: MemoryFiles, query: str = QUERY) -> None:
+        self.files, self.query = files, query
+        # What Spark knows: batches before this one ended.
+        self.next_batch = 0
+        self.compactions = 0
+
+    def write(self, until: int) -> None:
+        """A process that runs the batches up to, not including, `until`, from where the checkpoint says."""
+        commits = Commits(self.files, ROOT, self.query)
+        commits.heal()
+        while self.next_batch < until:
+            batch = self.next_batch
+            if not commits.is_committed(batch):
+                commits.commit(batch, self._writer(batch))
+            self.next_batch += 1
+
+    def compact(self) -> None:
+        """A process that compacts."""
+        self.compactions += 1
+        owner = Owner(host="here", pid=self.compactions, token=str(self.compactions))
+        with compactor(self.files, ROOT, owner) as compaction:
+            compaction.run(COMPACTION, self._merge, now=NOW)
+
+    def rows(self) -> Counter[str]:
+        """What a reader of the folders finds."""
+        return Counter(line for kind in KINDS for line in self._lines(kind))
+
+    def expected(self, until: int) -> Counter[str]:
+        return Counter(line for batch in range(until) for line, _ in rows_of(self.query, batch))
+
+    def _lines(self, kind: str) -> Iterator[str]:
+        for entry in self.files.files_below(f"{ROOT}/{kind}"):
+            yield from self.files.read(f"{ROOT}/{kind}/{entry.path}").splitlines()
+
+    def _writer(self, batch: int) -> Callable[[str], tuple[Mapping[str, int], int]]:
+        def write(folder: str) -> tuple[Mapping[str, int], int]:
+            rows = rows_of(self.query, batch)
+            for number, (line, kind) in enumerate(rows):
+                self.files.create(f"{folder}/kind={kind}/{PARTITION}/part-{number}.parquet", line)
+            return {kind: sum(kind == of_row for _, of_row in rows) for kind in KINDS}, 1000 + batch
+
+        return write
+
+    def _merge(self, paths: Sequence[str], folder: str) -> None:
+        self.files.create(f"{folder}/part-0.parquet", "\n".join(self.files.read(path) for path in paths))
+
+
+def rows_of(query: str, batch: int) -> list[tuple[str, str]]:
+    """The rows of a batch and their kinds: none in each fourth batch."""
+    return [(f"{query}/{batch}/{number}", KINDS[number % 2]) for number in range(batch % 4)]

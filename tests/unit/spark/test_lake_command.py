@@ -1,0 +1,210 @@
+"""`ternmq pipeline lake` and `compact`: what their words mean, without Spark."""
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyspark_ternmq.pipelines import lake
+from ternmq.command import pipeline_compact, pipeline_lake
+from ternmq.command.main import cli
+from ternmq.command.pipeline_options import SparkOptions
+
+LAKE = ("pipeline", "lake", "--topics", "orders, payments", "--out", "folder")
+REPORT = lake.LakeReport(rows=1200, late=3, malformed=1, duplicates=1, batches=2, files=4)
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[SparkOptions]:
+    """No Spark is started; what it would have been told."""
+    told = list[SparkOptions]()
+
+    @contextmanager
+    def session(name: str, spark_at: SparkOptions) -> Iterator[None]:
+        assert name.startswith("ternmq ")
+        told.append(spark_at)
+        yield None
+
+    for module in (pipeline_lake, pipeline_compact):
+        monkeypatch.setattr(module, "spark_session_for", session)
+    return told
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch, sessions: list[SparkOptions]) -> list[lake.LakeOptions]:
+    """What the pipeline was asked to do."""
+    del sessions
+    asked = list[lake.LakeOptions]()
+
+    def run(spark: None, options: lake.LakeOptions, *, line: object) -> lake.LakeReport:
+        del spark, line
+        asked.append(options)
+        return REPORT
+
+    monkeypatch.setattr(lake, "run", run)
+    return asked
+
+
+def ternmq(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(cli, arguments, env=environment)
+
+
+def test_a_run_without_more_words_takes_what_is_there(runs: list[lake.LakeOptions]) -> None:
+    result = ternmq(*LAKE)
+    assert result.stdout == (
+        "1,200 rows to folder in 2 batches, 4 files; aside: 3 late, 1 malformed; dropped: 1 duplicate\n"
+    )
+    (options,) = runs
+    assert options == lake.LakeOptions(
+        connection=options.connection, topics=["orders", "payments"], out="folder", json_schema=None
+    )
+    assert options.connection.options() == {"endpoint": "127.0.0.1:8081"}
+    assert options.checkpoint_folder == "folder/_checkpoint"
+
+
+def test_every_word_counts(runs: list[lake.LakeOptions], sessions: list[SparkOptions]) -> None:
+    words = "--continuous --trigger 30s --starting latest --max-offsets-per-trigger 9 --tag a||b --group g --compact"
+    more = "--event-time stored --dedup-window 10m --lateness 2h --checkpoint c --compact-every 7 --older-than 3h"
+    rest = "--target-bytes 1GiB --min-files 2 --endpoint h:1 --tls-ca-file ca --request-timeout 2s --source-option a=b"
+    spark = "--master local[3] --conf x=y --verbose"
+    filters = ("--filter", "n > 1", "--json-schema", "id long")
+    result = ternmq(*LAKE, *words.split(), *more.split(), *rest.split(), *spark.split(), *filters)
+    assert result.exit_code == 0, result.output
+    (options,) = runs
+    assert options == lake.LakeOptions(
+        connection=options.connection,
+        topics=["orders", "payments"],
+        out="folder",
+        checkpoint="c",
+        starting="latest",
+        max_offsets_per_trigger=9,
+        tag="a||b",
+        filter="n > 1",
+        group="g",
+        source_options={"a": "b"},
+        event_time="stored",
+        dedup_window=timedelta(minutes=10),
+        lateness=timedelta(hours=2),
+        json_schema="id long",
+        trigger=timedelta(seconds=30),
+        compaction=lake.CompactionOptions(older_than=timedelta(hours=3), target_bytes=1 << 30, min_files=2),
+        compact_every_batches=7,
+    )
+    wanted = {"endpoint": "h:1", "tls": "true", "tlsCaFile": "ca", "requestTimeoutMs": "2000"}
+    assert options.connection.options() == wanted
+    assert sessions == [SparkOptions(master="local[3]", config={"spark.log.level": "WARN", "x": "y"}, is_verbose=True)]
+
+
+def test_keys_come_from_the_environment_and_appear_nowhere(runs: list[lake.LakeOptions]) -> None:
+    keys = {"TERNMQ_ACCESS_KEY": "who", "TERNMQ_SECRET_KEY": "hush", "TERNMQ_SESSION_TOKEN": "token"}
+    result = ternmq(*LAKE, **keys)
+    (options,) = runs
+    told = options.connection.options()
+    assert (told["accessKey"], told["secretKey"], told["sessionToken"]) == ("who", "hush", "token")
+    assert not any(key in repr(options) + result.output for key in keys.values())
+
+
+def test_keys_come_from_a_file_if_there_is_one(runs: list[lake.LakeOptions], tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# ours\n\nTERNMQ_ACCESS_KEY = who\nTERNMQ_SECRET_KEY=hu=sh\n")
+    ternmq(*LAKE, "--credentials-file", str(file), TERNMQ_ACCESS_KEY="another")
+    told = runs[0].connection.options()
+    assert (told["accessKey"], told["secretKey"], "sessionToken" in told) == ("who", "hu=sh", False)
+
+
+@pytest.mark.usefixtures("runs")
+def test_what_is_wrong_in_a_file_of_keys_is_told_without_the_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("TERNMQ_ACCESS_KEY=who\nhush\n")
+    result = ternmq(*LAKE, "--credentials-file", str(file))
+    assert (result.exit_code, "hush" in result.output) == (2, False)
+    assert "line 2" in result.stderr
+    missing = ternmq(*LAKE, "--credentials-file", str(tmp_path / "none"))
+    assert missing.exit_code == 2
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--trigger", "3s"), "--trigger goes with --continuous"),
+        (("--topics", "a,,b"), "none may be empty"),
+        (("--source-option", "subscribe=x"), "subscribe has a parameter of its own"),
+        (("--target-bytes", "many"), "a size like 64MiB"),
+        (("--target-bytes", "0"), "at least 1 byte"),
+        (("--conf", "x"), "NAME=VALUE is needed"),
+    ],
+)
+def test_wrong_words_are_told(words: tuple[str, ...], said: str) -> None:
+    result = ternmq(*LAKE, *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.usefixtures("runs")
+def test_the_report_as_json() -> None:
+    assert json.loads(ternmq(*LAKE, "--json").stdout)["rows"] == 1200
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+def test_without_a_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else object())
+    result = ternmq(*LAKE)
+    assert result.exit_code == 2
+    assert result.stderr == f"ternmq: {package} is not installed: pip install 'ternmq[spark]'\n"
+
+
+@pytest.mark.usefixtures("sessions")
+def test_what_breaks_in_the_lake_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, line: object) -> None:
+        del line
+        raise lake.LakeBroken("data/x was committed")
+
+    monkeypatch.setattr(lake, "run", run)
+    result = ternmq(*LAKE)
+    assert (result.exit_code, result.stderr) == (1, "ternmq: data/x was committed\n")
+
+
+@pytest.mark.usefixtures("sessions")
+def test_compact_says_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compact(
+        spark: None,
+        out: str,
+        options: lake.CompactionOptions,
+        *,
+        on_group: Callable[[lake.CompactionReport], None],
+    ) -> lake.CompactionReport:
+        del spark
+        assert (out, options.min_files) == ("folder", 3)
+        on_group(report)
+        return report
+
+    monkeypatch.setattr(lake, "compact", compact)
+    report = lake.CompactionReport(partitions=2, removed=9, added=2, bytes=12345)
+    command = ("pipeline", "compact", "--out", "folder", "--min-files", "3")
+    assert ternmq(*command).stdout == "merged 9 files of 2 partitions into 2, 12,345 bytes\n"
+    assert json.loads(ternmq(*command, "--json").stdout) == {"partitions": 2, "removed": 9, "added": 2, "bytes": 12345}
+    report = lake.CompactionReport()
+    assert ternmq(*command).stdout == "nothing to compact\n"
+
+
+@pytest.mark.usefixtures("sessions")
+def test_a_second_compaction_is_a_failure_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compact(*_: object, **__: object) -> None:
+        raise lake.CompactionLocked("process 1 compacts this lake")
+
+    monkeypatch.setattr(lake, "compact", compact)
+    result = ternmq("pipeline", "compact", "--out", "folder")
+    assert (result.exit_code, result.stderr) == (1, "ternmq: process 1 compacts this lake\n")
+
+
+def test_help_needs_no_spark() -> None:
+    assert "ternmq pipeline lake --topics" in ternmq("pipeline", "lake", "--help").stdout
+    assert "compact" in ternmq("pipeline", "--help").stdout
+    assert ternmq("pipeline", "nonsense").exit_code == 2
