@@ -1,0 +1,291 @@
+"""Dead letters of a group: what they are, and, repaired by a function of the user, back to the topics they came from.
+
+    dlq.run(spark, DlqOptions(connection=..., group="billing"))                                    look
+    dlq.run(spark, DlqOptions(connection=..., group="billing", repair=add_currency))               rehearse
+    dlq.run(spark, DlqOptions(connection=..., group="billing", repair=add_currency, send=True, checkpoint="..."))
+
+Once        a letter is handled once by a checkpoint: sent, left or failed. What was decided is kept before the first
+            message is sent, so that a run that goes on sends the same and asks the function no second time.
+Ids         a letter that is sent is a new message, with an id made of the letter's place and id. A step that was killed
+            sends its letters again with the same ids; so does another checkpoint.
+Letters     stay in the dead letter topic, which is a log. Unlike `ternmq dlq resend`, this sends to the topic that a
+            letter came from, for all of its groups: a message that was changed can't go to the retry topic.
+Refused     letters for topics that are not there, or take messages of another type, fail one by one; whatever else a
+            broker refuses ends the run with its words, and the next run goes on with that step.
+"""
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from pyspark_ternmq.pipelines.administration import Administrator
+from pyspark_ternmq.pipelines.dlq_repair import (
+    FAILED,
+    LEFT,
+    OUTCOME_SCHEMA,
+    READY,
+    SENT,
+    Letter,
+    Repair,
+    as_it_was,
+    loaded,
+    repaired,
+)
+from pyspark_ternmq.pipelines.dlq_report import Analysis, analysis_of, write_report
+from pyspark_ternmq.pipelines.dlq_topics import checked_topics
+from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
+from pyspark_ternmq.source.splitting import limited
+from pyspark_ternmq.source.topics import queue_name
+from ternmq import NotFound
+from ternmq_common.names import dead_letter_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_ternmq.pipelines.connection import Connection
+
+__all__ = ["DlqOptions", "DlqReport", "Letter", "run"]
+
+NAME = "dlq"
+STEP_ROWS = 10_000
+COLUMNS = (
+    "broker string, queue_id int, offset bigint, message_id string, keys array<string>, tag string, "
+    "message_group string, body binary, properties map<string,string>, born_timestamp timestamp, "
+    "store_timestamp timestamp, corrupt string"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DlqOptions:
+    """`repair` is a function or its name, `module:function`; `limit` the most letters of one run, the oldest first."""
+
+    connection: "Connection"
+    group: str
+    repair: Repair | str | None = None
+    send: bool = False
+    report: str | None = None
+    checkpoint: str | None = None
+    limit: int | None = None
+    step_rows: int = STEP_ROWS
+
+    def __post_init__(self) -> None:
+        if self.send and self.checkpoint is None:
+            raise ValueError("send needs a checkpoint: it knows which letters were sent")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit={self.limit} must be at least 1")
+        if self.step_rows < 1:
+            raise ValueError(f"step_rows={self.step_rows} must be at least 1")
+
+    @property
+    def topic(self) -> str:
+        return dead_letter_topic(self.group)
+
+    def function(self) -> Repair | None:
+        return loaded(self.repair) if isinstance(self.repair, str) else self.repair
+
+
+@dataclass(slots=True, kw_only=True)
+class DlqReport:
+    """What one run saw and did; `ready` letters would be sent. `missing` were gone when they were to be read."""
+
+    letters: int = 0
+    sent: int = 0
+    ready: int = 0
+    left: int = 0
+    failed: int = 0
+    missing: int = 0
+    analysis: Analysis = field(default_factory=Analysis)
+
+    def add(self, outcomes: Mapping[str | None, int], analysis: Analysis) -> None:
+        self.letters += sum(outcomes.values())
+        self.sent += outcomes.get(SENT, 0)
+        self.ready += outcomes.get(READY, 0)
+        self.left += outcomes.get(LEFT, 0)
+        self.failed += outcomes.get(FAILED, 0)
+        self.analysis.update(analysis)
+
+
+def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None = None) -> DlqReport:
+    """Look at the letters, and send them if that is asked for."""
+    repair = options.function()
+    with Administrator.at(options.connection) as admin, line or ProgressLine(NAME) as shown:
+        if not options.send:
+            return _looked(spark, options, admin, repair)
+        assert options.checkpoint is not None
+        with Journal(options.checkpoint) as journal:
+            return _Sending(spark, options, admin, journal, shown, repair or as_it_was).run()
+
+
+def _ranges(admin: Administrator, options: DlqOptions) -> tuple[dict[str, int], dict[str, int]]:
+    """Where the letters of each broker begin and end; none if no letter ever came. `NotFound` without such a group."""
+    try:
+        queues = admin.queues(options.topic)
+    except NotFound:
+        admin.group(options.group)
+        return {}, {}
+    names = [queue_name(queue) for queue in queues]
+    starts, ends = admin.offsets(queues, "earliest"), admin.offsets(queues, "latest")
+    return dict(zip(names, starts, strict=True)), dict(zip(names, ends, strict=True))
+
+
+def _letters(
+    spark: "SparkSession", options: DlqOptions, starts: Mapping[str, int], ends: Mapping[str, int]
+) -> "DataFrame":
+    source = spark.read.format("ternmq").schema(COLUMNS).options(**options.connection.options())
+    letters = source.options(
+        subscribe=options.topic,
+        startingOffsets=json.dumps({options.topic: dict(starts)}),
+        endingOffsets=json.dumps({options.topic: dict(ends)}),
+        failOnDataLoss="false",
+    ).load()
+    place = [f.col(name) for name in ("broker", "queue_id", "offset", "message_id")]
+    return letters.withColumn("new_message_id", derived_id("dlq", f.lit(options.group), *place))
+
+
+def _looked(spark: "SparkSession", options: DlqOptions, admin: Administrator, repair: Repair | None) -> DlqReport:
+    """Read all letters and send none."""
+    report = DlqReport()
+    starts, ends = _ranges(admin, options)
+    if options.limit is not None and ends:
+        ends = limited({options.topic: starts}, {options.topic: ends}, options.limit)[options.topic]
+    if starts == ends:
+        return report
+    decided = repaired(_letters(spark, options, starts, ends), repair or as_it_was).persist()
+    try:
+        outcomes = _undecided(decided) if repair is None else checked_topics(decided, admin)
+        report.add(*analysis_of(outcomes))
+        if options.report is not None:
+            write_report(outcomes, options.report, uuid.uuid4().hex[:8])
+    finally:
+        decided.unpersist()
+    report.missing = sum(ends.values()) - sum(starts.values()) - report.letters
+    return report
+
+
+def _undecided(letters: "DataFrame") -> "DataFrame":
+    """Without a function, what letters are is all that is told."""
+    none = f.lit(None).cast("string")
+    return letters.withColumns(dict.fromkeys(("outcome", "why", "to_topic", "new_message_id"), none))
+
+
+class _Sending:
+    """Works through the letters in steps. Invariant: what a step decided is kept before its first message is sent."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        options: DlqOptions,
+        admin: Administrator,
+        journal: Journal,
+        line: ProgressLine,
+        repair: Repair,
+    ) -> None:
+        self._spark, self._options, self._admin, self._line = spark, options, admin, line
+        self._journal, self._repair = journal, repair
+        self._report = DlqReport()
+
+    def run(self) -> DlqReport:
+        identity = {"pipeline": "dlq", "group": self._options.group}
+        run_id = self._journal.plan(identity, lambda: uuid.uuid4().hex[:8])
+        # A kill may have come between the end of a step and the removal of what it had kept.
+        shutil.rmtree(self._staging(self._journal.done - 1), ignore_errors=True)
+        firsts, ends = _ranges(self._admin, self._options)
+        positions = self._positions(firsts)
+        if self._options.limit is not None and ends:
+            ends = self._limited(positions, ends, self._options.limit)
+        # A step that was begun before is done as it was settled, even if it goes beyond this run's limit.
+        while self._journal.kept(self._range_name()) or any(positions[name] < end for name, end in ends.items()):
+            positions = self._step(run_id, positions, ends)
+        if self._report.missing:
+            self._line.say(f"{self._report.missing:,} letters were not there any more when they were to be read")
+        return self._report
+
+    def _positions(self, firsts: Mapping[str, int]) -> dict[str, int]:
+        """Where the last step that is done ended; brokers that are new to it from their beginning."""
+        done = self._journal.kept(self._range_name(self._journal.done - 1)) or {"ends": {}}
+        return {name: max(first, done["ends"].get(name, first)) for name, first in firsts.items()}
+
+    def _limited(self, starts: Mapping[str, int], ends: Mapping[str, int], rows_max: int) -> dict[str, int]:
+        topic = self._options.topic
+        return limited({topic: dict(starts)}, {topic: dict(ends)}, rows_max)[topic]
+
+    def _range_name(self, step: int | None = None) -> str:
+        return f"step-{self._journal.done if step is None else step:06}.json"
+
+    def _step(self, run_id: str, positions: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+        """Decide, send, report, and then call it done; where the next one begins."""
+        started_s = time.monotonic()
+        settled = self._journal.keep(
+            self._range_name(),
+            lambda: {"starts": dict(positions), "ends": self._limited(positions, ends, self._options.step_rows)},
+        )
+        staged = self._staged(settled)
+        outcomes = checked_topics(staged, self._admin)
+        self._send(outcomes)
+        handled = outcomes.withColumn("outcome", f.when(f.col("outcome") == READY, SENT).otherwise(f.col("outcome")))
+        counts, analysis = analysis_of(handled)
+        if self._options.report is not None:
+            write_report(handled, self._options.report, f"{run_id}-{self._journal.done:06}")
+        expected = sum(settled["ends"].values()) - sum(settled["starts"].values())
+        self._finish()
+        self._report.add(counts, analysis)
+        self._report.missing += expected - sum(counts.values())
+        self._show(settled["ends"], ends, expected / (time.monotonic() - started_s))
+        return {**positions, **settled["ends"]}
+
+    def _staged(self, settled: Mapping[str, Mapping[str, int]]) -> "DataFrame":
+        """What the function says of the letters of a step; it is asked once."""
+        folder = self._staging()
+        if not (folder / "_SUCCESS").exists():
+            starts, ends = self._all_queues(settled)
+            letters = _letters(self._spark, self._options, starts, ends)
+            repaired(letters, self._repair).write.mode("overwrite").parquet(folder.absolute().as_uri())
+        return self._spark.read.schema(OUTCOME_SCHEMA).parquet(folder.absolute().as_uri())
+
+    def _all_queues(self, settled: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, int], dict[str, int]]:
+        """The source wants to be told of brokers, too, that came after the step was settled."""
+        names = [queue_name(queue) for queue in self._admin.queues(self._options.topic)]
+        starts, ends = settled["starts"], settled["ends"]
+        return {name: starts.get(name, 0) for name in names}, {name: ends.get(name, 0) for name in names}
+
+    def _staging(self, step: int | None = None) -> Path:
+        return self._journal.folder / f"step-{self._journal.done if step is None else step:06}"
+
+    def _send(self, outcomes: "DataFrame") -> None:
+        ready = outcomes.where(f.col("outcome") == READY).select(
+            f.col("new_message_id").alias("message_id"),
+            f.col("to_topic").alias("topic"),
+            f.col("new_body").alias("body"),
+            f.col("new_keys").alias("keys"),
+            f.col("new_tag").alias("tag"),
+            f.col("new_message_group").alias("message_group"),
+            f.col("new_properties").alias("properties"),
+            f.col("new_delivery_timestamp").alias("delivery_timestamp"),
+            "broker",
+            "queue_id",
+            "offset",
+        )
+        lanes = in_lanes(ready, order=["broker", "queue_id", "offset"], tasks=tasks_of(ready))
+        send(lanes.drop("broker", "queue_id", "offset"), self._options.connection)
+
+    def _finish(self) -> None:
+        staging, before = self._staging(), self._range_name(self._journal.done - 1)
+        self._journal.step_is_done()
+        # What was decided is in the report, and the range of this step says where the next one begins.
+        shutil.rmtree(staging, ignore_errors=True)
+        self._journal.forget(before)
+
+    def _show(self, position: Mapping[str, int], ends: Mapping[str, int], rate: float) -> None:
+        lag = sum(max(0, end - position.get(name, 0)) for name, end in ends.items())
+        self._line.update(
+            Position(rows=self._report.letters, rows_per_second=rate, batch=self._journal.done - 1, lag=lag)
+        )

@@ -1,0 +1,304 @@
+"""Replay: rows of a lake or of files become messages of a topic again, in the order of their times.
+
+    replay.run(spark, ReplayOptions(paths=["lake/data"], to="orders-again", connection=..., rows_per_second=5000))
+
+Steps       the rows are cut by time into slices, and each slice is one write of the sink; what is done is in the
+            checkpoint. A step that was killed is sent again with the same ids, so it may repeat messages, each with
+            the id that it had, and loses none.
+Order       by time from slice to slice. Within a slice each message group is in order; others are sent side by side.
+Pace        `speed` 1.0 sends at the pace of the times, 2.0 twice as fast: slices as wide as `tick` wait for their end,
+            so no message is sent before its time, and none later than a tick and the time that sending takes.
+Ids         new ones, made of the replay's id and the place that the row came from; `keep_ids` keeps the rows' own.
+"""
+
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+
+from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.replay_source import (
+    FORMATS,
+    TIME_COLUMNS,
+    TIME_US,
+    Order,
+    WrongRows,
+    all_rows,
+    can_be_sent,
+    format_of,
+    has_place,
+    messages,
+    within,
+)
+from pyspark_ternmq.pipelines.sending import in_lanes, send, tasks_of
+from pyspark_ternmq.pipelines.slices import Pace, Slice, by_rows, by_time, together
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_ternmq.pipelines.connection import Connection
+
+NAME = "replay"
+STEP_ROWS = 100_000
+# A plan is kept in memory and in one file.
+STEPS_MAX = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """`since` and `until` (not included) are times by which `order` orders. Neither rate nor speed: as fast as it goes.
+
+    Without a `checkpoint`, a replay that was stopped can't be gone on with.
+    """
+
+    paths: Sequence[str]
+    to: str
+    connection: "Connection"
+    file_format: str | None = None
+    order: Order = "stored"
+    since: datetime | None = None
+    until: datetime | None = None
+    rows_per_second: float | None = None
+    speed: float | None = None
+    tick: timedelta = timedelta(seconds=1)
+    step_rows: int = STEP_ROWS
+    keep_ids: bool = False
+    checkpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.paths:
+            raise ValueError("paths is empty: name the files or the folder to replay")
+        if self.order not in TIME_COLUMNS:
+            raise ValueError(f"order={self.order!r} is neither born nor stored")
+        if self.file_format not in (None, *FORMATS):
+            raise ValueError(f"file_format={self.file_format!r} is none of {', '.join(FORMATS)}")
+        self._check_rates()
+        for name in ("since", "until"):
+            moment = getattr(self, name)
+            if moment is not None and moment.tzinfo is None:
+                raise ValueError(f"{name} needs a time zone")
+
+    def _check_rates(self) -> None:
+        if self.rows_per_second is not None and self.speed is not None:
+            raise ValueError("rows_per_second and speed exclude each other")
+        for name in ("rows_per_second", "speed"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name}={value} must be above 0")
+        if self.tick < timedelta(milliseconds=100):
+            raise ValueError(f"tick={self.tick} must be at least 100 ms: each one is a job of Spark's")
+        if self.step_rows < 1:
+            raise ValueError(f"step_rows={self.step_rows} must be at least 1")
+
+    def identity(self) -> dict[str, object]:
+        """What a checkpoint must agree with; the rate may change between runs."""
+        return {
+            "pipeline": "replay",
+            "from": list(self.paths),
+            "to": self.to,
+            "order": self.order,
+            "since": _micros(self.since),
+            "until": _micros(self.until),
+            "keep ids": self.keep_ids,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What this run sent, out of `steps` in all; `skipped` rows can't be sent. Times are seconds behind the pace."""
+
+    replay_id: str
+    sent: int
+    skipped: int
+    steps: int
+    steps_before: int
+    latest_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The slices, and what they were made of; kept as JSON."""
+
+    replay_id: str
+    file_format: str
+    skipped: int
+    all_have_places: bool
+    slices: list[Slice] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "slices": [[one.start_us, one.end_us, one.rows] for one in self.slices]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "_Plan":
+        return cls(**{**value, "slices": [Slice(*one) for one in value["slices"]]})
+
+
+def run(
+    spark: "SparkSession",
+    options: ReplayOptions,
+    *,
+    line: ProgressLine | None = None,
+    now_s: Callable[[], float] = time.monotonic,
+    wait_s: Callable[[float], None] = time.sleep,
+) -> ReplayReport:
+    """Send all that the options name and that was not sent before; returns when all of it is stored."""
+    with _journal(options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
+        plan = _Plan.from_json(journal.plan(options.identity(), lambda: _planned(spark, options).as_json()))
+        if plan.skipped:
+            shown.say(f"{plan.skipped:,} rows can't be sent and are left out: no body, no time, or a corrupt body")
+        rows = _sendable(spark, options, plan.file_format)
+        return _Replay(rows, options, plan, journal, shown, now_s, wait_s).run()
+
+
+@contextmanager
+def _journal(checkpoint: str | None) -> Iterator[Journal]:
+    if checkpoint is not None:
+        with Journal(checkpoint) as journal:
+            yield journal
+        return
+    with tempfile.TemporaryDirectory(prefix="ternmq-replay-") as folder, Journal(folder) as journal:
+        yield journal
+
+
+def _planned(spark: "SparkSession", options: ReplayOptions) -> _Plan:
+    file_format = options.file_format or format_of(options.paths)
+    everything = within(
+        all_rows(spark, options.paths, file_format, options.order), _micros(options.since), _micros(options.until)
+    )
+    skipped = everything.where(~f.coalesce(can_be_sent(), f.lit(False))).count()
+    rows = everything.where(can_be_sent())
+    found = rows.agg(f.min(TIME_US), f.max(TIME_US), f.count(f.lit(1)), f.count_if(~has_place())).first()
+    assert found is not None, "sums have one row"
+    first_us, last_us, count, without_place = found
+    plan = _Plan(str(uuid.uuid4()), file_format, skipped, all_have_places=without_place == 0)
+    if count:
+        plan.slices = _cut(rows, Slice(first_us, last_us + 1, count), options)
+    return plan
+
+
+def _cut(rows: "DataFrame", whole: Slice, options: ReplayOptions) -> list[Slice]:
+    def count(start_us: int, end_us: int, width_us: int) -> list[tuple[int, int]]:
+        # Of integers: a floating point number can't tell microseconds of centuries apart.
+        bucket = f.expr(f"({TIME_US} - {start_us}) DIV {width_us}")
+        found = rows.where(f.col(TIME_US).between(start_us, end_us - 1)).groupBy(bucket).count().collect()
+        return [(row[0], row[1]) for row in found]
+
+    if options.speed is None:
+        return by_rows(whole, options.step_rows, count)
+    width_us = max(1, round(options.tick / _MICROSECOND * options.speed))
+    steps = (whole.end_us - whole.start_us) // width_us + 1
+    if steps > STEPS_MAX:
+        raise WrongRows(
+            f"{steps:,} ticks of {options.tick} are more than {STEPS_MAX:,}: replay a part with since and until, or "
+            "choose a longer tick"
+        )
+    return by_time(whole, width_us, count)
+
+
+def _sendable(spark: "SparkSession", options: ReplayOptions, file_format: str) -> "DataFrame":
+    return all_rows(spark, options.paths, file_format, options.order).where(can_be_sent())
+
+
+class _Replay:
+    """Sends the slices that are left. Invariant: a slice is done in the journal only when all of it is stored."""
+
+    def __init__(
+        self,
+        rows: "DataFrame",
+        options: ReplayOptions,
+        plan: _Plan,
+        journal: Journal,
+        line: ProgressLine,
+        now_s: Callable[[], float],
+        wait_s: Callable[[float], None],
+    ) -> None:
+        self._rows, self._options, self._plan, self._journal, self._line = rows, options, plan, journal, line
+        self._now_s, self._wait_s = now_s, wait_s
+        self._sent, self._latest_s = 0, 0.0
+
+    def run(self) -> ReplayReport:
+        before = self._journal.done
+        left = self._plan.slices[before:]
+        pace = self._pace(left)
+        for group in together(left, self._options.step_rows):
+            self._send_group(group, pace)
+        return ReplayReport(
+            replay_id=self._plan.replay_id,
+            sent=self._sent,
+            skipped=self._plan.skipped,
+            steps=len(self._plan.slices),
+            steps_before=before,
+            latest_s=self._latest_s if pace else None,
+        )
+
+    def _pace(self, left: Sequence[Slice]) -> Pace | None:
+        """A replay that goes on does so with its next slice, not after the time for which it was away."""
+        if self._options.speed is None or not left:
+            return None
+        return Pace(self._options.speed, left[0].start_us, self._now_s())
+
+    def _send_group(self, group: Sequence[Slice], pace: Pace | None) -> None:
+        """Slices that are read at once: reading files for each of many small ones would cost more than sending."""
+        rows = self._between(self._rows, group[0].start_us, group[-1].end_us)
+        if len(group) > 1:
+            rows = rows.persist()
+        try:
+            for one in group:
+                self._send(rows, one, pace)
+        finally:
+            if len(group) > 1:
+                rows.unpersist()
+
+    def _send(self, rows: "DataFrame", one: Slice, pace: Pace | None) -> None:
+        prepared = self._prepared(self._between(rows, one.start_us, one.end_us))
+        if pace is not None:
+            self._wait_for(pace.due_s(one))
+        started_s = self._now_s()
+        limit = self._options.rows_per_second
+        sent = send(
+            prepared,
+            self._options.connection,
+            topic=self._options.to,
+            # The steps share one seed, and with it one limit, so that none of them begins with a burst.
+            options={} if limit is None else {"rowsPerSecond": str(limit), "idSeed": self._plan.replay_id},
+        )
+        self._journal.step_is_done()
+        if pace is not None:
+            self._latest_s = max(self._latest_s, self._now_s() - pace.due_s(one))
+        self._show(one, sent, self._now_s() - started_s)
+
+    def _prepared(self, rows: "DataFrame") -> "DataFrame":
+        have_places, keep_ids = self._plan.all_have_places, self._options.keep_ids
+        ready = messages(rows, self._plan.replay_id, keep_ids=keep_ids, all_have_places=have_places)
+        lanes = in_lanes(ready, order=[TIME_US, "broker", "queue_id", "offset", "message_id"], tasks=tasks_of(rows))
+        return lanes.select("message_id", "body", "keys", "tag", "message_group", "properties")
+
+    def _wait_for(self, due_s: float) -> None:
+        wait_s = due_s - self._now_s()
+        if wait_s > 0:
+            self._wait_s(wait_s)
+
+    def _show(self, one: Slice, sent: int, duration_s: float) -> None:
+        if sent != one.rows:
+            self._line.say(f"a step has {sent:,} rows, and had {one.rows:,} when it was planned: the files changed")
+        self._sent += sent
+        steps_left = sum(later.rows for later in self._plan.slices[self._journal.done :])
+        rate = sent / duration_s if duration_s > 0 else 0.0
+        self._line.update(Position(rows=self._sent, rows_per_second=rate, batch=self._journal.done - 1, lag=steps_left))
+
+    @staticmethod
+    def _between(rows: "DataFrame", start_us: int, end_us: int) -> "DataFrame":
+        return rows.where(f.col(TIME_US).between(start_us, end_us - 1))
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND

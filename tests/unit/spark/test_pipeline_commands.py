@@ -1,0 +1,176 @@
+"""`ternmq pipeline stats`, `replay`, `dlq` and `backlog`: what their words mean, and what they print, without Spark."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyspark_ternmq.pipelines import backlog, dlq, replay, stats
+from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
+from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
+from pyspark_ternmq.pipelines.dlq_report import Analysis, Kind
+from pyspark_ternmq.pipelines.journal import JournalError
+from ternmq.command import pipeline_running
+from ternmq.command.failures import Unreachable, WrongUsage
+from ternmq.command.main import cli
+from ternmq.errors import ConnectionFailed, NotFound
+from ternmq_protos.v2 import definition_pb2 as pb
+
+HOUR = datetime(2026, 8, 1, 12, tzinfo=UTC)
+STATS = stats.StatsReport(windows=7, messages=120, batches=2, dropped=0)
+REPLAY = replay.ReplayReport(replay_id="id", sent=90, skipped=1, steps=5, steps_before=2, latest_s=0.25)
+BACKLOG = backlog.BacklogReport(planned=10, moved=10, missing=0, steps=1, queues=64)
+Asked = list[Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def session(name: str, spark_at: object) -> Iterator[None]:
+        del name, spark_at
+        yield None
+
+    monkeypatch.setattr(pipeline_running, "spark_session_for", session)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asked]:
+    """Lets a pipeline answer with a report, or fail; what it was asked to do."""
+
+    def answering(module: Any, answer: object) -> Asked:  # noqa: ANN401
+        asked: Asked = []
+
+        def run(spark: None, options: object, **_: object) -> object:
+            del spark
+            asked.append(options)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(module, "run", run)
+        return asked
+
+    return answering
+
+
+def ternmq(*words: str) -> Result:
+    return CliRunner().invoke(cli, ("pipeline", *words))
+
+
+def test_stats_end_with_what_is_there(runs: Callable[..., Asked]) -> None:
+    asked = runs(stats, STATS)
+    result = ternmq("stats", "--topics", "orders, payments", "--out", "folder/", "--by", "topic,key", "--window", "1h")
+    assert result.stdout == "7 rows of 120 messages to folder/\n"
+    [told] = asked
+    assert (told.topics, told.by, told.window) == (["orders", "payments"], ["topic", "key"], timedelta(hours=1))
+    assert (told.checkpoint, told.trigger, told.delay) == ("folder/_checkpoint", None, timedelta(minutes=10))
+
+
+def test_stats_that_go_on_look_every_ten_seconds(runs: Callable[..., Asked]) -> None:
+    asked = runs(stats, STATS)
+    assert ternmq("stats", "--topics", "a", "--to", "b", "--checkpoint", "c", "--continuous").exit_code == 0
+    assert asked[0].trigger == timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("stats", "--topics", "a", "--to", "b"), "--checkpoint is needed without --out"),
+        (("stats", "--topics", "a", "--out", "o", "--trigger", "1s"), "--trigger goes with --continuous"),
+        (("stats", "--topics", "a", "--out", "o", "--by", "queue"), "by=queue must be some of topic, tag, key"),
+        (("replay", "--from", "f", "--to", "t", "--rate", "1", "--pace", "1"), "exclude each other"),
+        (("dlq", "--group", "g", "--send"), "--send needs --checkpoint"),
+        (
+            ("backlog", "--group", "g", "--topic", "t", "--to", "t", "--queues", "2", "--checkpoint", "c"),
+            "--topic and --to are the same topic",
+        ),
+    ],
+)
+def test_wrong_words_are_told_before_anything_starts(words: tuple[str, ...], problem: str) -> None:
+    result = ternmq(*words)
+    assert result.exit_code == WrongUsage.exit_code
+    assert problem in result.stderr
+
+
+def test_a_replay_says_how_it_went(runs: Callable[..., Asked]) -> None:
+    asked = runs(replay, REPLAY)
+    result = ternmq("replay", "--from", "a", "--from", "b", "--to", "t", "--pace", "2", "--since", "2026-08-01T12:00Z")
+    assert result.stdout == (
+        "sent 90 messages to t in 3 steps; 2 steps had been done before; 1 row can't be sent; "
+        "the latest step was done 0.2 s after its time\n"
+    )
+    [told] = asked
+    assert (told.paths, told.speed, told.since, told.keep_ids) == (("a", "b"), 2.0, HOUR, False)
+
+
+def test_a_report_is_json_if_that_is_asked_for(runs: Callable[..., Asked]) -> None:
+    runs(replay, REPLAY)
+    assert json.loads(ternmq("replay", "--from", "a", "--to", "t", "--json").stdout)["sent"] == 90
+
+
+def letters(**counts: int) -> dlq.DlqReport:
+    analysis = Analysis({Kind("attempts", "orders", None, 3, HOUR): 2, Kind("forwarded", "orders", "paid", 1, HOUR): 1})
+    return dlq.DlqReport(letters=3, analysis=analysis, **counts)
+
+
+def test_dead_letters_are_a_table_of_their_kinds(runs: Callable[..., Asked]) -> None:
+    runs(dlq, letters())
+    lines = ternmq("dlq", "--group", "billing").stdout.splitlines()
+    assert lines[0].split() == ["REASON", "ORIGIN", "TOPIC", "TAG", "ATTEMPTS", "HOUR", "LETTERS"]
+    assert lines[1].split() == ["attempts", "orders", "-", "3", "2026-08-01T12:00:00Z", "2"]
+    assert lines[-1] == "3 dead letters"
+
+
+def test_letters_that_failed_make_the_exit_code_1(runs: Callable[..., Asked]) -> None:
+    runs(dlq, letters(sent=1, left=1, failed=1))
+    result = ternmq("dlq", "--group", "billing", "--send", "--checkpoint", "c", "--repair", "m:f")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "3 dead letters: 1 sent, 1 left, 1 failed"
+    runs(dlq, letters(ready=3))
+    result = ternmq("dlq", "--group", "billing", "--repair", "m:f", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["ready"]) == (0, 3)
+
+
+def test_no_letters_are_no_table(runs: Callable[..., Asked]) -> None:
+    runs(dlq, dlq.DlqReport())
+    result = ternmq("dlq", "--group", "billing")
+    assert (result.stdout, result.stderr) == ("", "group billing has no dead letters that were not handled\n")
+
+
+def test_a_backlog_that_moved_says_what_to_do_next(runs: Callable[..., Asked]) -> None:
+    asked = runs(backlog, BACKLOG)
+    words = ("backlog", "--group", "g", "--topic", "t", "--to", "w", "--queues", "64", "--checkpoint", "c", "--yes")
+    result = ternmq(*words)
+    assert result.stdout == "moved 10 messages of t to w for group g\n"
+    assert "let consumers of g subscribe w" in result.stderr
+    assert (asked[0].queues, asked[0].include_in_flight) == (64, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (JournalError("in use"), 1),
+        (BacklogRefused("busy"), 1),
+        (NotFound(pb.TOPIC_NOT_FOUND, "no such topic"), 1),
+        (OSError("disk full"), 1),
+        (WrongRepair("no such function"), 2),
+        (ConnectionFailed("h:1", "QueryRoute: UNAVAILABLE: refused"), 3),
+    ],
+)
+def test_errors_with_a_name_are_failures_of_one_line(runs: Callable[..., Asked], error: Exception, code: int) -> None:
+    runs(dlq, error)
+    result = ternmq("dlq", "--group", "g")
+    assert result.exit_code == code
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("ternmq: ")
+    if code == Unreachable.exit_code:
+        assert result.stderr.count("h:1") == 1
+
+
+def test_a_bug_is_not_dressed_up(runs: Callable[..., Asked]) -> None:
+    runs(dlq, KeyError("bug"))
+    assert isinstance(ternmq("dlq", "--group", "g").exception, KeyError)
