@@ -1,5 +1,5 @@
 #!/bin/sh
-# environment.sh requirements EXTRA... | project: fills /opt/ternmq, the Python environment that the images share.
+# environment.sh requirements EXTRA... | project [OPTION...]: fills /opt/ternmq, the Python environment of the images.
 #
 # What the code stands on changes more rarely than the code: two calls make two layers of it.
 set -eu
@@ -7,11 +7,9 @@ set -eu
 export PIP_PYTHON=/opt/ternmq/bin/python3 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 pip=/opt/pip/bin/pip
 
-requirements() {
-    # Two environments: pip is in the one that stays behind.
-    python3 -m venv /opt/pip
-    python3 -m venv --without-pip /opt/ternmq
-    python3 - "$@" >/tmp/requirements.txt <<'PYTHON'
+# requested EXTRA...: what the project and these extras stand on, a line each.
+requested() {
+    python3 - "$@" <<'PYTHON'
 import sys, tomllib
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)["project"]
@@ -19,13 +17,25 @@ print(*project["dependencies"], sep="\n")
 for extra in sys.argv[1:]:
     print(*project["optional-dependencies"][extra], sep="\n")
 PYTHON
-    $pip install --requirement /tmp/requirements.txt
+}
+
+install() {
+    # Two environments: pip is in the one that stays behind.
+    python3 -m venv /opt/pip
+    python3 -m venv --without-pip /opt/ternmq
+    $pip install --requirement "$1"
+}
+
+requirements() {
+    requested "$@" >/tmp/requirements.txt
+    install /tmp/requirements.txt
     # SQLAlchemy's own test suite: 2 MB that nothing of ours imports.
     rm -rf /opt/ternmq/lib/python3*/site-packages/sqlalchemy/testing
 }
 
+# project [OPTION...]: with options of pip, such as another root.
 project() {
-    $pip install --no-deps .
+    $pip install --no-deps "$@" .
 }
 
 "$@"

@@ -1,35 +1,58 @@
-# The image of Spark, master and worker of a standalone cluster:
-# `docker build --file deploy/docker/spark.Dockerfile --tag ternmq-spark .`
-# `docker run ternmq-spark master` or `docker run ternmq-spark worker spark://spark-master:7077`, with Spark's own options.
-# It is large by nature: 200 MB are Java, 400 MB are Spark.
+# The image of Spark with TernMQ's data source and pipelines: master and worker of a standalone cluster, and the driver.
+# `docker build --file deploy/docker/spark.Dockerfile --tag ternmq-spark .`, then
+# `docker run ternmq-spark master` or `... worker spark://spark-master:7077`, with Spark's own options, or
+# `docker run ternmq-spark pipeline lake --topics orders --out /lake`, which is `ternmq pipeline`.
+# Driver and workers have the same Python and the same packages, as what they send to each other asks for.
+# It is large by nature: 200 MB are Java, 400 MB Spark, 130 MB Arrow.
 ARG PYTHON_IMAGE=python:3.11-slim
 
-FROM ${PYTHON_IMAGE} AS build
-ARG PYSPARK_VERSION=4.0.1
-RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/spark
-ENV PIP_PYTHON=/opt/spark/bin/python3 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
-RUN /opt/pip/bin/pip install "pyspark==${PYSPARK_VERSION}" \
-    && home=$(/opt/spark/bin/python3 -c 'import pyspark; print(pyspark.__path__[0])') \
-    # A shell for Scala, examples, tests and another language's package: nothing of it is for a cluster of Python programs.
-    && rm -rf "$home/jars/connect-repl" "$home/data" "$home/examples" "$home/tests" "$home/licenses" \
-    && ln -s "$home" /opt/spark/home
+# In a stage of its own: Spark (a download of 450 MB) is installed again when this list changes, and not with every line
+# of pyproject.toml.
+FROM ${PYTHON_IMAGE} AS requirements
+WORKDIR /src
+COPY deploy/docker/environment.sh pyproject.toml ./
+RUN sh environment.sh requested spark >/requirements.txt
+
+FROM ${PYTHON_IMAGE} AS spark
+WORKDIR /src
+COPY deploy/docker/environment.sh ./
+COPY --from=requirements /requirements.txt ./
+RUN sh environment.sh install requirements.txt
+# Nothing of it is for a cluster of Python programs: a shell for Scala, examples, sources, tests, and Arrow's own RPC.
+RUN cd /opt/ternmq/lib/python3*/site-packages \
+    && rm -rf pyspark/jars/connect-repl pyspark/data pyspark/examples pyspark/tests pyspark/licenses \
+        pyarrow/include pyarrow/src pyarrow/tests pyarrow/*flight* \
+    && ln -s "$PWD/pyspark" /opt/ternmq/spark
+
+FROM spark AS project
+COPY pyproject.toml README.md ./
+COPY protos protos
+COPY common common
+COPY clients/python clients/python
+COPY spark spark
+RUN sh environment.sh project --root /project
 
 FROM ${PYTHON_IMAGE}
-# Java's package makes links for manual pages, whose folder slim images don't have.
+# Java's package makes links for manual pages, whose folder slim images don't have. The default is 17 in Debian 12 and
+# 21 in Debian 13; Spark takes both.
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update \
-    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
-    && apt-get clean && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --user-group --home-dir /var/lib/spark --shell /usr/sbin/nologin spark \
-    && install --directory --owner=spark --group=spark /var/lib/spark
-COPY --from=build /opt/spark /opt/spark
+    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends default-jre-headless \
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
+RUN groupadd --system --gid 10001 spark \
+    && useradd --system --uid 10001 --gid spark --home-dir /var/lib/spark --shell /usr/sbin/nologin spark \
+    && install --directory --owner=spark --group=spark /var/lib/spark /lake
+COPY --from=spark /opt/ternmq /opt/ternmq
+COPY --from=project /project /
 COPY deploy/docker/spark.sh /usr/local/bin/spark
 # Its folders of work and logs are in the volume, so that the rest can be read-only.
-ENV PATH=/opt/spark/bin:/opt/spark/home/bin:$PATH SPARK_HOME=/opt/spark/home PYSPARK_PYTHON=/opt/spark/bin/python3 \
-    SPARK_WORKER_DIR=/var/lib/spark/work SPARK_LOCAL_DIRS=/var/lib/spark/local
+ENV PATH=/opt/ternmq/bin:/opt/ternmq/spark/bin:$PATH LANG=C.UTF-8 SPARK_HOME=/opt/ternmq/spark \
+    PYSPARK_PYTHON=/opt/ternmq/bin/python3 SPARK_WORKER_DIR=/var/lib/spark/work SPARK_LOCAL_DIRS=/var/lib/spark/local
+# A number, so that Kubernetes can see that it isn't root.
 USER 10001
 WORKDIR /var/lib/spark
-VOLUME /var/lib/spark
+# A lake is where pipelines write, the same place for driver and workers.
+VOLUME /var/lib/spark /lake
 EXPOSE 7077 8080 8081
 ENTRYPOINT ["spark"]
 CMD ["master"]

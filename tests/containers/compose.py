@@ -7,7 +7,8 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
-OBSERVABILITY = "observability"
+OBSERVABILITY, PIPELINE = "observability", "pipeline"
 BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 540, 240, 90
 
 
@@ -77,11 +78,32 @@ class Stack:
         self.compose(*profiles, "up", "--detach", *services, timeout_s=UP_TIMEOUT_S)
 
     def down(self) -> None:
-        self.compose("--profile", OBSERVABILITY, "down", "--volumes", "--remove-orphans", timeout_s=120)
+        profiles = ("--profile", OBSERVABILITY, "--profile", PIPELINE)
+        self.compose(*profiles, "down", "--volumes", "--remove-orphans", timeout_s=120)
 
     def compose(self, *arguments: str, timeout_s: float = 60) -> str:
-        command = [*composer(), "--project-name", self.project, "--file", str(COMPOSE_FILE), *arguments]
-        return _output(command, timeout_s, {name: str(port) for name, port in self.ports.items()})
+        return _output(self._command(arguments), timeout_s, self._variables())
+
+    @contextmanager
+    def begun(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Compose at work, with all that it says in one pipe; killed at the end if it isn't done."""
+        with subprocess.Popen(
+            self._command(arguments),
+            env={**os.environ, **self._variables()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        return [*composer(), "--project-name", self.project, "--file", str(COMPOSE_FILE), *arguments]
+
+    def _variables(self) -> dict[str, str]:
+        return {name: str(port) for name, port in self.ports.items()}
 
     def containers(self) -> list[str]:
         return docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={self.project}").split()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.containers.compose import COMPOSE_FILE, OBSERVABILITY, ROOT, Stack, described
+from tests.containers.compose import COMPOSE_FILE, OBSERVABILITY, PIPELINE, ROOT, Stack, described
 from tests.interop.programs import Programs
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -15,13 +15,15 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)
 SERVICES = sorted(described())
 BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)
 DOCKERFILES = ("Dockerfile", "deploy/docker/broker.Dockerfile", "deploy/docker/proxy.Dockerfile")
-# A job; and a program whose image has nothing that could ask it.
-WITHOUT_HEALTH = {"registry-migration", "otel-collector"}
+JOBS = {"registry-migration", "pipeline"}
+# And a program whose image has nothing that could ask it.
+WITHOUT_HEALTH = {*JOBS, "otel-collector"}
 OF_THE_IMAGE = {"ternmq-broker", "ternmq-proxy"}
 
 
 def test_the_compose_of_this_machine_takes_it() -> None:
-    assert sorted(Stack().compose("--profile", OBSERVABILITY, "config", "--services").split()) == SERVICES
+    profiles = ("--profile", OBSERVABILITY, "--profile", PIPELINE)
+    assert sorted(Stack().compose(*profiles, "config", "--services").split()) == SERVICES
 
 
 def test_compose_v2_takes_it() -> None:
@@ -32,7 +34,7 @@ def test_compose_v2_takes_it() -> None:
         return sorted(subprocess.check_output([program, COMPOSE_FILE, *profiles], text=True, timeout=60).split())
 
     assert services() == BY_DEFAULT
-    assert services(OBSERVABILITY) == SERVICES
+    assert services(OBSERVABILITY, PIPELINE) == SERVICES
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -43,7 +45,7 @@ def test_a_service_is_bounded_and_can_become_nobody_else(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"]
     assert service["cpus"]
-    assert service["restart"] == ("no" if name == "registry-migration" else "unless-stopped")
+    assert service["restart"] == ("no" if name in JOBS else "unless-stopped")
     assert "healthcheck" in service or name in WITHOUT_HEALTH or service["image"] in OF_THE_IMAGE
 
 

@@ -1,7 +1,7 @@
 """Runs pods of an overlay in Docker, as a node would: same words, variables, user, file systems, names.
 
 Volume claims  are volumes; what fsGroup does to them is done by the owner that their folder has in the image.
-emptyDir       is a tmpfs that everybody may write, of the same size.
+emptyDir       is a tmpfs where everybody may write and run programs, of the same size.
 Names          of Services and of StatefulSets' pods are aliases in one network for all.
 Ports          are published on 127.0.0.1, each under a number of its own, as a NodePort would be.
 """
@@ -21,14 +21,14 @@ from tests.k8s.rendering import Json, Pod, arguments, environment, of_kind, sele
 COMMAND_TIMEOUT_S = 90
 
 
-def docker(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def docker(*words: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
     """Run the client and give what it said on both ways out."""
     done = subprocess.run(
         ["docker", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=COMMAND_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     assert not check or done.returncode == 0, f"docker {' '.join(words)}: {done.stdout}"
@@ -52,9 +52,9 @@ class Running:
         """All that it has written."""
         return docker("logs", self.id).stdout
 
-    def wait(self) -> int:
+    def wait(self, timeout_s: float = COMMAND_TIMEOUT_S) -> int:
         """Its exit code, when it has ended by itself."""
-        return int(docker("wait", self.id).stdout)
+        return int(docker("wait", self.id, timeout_s=timeout_s).stdout)
 
     def address(self, port: str) -> str:
         """Where a port that the pod names can be reached from here."""
@@ -148,7 +148,7 @@ class Node:
         for mount in container.get("volumeMounts", ()):
             name, path = mount["name"], mount["mountPath"]
             if name in empty:
-                options += ["--tmpfs", f"{path}:mode=1777,size={_in_docker(empty[name]['sizeLimit'])}"]
+                options += ["--tmpfs", f"{path}:exec,mode=1777,size={_in_docker(empty[name]['sizeLimit'])}"]
             else:
                 options += ["--volume", f"{self._volume(pod, name)}:{path}"]
         return options
@@ -173,7 +173,10 @@ def _identity(pod: Pod, container: Json) -> Iterator[str]:
         yield from ("--security-opt", "no-new-privileges:true")
     if own["readOnlyRootFilesystem"]:
         yield "--read-only"
-    yield from ("--memory", _in_docker(container["resources"]["limits"]["memory"]))
+    limits = container["resources"]["limits"]
+    yield from ("--memory", _in_docker(limits["memory"]))
+    if "cpu" in limits:
+        yield from ("--cpus", limits["cpu"])
 
 
 def _names(pod: Pod, objects: Sequence[Json]) -> Iterator[str]:

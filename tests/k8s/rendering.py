@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 K8S = ROOT / "k8s"
 OVERLAYS = tuple(sorted(path.name for path in (K8S / "overlays").iterdir()))
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ternmq/k8s"
-WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job"})
+WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "CronJob"})
 
 _VARIABLE = re.compile(r"\$(?:\$|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 _LABEL_FIELD = re.compile(r"metadata\.labels\['(.+)'\]")
@@ -45,7 +45,7 @@ class Pod:
 
     @property
     def component(self) -> str:
-        """`proxy`, `broker`, `migration`, `postgres`."""
+        """`proxy`, `broker`, `migration`, `lake`, `postgres`."""
         return self.labels.get("app.kubernetes.io/component") or self.labels["app.kubernetes.io/name"]
 
 
@@ -89,7 +89,8 @@ def pods(objects: Iterable[Json]) -> list[Pod]:
 
 
 def _first_pod(workload: Json) -> Pod:
-    metadata, template = workload["metadata"], workload["spec"]["template"]
+    metadata, spec = workload["metadata"], workload["spec"]
+    template = (spec["jobTemplate"]["spec"] if workload["kind"] == "CronJob" else spec)["template"]
     suffix = "0" if workload["kind"] == "StatefulSet" else "7d9f-x2x4z"
     return Pod(
         workload=workload,
@@ -140,7 +141,10 @@ def secrets_made_by_hand(overlay: str) -> list[Json]:
 
 
 def environment(pod: Pod, container: Json, known: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, str]:
-    """The variables of a container, by what is known of ConfigMaps and Secrets; KeyError if something isn't there."""
+    """The variables of a container, by what is known of ConfigMaps and Secrets; KeyError if something isn't there.
+
+    What is optional and isn't there is no variable.
+    """
     result: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         ((kind, reference),) = source.items()
@@ -148,15 +152,19 @@ def environment(pod: Pod, container: Json, known: Mapping[tuple[str, str], Mappi
     for variable in container.get("env", ()):
         given = variable.get("value")
         value = _from_elsewhere(variable["valueFrom"], pod, known) if given is None else expanded(given, result)
-        result[variable["name"]] = value
+        if value is not None:
+            result[variable["name"]] = value
     return result
 
 
-def _from_elsewhere(source: Json, pod: Pod, known: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
+def _from_elsewhere(source: Json, pod: Pod, known: Mapping[tuple[str, str], Mapping[str, str]]) -> str | None:
     ((kind, reference),) = source.items()
     if kind == "fieldRef":
         return _field(reference["fieldPath"], pod)
-    return known["ConfigMap" if kind == "configMapKeyRef" else "Secret", reference["name"]][reference["key"]]
+    holder = "ConfigMap" if kind == "configMapKeyRef" else "Secret", reference["name"]
+    if reference.get("optional"):
+        return known.get(holder, {}).get(reference["key"])
+    return known[holder][reference["key"]]
 
 
 def _field(path: str, pod: Pod) -> str:
@@ -172,5 +180,5 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 def arguments(container: Json, variables: Mapping[str, str]) -> list[str]:
     """What follows the image's entry point."""
-    assert "command" not in container, "our images' entry point is the command `ternmq`"
+    assert "command" not in container, "our images' entry point is the command `ternmq`, or passes its words on to it"
     return [expanded(each, variables) for each in container["args"]]

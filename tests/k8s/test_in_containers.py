@@ -1,5 +1,5 @@
 """The containers of the overlay for trying out, run in Docker with all that the overlay says of them: they start,
-answer their probes, take messages, and end in time. The images are those of this checkout.
+answer their probes, take messages, and end in time; the pipeline writes a lake. The images are those of this checkout.
 """
 
 import copy
@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
+import pyarrow.dataset
 import pytest
 
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
-from tests.k8s.containers import Node, Running
+from tests.k8s.containers import Node, Running, docker
 from tests.k8s.rendering import ROOT, Pod, named, pods, rendered
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,6 +29,7 @@ RUN groupmod --gid 999 postgres && usermod --uid 999 postgres
 """
 BUILD_TIMEOUT_S = 500
 POLL = timedelta(seconds=20)
+PIPELINE_TIMEOUT_S = 180
 
 
 def build(tag: str, *words: str, text: str | None = None) -> str:
@@ -52,6 +55,7 @@ def images() -> dict[str, str]:
     return {
         "ternmq/broker:0.1.0": build("ternmq/broker:tests", "--file", "deploy/docker/broker.Dockerfile", "."),
         "ternmq/proxy:0.1.0": build("ternmq/proxy:tests", "--file", "deploy/docker/proxy.Dockerfile", "."),
+        "ternmq/spark:0.1.0": build("ternmq/spark:tests", "--file", "deploy/docker/spark.Dockerfile", "."),
         "postgres:17": build("ternmq-postgres:uid-999", "-", text=POSTGRES),
     }
 
@@ -148,6 +152,22 @@ def test_nobody_is_root_or_writes_to_the_image(broker: Running, proxy: Running) 
         script = "id -u; id -g; for folder in / /opt /var /usr; do [ -w $folder ] && echo $folder; done; [ -w /tmp ]"
         done = process.run_inside("sh", "-c", script)
         assert (done.returncode, done.stdout.split()) == (0, ["10001", "10001"])
+
+
+def test_the_lake_has_each_message_once_after_two_runs_of_the_pipeline(
+    node: Node, proxy: Running, tmp_path: Path
+) -> None:
+    """The second goes on where the first ended, by the checkpoint on the claim that both have."""
+    sent = set[str]()
+    with Producer(proxy.address("grpc"), topics=["orders"]) as producer:
+        for run in range(2):
+            messages = [Message("orders", b"run %d, order %d" % (run, number)) for number in range(100)]
+            sent |= {receipt.message_id for receipt in producer.send_many(messages)}
+            job = node.run(pod("lake"))
+            assert job.wait(PIPELINE_TIMEOUT_S) == 0, job.logs()
+    docker("cp", f"{job.id}:/lake/data", str(tmp_path))
+    written = pyarrow.dataset.dataset(tmp_path / "data", partitioning="hive").to_table(columns=["message_id"])
+    assert sorted(written["message_id"].to_pylist()) == sorted(sent)
 
 
 @pytest.mark.parametrize("component", ["proxy", "broker"])

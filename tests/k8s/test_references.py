@@ -105,6 +105,8 @@ def test_a_process_has_time_to_begin_and_is_not_killed_for_one_slow_answer(ours:
 def test_settings_and_secrets_that_are_named_are_there(objects: tuple[Json, ...], known: Known, kind: str) -> None:
     for pod in pods(objects):
         for reference in keys_of(pod.spec, kind):
+            if reference.get("optional"):
+                continue
             name = reference["secretName"] if kind == "secret" else reference["name"]
             holder = known["ConfigMap" if kind.startswith("config") else "Secret", name]
             assert "key" not in reference or reference["key"] in holder
@@ -113,8 +115,8 @@ def test_settings_and_secrets_that_are_named_are_there(objects: tuple[Json, ...]
 def test_no_setting_and_no_secret_is_there_for_nobody(objects: tuple[Json, ...], known: Known) -> None:
     kinds = {"ConfigMap": ("configMapRef", "configMapKeyRef"), "Secret": ("secretRef", "secretKeyRef")}
     specs = [pod.spec for pod in pods(objects)]
-    used = {(kind, ref["name"]) for kind, refs in kinds.items() for key in refs for ref in keys_of(specs, key)}
-    assert used == set(known)
+    references = [(kind, ref) for kind, keys in kinds.items() for key in keys for ref in keys_of(specs, key)]
+    assert {(kind, ref["name"]) for kind, ref in references if not ref.get("optional")} == set(known)
 
 
 def test_volumes_that_are_mounted_are_there_and_all_are_mounted(objects: tuple[Json, ...]) -> None:
@@ -123,6 +125,11 @@ def test_volumes_that_are_mounted_are_there_and_all_are_mounted(objects: tuple[J
         volumes = {each["name"] for each in pod.spec.get("volumes", ())} | {each["metadata"]["name"] for each in claims}
         mounted = {mount["name"] for each in pod.containers for mount in each.get("volumeMounts", ())}
         assert mounted == volumes
+
+
+def test_claims_that_are_named_are_there_and_each_is_of_one_pod(objects: tuple[Json, ...]) -> None:
+    claims = [ref["claimName"] for pod in pods(objects) for ref in keys_of(pod.spec, "persistentVolumeClaim")]
+    assert sorted(claims) == sorted(each["metadata"]["name"] for each in of_kind(objects, "PersistentVolumeClaim"))
 
 
 def test_a_brokers_data_are_on_its_claim(ours: list[Pod], known: Known) -> None:
