@@ -153,15 +153,16 @@ def test_a_backlog_is_split_further(spark: SparkSession, stack: Stack, new_topic
 
 
 def test_what_the_broker_refuses_is_an_error_of_spark(spark: SparkSession, stack: Stack) -> None:
-    with Stack(auto_create=False) as strict, pytest.raises(PySparkException, match=r"TOPIC_NOT_FOUND.*'nowhere'"):
-        read(spark, strict, "nowhere").collect()
+    for _ in range(2):  # asking must not make it
+        with pytest.raises(PySparkException, match=r"TOPIC_NOT_FOUND: there is no topic 'nowhere'"):
+            read(spark, stack, "nowhere").collect()
     with pytest.raises(PySparkException, match=r"no option 'subscrib'; did you mean 'subscribe'"):
         read(spark, stack, "orders", subscrib="orders").collect()
 
 
 def test_nobody_at_the_endpoint_is_an_error_that_names_it(spark: SparkSession) -> None:
     reader = spark.read.format("ternmq").option("endpoint", "127.0.0.1:1").option("retryTimeoutMs", "100")
-    with pytest.raises(PySparkException, match=r"127.0.0.1:1: QueryRoute: UNAVAILABLE"):
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1: \w+: UNAVAILABLE"):
         reader.load("orders").collect()
 
 

@@ -28,6 +28,7 @@ class TopicReader(DataSourceReader):
         """The tasks for what `cut` leaves of the offsets."""
         options = self._options
         with opened(options.reading) as reader:
+            options.subscription.check(reader)
             queues = options.subscription.queues(reader)
             end = options.end.offsets(reader, queues)
             start = options.start.offsets(reader, queues)

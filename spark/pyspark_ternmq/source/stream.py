@@ -127,7 +127,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> "OffsetReader":
         if self._reader is None:
-            self._reader = opened(self._options.reading)
+            reader = opened(self._options.reading)
+            self._options.subscription.check(reader)
+            self._reader = reader
         return self._reader
 
     def _ends(self) -> Offsets:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import OptionReader, WrongOption
-from ternmq import NotFound
+from ternmq import NotFound, Unsupported
 from ternmq.offset_reader import OffsetReader
 from ternmq.route import Queue
 from ternmq_common.errors import MessagingError
-from ternmq_common.names import checked_topic, is_system_topic
+from ternmq_common.names import checked_topic, group_of_derived, is_system_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 
 # A broker's queue, as offsets name it: `broker/queue id`.
@@ -26,6 +26,19 @@ class Subscription:
     def queues(self, reader: OffsetReader) -> dict[str, dict[QueueName, Queue]]:
         """The queues of each topic, by name; `NotFound` for a topic that isn't there."""
         return {topic: named(reader.queues(topic)) for topic in self._topics(reader)}
+
+    def check(self, reader: OffsetReader) -> None:
+        """`NotFound` for a topic that isn't there. Its route must not be asked for before: servers make missing topics
+        for those who want to send to them."""
+        if self.pattern is not None:
+            return
+        try:
+            known = set(reader.topics())
+        except Unsupported:
+            return  # no TernMQ; it says itself what it thinks of the topic
+        for topic in self.topics:
+            if topic not in known and group_of_derived(topic) is None:
+                raise NotFound(pb.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
 
     def _topics(self, reader: OffsetReader) -> Iterable[str]:
         if self.pattern is None:

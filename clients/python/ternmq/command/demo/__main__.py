@@ -31,7 +31,8 @@ from ternmq.errors import ClientError
     help="Where broker and progress are kept.",
 )
 @click.option("--kill-server", is_flag=True, help="Kill the broker with SIGKILL in the middle, and start it again.")
-def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool) -> int:
+@click.option("--spark", "with_spark", is_flag=True, help="Then write them into a lake; make tables and charts of it.")
+def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spark: bool) -> int:
     """Replay the flights of 2013 through a broker of your own, and prove that none was lost.
 
     \b
@@ -39,8 +40,13 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool) -> int:
       ./run demo
       ./run demo --messages 20000 --fresh
       ./run demo --kill-server --fresh
+      ./run demo --spark
     """
     data_file()  # complains before anything is started
+    if with_spark:
+        from ternmq.command.demo import second_part
+
+        second_part.check()
     folders = Folders(root=data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     with display_for(messages) as display:
@@ -50,7 +56,9 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool) -> int:
         else:
             display.say("all of them were consumed in an earlier run; --fresh starts over")
     click.echo("\n" + report(ledger, messages))
-    return 1 if ledger.missing(messages) else 0
+    if ledger.missing(messages):
+        return 1
+    return second_part.run(folders, ledger) if with_spark else 0
 
 
 def _ledger(folders: Folders, say: Callable[[str], None]) -> Ledger:
@@ -68,7 +76,8 @@ def _ledger(folders: Folders, say: Callable[[str], None]) -> Ledger:
 
 def _fresh(folders: Folders) -> Ledger:
     """Forget the last run: only what a demo has written is removed."""
-    shutil.rmtree(folders.stack, ignore_errors=True)
+    for folder in (folders.stack, folders.lake, folders.tables, folders.charts):
+        shutil.rmtree(folder, ignore_errors=True)
     for file in (folders.ledger, folders.log):
         file.unlink(missing_ok=True)
     return Ledger.fresh(ROWS)

@@ -39,6 +39,18 @@ class Folders:
         return self.root / "progress.json"
 
     @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    @property
+    def tables(self) -> Path:
+        return self.root / "tables"
+
+    @property
+    def charts(self) -> Path:
+        return self.root / "charts"
+
+    @property
     def log(self) -> Path:
         return self.root / "demo.log"
 
