@@ -1,0 +1,44 @@
+"""The demo's second part, `--spark`, as far as it needs no Spark: what must be installed, and the exit code.
+
+Loaded only if it is asked for; what works with Spark is in `spark_run`.
+"""
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq.command.failures import WrongUsage
+from ternmq.command.pipeline_options import check_spark
+
+if TYPE_CHECKING:
+    from ternmq.command.demo.ledger import Ledger
+    from ternmq.command.demo.replay import Folders
+
+
+def check() -> None:
+    """WrongUsage that says what is missing; the first part takes minutes, and this is known before."""
+    check_spark()
+    if importlib.util.find_spec("matplotlib") is None:
+        raise WrongUsage("matplotlib is not installed: pip install 'ternmq[demo-spark]'")
+    from pyspark_ternmq.pipelines.session import JAVA_NEEDED, java
+
+    if java() is None:
+        raise WrongUsage(JAVA_NEEDED)
+    # Java is started by a fork, and gRPC, which the first part has started by then, would write a line about it.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+def run(folders: "Folders", ledger: "Ledger") -> int:
+    """The exit code: 1 if the lake is not what the broker acknowledged."""
+    from ternmq.command.demo.second_report import show
+    from ternmq.command.demo.spark_run import spark_run
+
+    try:
+        output = spark_run(folders, ledger)
+    except KeyboardInterrupt:
+        click.echo("\nstopped; run it again to continue", err=True)
+        raise
+    show(output)
+    return 0 if output.account.is_right else 1

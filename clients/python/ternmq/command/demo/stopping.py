@@ -1,0 +1,44 @@
+"""Ctrl-C and SIGTERM while Spark works.
+
+A signal that interrupts a call into Java leaves its answer in the connection, where the next call takes it for its own.
+So a first signal is only noted, and raised between calls; a second one is raised wherever it comes.
+"""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """From `listen` on signals are noted; the end of the `with` block brings back the handlers of before."""
+
+    def __init__(self) -> None:
+        self._before: dict[signal.Signals, Any] = {}
+        self._is_wanted = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """To be called once Spark is up: it sets a handler of its own."""
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def check(self) -> None:
+        """KeyboardInterrupt if somebody wants this to stop."""
+        if self._is_wanted:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.check()
+        self._is_wanted = True

@@ -1,0 +1,117 @@
+"""What the charts' titles say, computed from the tables' rows: nothing that the data does not say."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import date
+
+Row = Mapping[str, Any]
+
+NOON = 12
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+LEGAL_FORMS = ("Inc.", "Co.", "Corporation")
+PUNCTUAL_MINUTES = 15
+"""A departure that is less late than this is punctual, as in the statistics of the US."""
+FEW_FLIGHTS_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Departures of a mean day, by hour: of each weekday that the data has, and of each airport over all days."""
+
+    hours: Sequence[int]
+    by_weekday: Mapping[int, Sequence[float]]
+    by_origin: Mapping[str, Sequence[float]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Profile":
+        days: set[date] = {row["scheduled_hour"].date() for row in rows}
+        days_of = Counter(day.weekday() for day in days)
+        flown = [row for row in rows if row["departed"]]
+        present = {row["scheduled_hour"].hour for row in flown}
+        hours = range(min(present, default=0), max(present, default=-1) + 1)
+        weekdays, origins = Counter[tuple[int, int]](), Counter[tuple[str, int]]()
+        for row in flown:
+            hour = row["scheduled_hour"]
+            weekdays[hour.weekday(), hour.hour] += row["departed"]
+            origins[row["origin"], hour.hour] += row["departed"]
+        return cls(
+            hours=hours,
+            by_weekday={day: [weekdays[day, hour] / days_of[day] for hour in hours] for day in sorted(days_of)},
+            by_origin={
+                origin: [origins[origin, hour] / len(days) for hour in hours]
+                for origin in sorted({row["origin"] for row in flown})
+            },
+        )
+
+    @property
+    def totals(self) -> Sequence[float]:
+        """Departures of a mean day, by hour."""
+        return [sum(values) for values in zip(*self.by_origin.values(), strict=True)]
+
+
+def hourly_finding(profile: Profile) -> str:
+    """When most flights depart, and which weekday has the fewest."""
+    by_hour = dict(zip(profile.hours, profile.totals, strict=True))
+    halves = [
+        [hour for hour in by_hour if hour < NOON],
+        [hour for hour in by_hour if hour >= NOON],
+    ]
+    peaks = [f"{max(half, key=by_hour.__getitem__)}:00" for half in halves if half]
+    finding = f"Departures peak at {' and '.join(peaks)}"
+    a_day = {day: sum(values) for day, values in profile.by_weekday.items()}
+    if len(a_day) < len(WEEKDAYS):
+        return finding
+    quietest = min(a_day, key=a_day.__getitem__)
+    others = sum(count for day, count in a_day.items() if day != quietest) / (len(a_day) - 1)
+    fewer = 1 - a_day[quietest] / others
+    return f"{finding}; {WEEKDAYS[quietest]} has {fewer:.0%} fewer than other days"
+
+
+def carrier_finding(rows: Sequence[Row]) -> str:
+    """Between which carriers the late departures differ most."""
+    few = few_flights(rows)
+    flown = [row for row in rows if row["departed"] and row["flights"] >= few]
+    if not flown:
+        return "No flight departed"
+    worst, best = (choose(flown, key=lambda row: row["p90_delay_minutes"]) for choose in (max, min))
+    return (
+        f"One in ten {display_name(worst)} flights departs {minutes(worst['p90_delay_minutes'])} minutes late or more; "
+        f"at {display_name(best)}, {minutes(best['p90_delay_minutes'])}"
+    )
+
+
+def few_flights(rows: Sequence[Row]) -> int:
+    """A carrier with fewer has percentiles that a few bad days make."""
+    return min(FEW_FLIGHTS_MOST, total(rows) // 100)
+
+
+def route_finding(rows: Sequence[Row], shown: Sequence[Row]) -> str:
+    """The busiest route, and how much of the traffic the shown ones have."""
+    first = shown[0]
+    busiest = f"{first['origin']} to {first['dest']} is the busiest route"
+    if len(shown) == len(rows):
+        return f"{busiest}, with {first['flights']:,} of {total(rows):,} flights"
+    share = total(shown) / total(rows)
+    return f"{busiest}; the top {len(shown)} of {len(rows)} have {share:.0%} of all flights"
+
+
+def display_name(row: Row) -> str:
+    """A carrier's name without the legal form: `United Air Lines` for United Air Lines Inc."""
+    name = str(row["carrier_name"])
+    for form in LEGAL_FORMS:
+        name = name.removesuffix(f" {form}")
+    return name
+
+
+def total(rows: Iterable[Row]) -> int:
+    return sum(row["flights"] for row in rows)
+
+
+def minutes(value: float) -> str:
+    """Whole minutes, or tenths of less than one, with a real minus sign: 51, or 0.5."""
+    text = f"{value:.0f}" if abs(value) >= 1 or value == 0 else f"{value:.1f}"
+    return text.replace("-", "\N{MINUS SIGN}")

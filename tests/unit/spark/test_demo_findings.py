@@ -1,0 +1,87 @@
+"""What the titles of the demo's charts say."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from pyspark_ternmq.demo.findings import (
+    Profile,
+    Row,
+    carrier_finding,
+    display_name,
+    few_flights,
+    hourly_finding,
+    minutes,
+    route_finding,
+)
+
+MONDAY = datetime(2013, 1, 7)  # noqa: DTZ001 - New York's clock
+
+
+def hour_row(day: int, hour: int, departed: int, origin: str = "JFK") -> Row:
+    return {"scheduled_hour": MONDAY + timedelta(days=day, hours=hour), "origin": origin, "departed": departed}
+
+
+def carrier(name: str, flights: int, p90: float) -> Row:
+    return {"carrier_name": name, "flights": flights, "departed": flights, "p90_delay_minutes": p90}
+
+
+def route(origin: str, dest: str, flights: int) -> Row:
+    return {"origin": origin, "dest": dest, "flights": flights}
+
+
+def test_a_profile_is_the_mean_of_the_days_of_each_weekday() -> None:
+    two_mondays = [hour_row(0, 8, 10), hour_row(7, 8, 20), hour_row(7, 10, 2, "EWR"), hour_row(1, 8, 4)]
+    profile = Profile.of(two_mondays)
+    assert list(profile.hours) == [8, 9, 10]
+    assert profile.by_weekday == {0: [15, 0, 1], 1: [4, 0, 0]}
+    assert profile.by_origin["JFK"] == pytest.approx([34 / 3, 0, 0])
+    assert profile.totals == pytest.approx([34 / 3, 0, 2 / 3])
+
+
+def test_an_hour_in_which_all_flights_were_cancelled_is_no_hour_of_the_profile() -> None:
+    assert list(Profile.of([hour_row(0, 1, 0), hour_row(0, 8, 3)]).hours) == [8]
+
+
+def test_the_peaks_are_the_busiest_hours_before_and_from_noon() -> None:
+    profile = Profile.of([hour_row(0, 6, 5), hour_row(0, 8, 9), hour_row(0, 12, 7), hour_row(0, 17, 8)])
+    assert hourly_finding(profile) == "Departures peak at 8:00 and 17:00"
+
+
+def test_the_quietest_day_is_told_if_there_are_all_days() -> None:
+    week = [hour_row(day, 9, 60 if day == 5 else 80) for day in range(7)]
+    assert hourly_finding(Profile.of(week)) == "Departures peak at 9:00; Saturday has 25% fewer than other days"
+
+
+def test_carriers_with_few_flights_are_not_compared() -> None:
+    rows = [carrier("Rare Air Inc.", 3, 500.0), carrier("Late Air Inc.", 900, 77.4), carrier("Good Air Co.", 800, 5.0)]
+    assert few_flights(rows) == 17
+    assert carrier_finding(rows) == "One in ten Late Air flights departs 77 minutes late or more; at Good Air, 5"
+
+
+def test_of_many_flights_a_carrier_with_a_thousand_has_enough() -> None:
+    assert few_flights([carrier("Air", 10_000_000, 1.0)]) == 1000
+
+
+def test_the_top_routes_are_told_with_their_share() -> None:
+    rows = [route("JFK", "LAX", 60), route("JFK", "BOS", 30), route("LGA", "BOS", 10)]
+    assert route_finding(rows, rows[:2]) == "JFK to LAX is the busiest route; the top 2 of 3 have 90% of all flights"
+    assert route_finding(rows, rows) == "JFK to LAX is the busiest route, with 60 of 100 flights"
+
+
+@pytest.mark.parametrize(
+    ("whole", "short"),
+    [
+        ("United Air Lines Inc.", "United Air Lines"),
+        ("US Airways Inc.", "US Airways"),
+        ("AirTran Airways Corporation", "AirTran Airways"),
+        ("Envoy Air", "Envoy Air"),
+    ],
+)
+def test_a_carrier_is_called_without_its_legal_form(whole: str, short: str) -> None:
+    assert display_name({"carrier_name": whole}) == short
+
+
+@pytest.mark.parametrize(("value", "text"), [(51.4, "51"), (0.5, "0.5"), (0.0, "0"), (-2.0, "\N{MINUS SIGN}2")])
+def test_minutes_are_whole_unless_they_are_less_than_one(value: float, text: str) -> None:
+    assert minutes(value) == text

@@ -1,0 +1,33 @@
+"""Signals while the demo's Spark works."""
+
+import signal
+
+import pytest
+
+from ternmq.command.demo.stopping import Stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_raised_at_the_next_check(number: signal.Signals) -> None:
+    with Stopping() as stopping:
+        stopping.listen()
+        stopping.check()
+        signal.raise_signal(number)
+        with pytest.raises(KeyboardInterrupt):
+            stopping.check()
+
+
+def test_a_second_signal_is_raised_at_once() -> None:
+    with Stopping() as stopping:
+        stopping.listen()
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_the_handlers_of_before_come_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with Stopping() as stopping:
+        stopping.listen()
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
