@@ -7,6 +7,7 @@ the end every message has to be in the lake, each once; in the topic between, wh
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -57,12 +58,22 @@ def run(folder: Path, *, kills: int, messages: int, seed: int) -> Account:
         send(stack.grpc, messages)
         checkpoint = folder / "copy-checkpoint"
         copy = ("-m", "tests.spark.jobs.copy", stack.grpc, "origin", "copy", str(checkpoint), str(rows))
-        done = survive(lambda: SparkJob(folder / "copy", command=copy), checkpoint, kills // 2, chance)
+        done = survive(
+            lambda: SparkJob(folder / "copy", command=copy),
+            checkpoint,
+            lambda: in_topic(stack.grpc, "copy"),
+            kills // 2,
+            chance,
+        )
         lake, checkpoint = folder / "lake", folder / "lake-checkpoint"
         arguments = ("--endpoint", stack.grpc, "--topics", "copy", "--out", str(lake), "--checkpoint", str(checkpoint))
         limit = ("--max-offsets-per-trigger", str(rows))
         done += survive(
-            lambda: SparkJob(folder / "job", "lake", *arguments, *limit), checkpoint, kills - kills // 2, chance
+            lambda: SparkJob(folder / "job", "lake", *arguments, *limit),
+            checkpoint,
+            lambda: sum(1 for _ in lake.glob("*/**/*.parquet")),
+            kills - kills // 2,
+            chance,
         )
         return account(stack.grpc, lake, done, messages)
 
@@ -74,35 +85,41 @@ def send(endpoint: str, messages: int) -> None:
             producer.send_many([Message("origin", str(number).encode(), tag="t") for number in numbers])
 
 
-def survive(job: MakeJob, checkpoint: Path, kills: int, chance: random.Random) -> int:
-    """Run the job to its end, killing it on the way; how often it was."""
+def survive(job: MakeJob, checkpoint: Path, output: Callable[[], int], kills: int, chance: random.Random) -> int:
+    """Run the job to its end, killing it on the way; how often it was. `output` counts what it has written."""
     done = 0
-    while True:
+    while done < kills:
         with job() as running:
-            if done >= kills:
-                running.finish()
-                return done
-            begun = last_batch(checkpoint / "offsets")
-            # The next micro-batch has begun; how far it is by the time of the kill is left to chance.
-            running.wait_until(lambda begun=begun: last_batch(checkpoint / "offsets") > begun or _ended(running))  # type: ignore[misc]
+            begun, written = last_batch(checkpoint / "offsets"), output()
+            if chance.random() < 0.5:
+                # The next micro-batch has begun; how far it is by the time of the kill is left to chance.
+                running.wait_until(lambda begun=begun: last_batch(checkpoint / "offsets") > begun or _ended(running))  # type: ignore[misc]
+                with suppress(subprocess.TimeoutExpired):
+                    running.process.wait(chance.uniform(0.0, 1.0))
+            else:
+                # Its first rows have come out, and it is not done.
+                running.wait_until(lambda written=written: output() > written or _ended(running))  # type: ignore[misc]
             if _ended(running):
-                running.finish()
-                return done
-            with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
-                running_process = psutil.Process(running.process.pid)
-                running_process.wait(chance.uniform(0.0, 1.0))
+                break
             if chance.random() < 0.5:
                 done += kill_worker(running, chance)
                 committed = batches_done(checkpoint)
+                # Spark starts another worker, or the job ends: then it is started again like one that was killed.
                 running.wait_until(
                     lambda committed=committed: batches_done(checkpoint) > committed or _ended(running)  # type: ignore[misc]
                 )
-            if _ended(running):
-                running.finish()
-                return done
+            if not _ended(running):
+                done += 1
             running.kill9()
-            done += 1
             print(f"chaos: kill {done}, {batches_done(checkpoint)} micro-batches done", file=sys.stderr)
+    with job() as running:
+        running.finish()
+    return done
+
+
+def in_topic(endpoint: str, topic: str) -> int:
+    with OffsetReader(endpoint) as reader:
+        return sum(reader.offsets(reader.queues(topic), "latest"))
 
 
 def _ended(job: SparkJob) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 START = datetime(2026, 3, 1, tzinfo=UTC)
-KILLS = 3
+KILLS = 2
 MESSAGES, STEP = 1200, 150
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # A busy machine takes its time to start Java.
 JOB_TIMEOUT_S = 300.0
-SETTINGS = ("--master", "local[2]", "--conf", "spark.driver.memory=700m", "--conf", "spark.sql.shuffle.partitions=2")
+# A task whose Python worker dies is tried again; without the second number local mode never does that.
+SETTINGS = ("--master", "local[2,4]", "--conf", "spark.driver.memory=700m", "--conf", "spark.sql.shuffle.partitions=2")
 OUTPUT_TAIL_CHARACTERS = 4000
 
 
