@@ -51,26 +51,22 @@ class ReadyReader(DataSourceReader):
         return [InputPartition(queue) for queue in range(QUEUES)]
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        batches = made(self._schema.json())
-        left = self._rows // QUEUES
-        while left > 0:
-            batch = batches[left // BATCH_ROWS % len(batches)]
-            yield batch if left >= batch.num_rows else batch.slice(0, left)
-            left -= batch.num_rows
+        yield from made(self._rows // QUEUES, self._schema.json())
 
 
 @cache
-def made(schema: str) -> "list[RecordBatch]":
-    """Four batches, made once in a worker; four, so that what is written can't be compressed better than messages."""
+def made(rows: int, schema: str) -> "tuple[RecordBatch, ...]":
+    """The batches of one task, made once in a worker. No row is there twice: what repeats itself Parquet keeps once."""
     columns = ColumnBuilder(StructType.fromJson(json.loads(schema)), "source", "broker-0/0")
     batches = []
-    for start in range(0, 4 * BATCH_ROWS, BATCH_ROWS):
-        columns.add([stored(start + number) for number in range(BATCH_ROWS)])
+    for start in range(0, rows, BATCH_ROWS):
+        columns.add([stored(number) for number in range(start, min(start + BATCH_ROWS, rows))])
         batches.append(columns.batch())
-    return batches
+    return tuple(batches)
 
 
 def message(topic: str, number: int) -> Message:
+    """One to send."""
     return Message(
         topic, os.urandom(BODY_BYTES), tag=f"t{number % 3}", keys=(f"key-{number}",), properties={"n": str(number)}
     )

@@ -215,9 +215,13 @@ class TelemetryStream:
 
 
 def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError) -> ClientError:
+    """What a failure of gRPC means to a user."""
+    return error_of_status(endpoint, call, error.code(), error.details() or "no details")
+
+
+def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str) -> ClientError:
     """What a gRPC status means to a user."""
-    status = error.code()
-    details = f"{call}: {status.name}: {error.details() or 'no details'}"
+    details = f"{call}: {status.name}: {said}"
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(endpoint, details)
     if status is grpc.StatusCode.INVALID_ARGUMENT:

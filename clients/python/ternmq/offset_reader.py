@@ -5,9 +5,9 @@
             for part in reader.read(queue, reader.offset(queue, "earliest"), reader.offset(queue, "latest")):
                 ...
 
-Blocking, and for one thread: the answers of a pull are read in the caller's thread, which takes an eighth of what
-handing them from thread to thread takes. What may have failed for a moment, as while a broker is started again, is
-repeated for `patience` seconds; everything here may be repeated without harm.
+Blocking, and for one thread, in which answers are read: to hand messages from thread to thread takes eight times as
+long. What may have failed for a moment, as while a broker is started again, is repeated for `patience` seconds;
+everything here may be repeated without harm.
 """
 
 import copy
@@ -24,7 +24,15 @@ import grpc.experimental
 from ternmq import connection as calls
 from ternmq.backoff import ExponentialBackoff, jittered
 from ternmq.client import REQUEST_TIMEOUT_S
-from ternmq.connection import CHANNEL_OPTIONS, SERVICE, Method, RequestT, ResponseT, typed_error
+from ternmq.connection import (
+    CHANNEL_OPTIONS,
+    SERVICE,
+    Method,
+    RequestT,
+    ResponseT,
+    error_of_status,
+    typed_error,
+)
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, InternalError, check, error_of
 from ternmq.filters import Filter, TagFilter
@@ -32,6 +40,8 @@ from ternmq.identity import Identity
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, checked_start, offset_request
 from ternmq.route import Queue, Route
+from ternmq_common.grpc_stream.blocking_calls import BlockingConnection
+from ternmq_common.grpc_stream.messages import StreamBroken
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -43,6 +53,7 @@ PATIENCE_S = 60.0
 _BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
 _LIST_TOPICS = Method("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
+_STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
 _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
 
@@ -64,6 +75,7 @@ class OffsetReader:
         self._timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
         self.patience_s = patience
         self._channels: dict[Endpoints, grpc.Channel] = {}
+        self._connections: dict[Endpoints, BlockingConnection] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +95,8 @@ class OffsetReader:
         """Close the connections; the next call opens them anew."""
         while self._channels:
             self._channels.popitem()[1].close()
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     # --- what there is
 
@@ -161,25 +175,40 @@ class OffsetReader:
 
     def _pull(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
         method = calls.PULL_MESSAGE
-        call = self._channel(endpoints).unary_stream(
-            SERVICE + method.name,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
+        pull = self._pulled if self._tls is False else self._pulled_by_tls
         part, status = Part(), pb.Status()
-        try:
-            for item in call(request, timeout=self._timeout_s, metadata=self._identity.metadata()):
-                if item.HasField("message"):
-                    part.messages.append(item.message)
-                elif item.HasField("status"):
-                    status = item.status
-                else:
-                    part.next_offset = item.next_offset
-        except grpc.RpcError as error:
-            raise typed_error(str(endpoints), method.name, error) from None
+        add = part.messages.append
+        for item in map(method.response.FromString, pull(endpoints, method.name, request.SerializeToString())):
+            kind = item.WhichOneof("content")
+            if kind == "message":
+                add(item.message)
+            elif kind == "next_offset":
+                part.next_offset = item.next_offset
+            else:
+                status = item.status
         if status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
             raise error_of(status.code, status.message)
         return part
+
+    def _pulled(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
+        """The messages of an answer, by a connection of our own."""
+        try:
+            connection = self._connections.get(endpoints)
+            if connection is None or not connection.usable:
+                connection = BlockingConnection(endpoints.addresses, timeout_s=self._timeout_s)
+                self._connections[endpoints] = connection
+            return connection.call(SERVICE + name, self._identity.metadata(), request, timeout_s=self._timeout_s)
+        except StreamBroken as broken:
+            status = _STATUSES.get(broken.status, grpc.StatusCode.UNAVAILABLE)
+            raise error_of_status(str(endpoints), name, status, str(broken)) from None
+
+    def _pulled_by_tls(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
+        """The same by grpc's channel, which has TLS, and takes longer."""
+        try:
+            call = self._channel(endpoints).unary_stream(SERVICE + name)
+            return list(call(request, timeout=self._timeout_s, metadata=self._identity.metadata()))
+        except grpc.RpcError as error:
+            raise typed_error(str(endpoints), name, error) from None
 
     # --- calls
 
