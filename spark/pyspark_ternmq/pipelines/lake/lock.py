@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from pyspark_ternmq.pipelines.lake.commits import COMMITS, COMPACTION
+
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.files import Files
 
@@ -115,8 +117,8 @@ class CompactionLock:
                 "can be taken over when that process is gone, or has not moved for an hour)"
             )
         # Of several that see the same stale lock, one can rename it; who finds another's lock under the name puts it
-        # back where it was.
-        aside = f"{self._path}.{self._owner.token}"
+        # back where it was. It goes where the next compaction removes what one that was killed has left.
+        aside = f"{self._root}/{COMMITS}/{COMPACTION}lock-{self._owner.token}"
         try:
             self._files.rename(self._path, aside)
             if self._files.read(aside) != text:
