@@ -98,7 +98,7 @@ def cli() -> None:
       ternmq send reminders 'call back' --delay 2h     send one
       ternmq dlq list billing                          see what a group gave up
       ternmq transaction list                          see what waits for its producer's word
-      ternmq pipeline lake --topics orders --out lake  write topics to Parquet files with Spark
+      ternmq pipeline lake --topics orders --out out   write a topic to Parquet files, with Spark
       ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster
       ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
 
