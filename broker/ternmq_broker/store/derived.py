@@ -63,6 +63,23 @@ class Derived:
     def covered(self) -> int:
         return min(self.index.covered, self.timers.covered, self.halves.covered)
 
+    @property
+    def promised(self) -> int:
+        """Up to where the log was durable once, by what the files speak of."""
+        return max(self.covered_most, self.index.promised, self.timers.promised, self.halves.promised)
+
+    @property
+    def covered_most(self) -> int:
+        """Up to where one of the parts covers the log."""
+        return max(self.index.covered, self.timers.covered, self.halves.covered)
+
+    def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
+        """Why a record that was found in the log can't stand there, if at most so many messages were lost before it."""
+        record = placed.record
+        if record.kind is not Kind.MESSAGE or placed.log_offset < self.index.covered:
+            return None
+        return self.index.contradiction(record.topic, record.queue_id, record.queue_offset, lost_max)
+
     def replay(self, placed: "Placed") -> None:
         """A record that was found in the log, in the log's order."""
         record = placed.record
@@ -90,6 +107,15 @@ class Derived:
                 self.halves.settle(origin.log_offset, log_offset, discards=record.topic == DISCARD_TOPIC)
             else:
                 self.halves.checked(origin.log_offset, checks)
+
+    @staticmethod
+    def remove_files(index_folder: "Folder", timer_folder: "Folder") -> None:
+        """Let the next `load` find nothing, so that all is made anew from the log."""
+        for folder in (index_folder, timer_folder):
+            for name in folder.names():
+                if name[:1].isdigit():
+                    folder.remove(name)
+            folder.sync_names()
 
     # --- moving to disk
 

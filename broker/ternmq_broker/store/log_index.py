@@ -3,18 +3,18 @@
 Files       one for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
             when enough is in memory. After a crash only what no block covers is read again from the log.
 Floors      offsets below which a queue holds nothing, for queues that retention or a deletion emptied: without them a
-            queue would begin again at 0 after a restart. Kept in the file `floors` as JSON, with the offset at which
-            the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
+            queue would begin again at 0 after a restart. Kept in the side file `floors`, with the offset at which the
+            queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
 Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
             belongs to the store's own.
 """
 
-import json
+import logging
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import index_block
+from ternmq_broker.store import index_block, side_files
 from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.queue_index import Location, QueueIndex
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.side_files import SideFiles
 
+_log = logging.getLogger(__name__)
 _FLOORS = "floors"
 
 
@@ -66,12 +68,18 @@ class LogIndex:
         self._keys = (array("I"), array("Q"))
         self.entries_in_memory = 0
         self.covered = 0
+        self.promised = 0
+        """Up to where the log was durable once, by blocks that speak of more than it has."""
+        self._lost = 0
+        self._is_cut = False
+        """Whether the log has lost its beginning to retention."""
 
     # --- opening
 
     def load(self, segments: "Sequence[int]", log_end: int) -> None:
         """Open the files of `segments`, drop others, and drop what speaks of bytes that the log does not have."""
         self.covered = segments[0]
+        self._is_cut = segments[0] > 0
         wanted = {f"{base:020d}" for base in segments}
         for name in self._folder.names():
             if name.isdigit() and name not in wanted:
@@ -88,9 +96,16 @@ class LogIndex:
             try:
                 size = index_block.announced_size(file.read(position, index_block.HEAD_BYTES))
                 head = index_block.decode(file.read(position, size), file_position=position)
-            except BadBlock:
+            except BadBlock as error:
+                _log.warning(
+                    "the index file %020d is damaged from byte %d on (%s); that part is made anew from the commit log",
+                    base,
+                    position,
+                    error,
+                )
                 break
             if head.log_from != self.covered or head.log_to > log_end:
+                self.promised = max(self.promised, head.log_to)
                 break
             self._take_block(head, file)
             position += size
@@ -111,21 +126,38 @@ class LogIndex:
         self.covered = head.log_to
         return number
 
+    def contradiction(self, topic: str, queue_id: int, queue_offset: int, lost_max: int) -> str | None:
+        """Why no record that comes next in the log can have that place, if at most so many messages were lost."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None and self._is_cut:
+            return None  # it may begin anywhere
+        end = 0 if queue is None else queue.end
+        place = f"is said to be message {queue_offset} of queue {queue_id} of topic {topic!r}, which goes on at {end}"
+        if queue_offset < end:
+            return place
+        if queue_offset - end > lost_max - self._lost:
+            return f"{place}, and nothing is missing that could hold those in between"
+        return None
+
     def recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
-        """Make room for a record found in the log that is to be added next, with whatever was lost before it."""
+        """Make room for a record found in the log that is to be added next, with whatever was lost before it.
+
+        It must be no `contradiction`."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            self._queues[topic, queue_id] = QueueIndex(topic, queue_id, queue_offset)
-            return
+            first = queue_offset if self._is_cut else 0
+            queue = self._queues[topic, queue_id] = QueueIndex(topic, queue_id, first)
         if queue_offset > queue.end:
             self._dirty[queue] = None
+            self._lost += queue_offset - queue.end
             self.entries_in_memory += queue_offset - queue.end
             queue.add_lost(queue_offset, log_offset)
         assert queue.end == queue_offset
 
-    def load_floors(self) -> None:
-        """To be called when all records are known."""
-        for topic, queue_id, floor, origin in json.loads(self._folder.content(_FLOORS) or b"[]"):
+    def load_floors(self, files: "SideFiles") -> None:
+        """To be called when all records are known. DamagedFile."""
+        floors = files.needed(self._folder, _FLOORS)
+        for topic, queue_id, floor, origin in floors if isinstance(floors, list) else ():
             queue = self.queue(topic, queue_id)
             queue.raise_first(floor)
             queue.origin = origin
@@ -270,7 +302,11 @@ class LogIndex:
         floors = [
             (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
         ]
-        return lambda: self._folder.replace(_FLOORS, json.dumps(floors).encode())
+        return lambda: side_files.write(self._folder, _FLOORS, floors)
+
+    def write_floors(self) -> None:
+        """Make lasting what is known of floors."""
+        self._save_floors()()
 
     def close(self) -> None:
         for file in self._files.values():
