@@ -53,7 +53,7 @@ def found(store: MessageStore) -> list[bytes | None]:
     bodies: list[bytes | None] = []
     while len(bodies) < end:
         locations = store.locate("orders", 0, len(bodies), 100, may_block=True)
-        bodies += [record and record.rest for record in store.read(locations, may_block=True)]
+        bodies += [record.rest if record else None for record in store.read(locations, may_block=True)]
     return bodies
 
 
