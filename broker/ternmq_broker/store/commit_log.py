@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store.record import BadRecord, Head, Record, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.record_layouts import RecordLayouts
 
 _NAME_DIGITS = 20
 _RESERVE_BYTES = 16 << 20
-_READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -166,24 +165,6 @@ class CommitLog:
         """The record that begins there; BadRecord if none does."""
         return self.placed_at(log_offset).record
 
-    def placed_from(self, log_offset: int) -> "Iterator[Placed]":
-        """The records from there on up to the end of the segment; BadRecord at the first that is not whole."""
-        decode_head, decode = self.layouts.decode_head, self.layouts.decode
-        end = self.end_of_segment(log_offset)
-        window, begin = b"", log_offset
-        while log_offset < end:
-            at = log_offset - begin
-            head_bytes = self.layouts.header_bytes(log_offset)
-            if len(window) - at < head_bytes:
-                window, begin, at = self.read(log_offset, _READ_BYTES), log_offset, 0
-            size = decode_head(window[at : at + head_bytes], log_offset).size
-            if size > end - log_offset:
-                raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
-            if len(window) - at < size:
-                window, begin, at = self.read(log_offset, max(size, _READ_BYTES)), log_offset, 0
-            yield Placed(log_offset, size, decode(window[at : at + size], log_offset))
-            log_offset += size
-
     def _segment_of(self, log_offset: int) -> _Segment:
         index = bisect.bisect_right(self._bases, log_offset) - 1
         if index < 0:
@@ -215,6 +196,12 @@ class CommitLog:
                 last.file.truncate(max(0, end - last.base))
             self._unsealed_from = min(self._unsealed_from, last.base)
             self.synced = min(self.synced, end)
+
+    def sync_below(self, log_offset: int) -> None:
+        """Make durable what lies below, while the log is recovered."""
+        for segment in self._segments:
+            if self.synced < segment.end and segment.base < log_offset:
+                segment.file.sync()
 
     def recovered(self, end: int, since: int) -> None:
         """What is whole ends at `end`: cut off the rest, give back room that a crash left reserved, and sync what lies

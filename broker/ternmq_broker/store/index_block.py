@@ -40,6 +40,11 @@ def key_hash(topic: str, key: str) -> int:
     return crc32(f"{topic}\n{key}".encode())
 
 
+def key_prefix_hash(topic: bytes) -> int:
+    """What to go on from for the keys of one topic: `crc32(key, key_prefix_hash(topic))` is the hash of a key."""
+    return crc32(topic + b"\n")
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Consecutive messages of one queue: `rows` of them from `first_offset` on, at `first_row` of the block."""

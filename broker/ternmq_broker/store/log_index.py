@@ -172,6 +172,23 @@ class LogIndex:
             queue = self._queues[key] = QueueIndex(topic, queue_id)
         return queue
 
+    # For a reader of the whole log, which adds many messages itself.
+
+    def known_queue(self, topic: str, queue_id: int) -> QueueIndex | None:
+        """The queue's index, to be added to; None if there is none yet."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            self._dirty[queue] = None
+        return queue
+
+    def keys_to_extend(self) -> "tuple[array[int], array[int]]":
+        """The hashes of keys and the log offsets of their records, each to be appended to; see `index_block`."""
+        return self._keys
+
+    def added(self, count: int) -> None:
+        """So many messages were added by the caller."""
+        self.entries_in_memory += count
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""
         queue = self._queues.get((topic, queue_id))

@@ -18,15 +18,17 @@ Layout 1    its records vouch for nothing. While a store is brought up to date, 
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.log_walk import LogWalk
 from ternmq_broker.store.record import PLACE_AT, BadRecord, Head, NewerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ternmq_broker.store.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log_walk import TakePlain
     from ternmq_broker.store.set_aside import SetAside
 
 _log = logging.getLogger(__name__)
@@ -73,8 +75,9 @@ class LogRecovery:
         self.skipped_bytes = self.torn_bytes = 0
         """What was stepped over by this start, or an earlier one, as far as it was walked; and what was cut off."""
 
-    def records(self, since: int) -> "Iterator[Placed]":
-        """Every whole record from log offset `since` on; then the torn tail is cut off, and all is synced.
+    def records(self, since: int, take_plain: "TakePlain | None" = None) -> "Iterator[Placed]":
+        """Every whole record from log offset `since` on, but those that `take_plain` takes (`LogWalk`); then the torn
+        tail is cut off, and all is synced.
 
         CommitLogCorrupted, NewerFormat; OSError if there is no room to set something aside. Then nothing has changed.
         """
@@ -85,28 +88,29 @@ class LogRecovery:
         self.newly_accepted = log.end < self._durable
         while position < log.end:
             following = log.following_segment(position)
+            walk = LogWalk(log, position, take_plain)
             try:
-                for placed in self._whole_from(position):
+                for placed in walk:
+                    self._check(placed)
                     yield placed
-                    position = placed.log_offset + placed.size
-                self._check_complete(position, following)
+                if walk.log_offset < following:
+                    self._missing(following)
+                position = following
             except BadRecord as error:
-                after = self._after_bad(position, error)
+                after = self._after_bad(walk.log_offset, error)
                 if after is None:
+                    position = walk.log_offset
                     break
                 position = after
         log.recovered(position, since)
 
-    def _check_complete(self, position: int, following: int) -> None:
-        if position < following:
-            raise BadRecord(f"is missing, as are all bytes up to {following}, where the next segment begins")
+    def _check(self, placed: "Placed") -> None:
+        problem = self._contradicts(placed, self.skipped_bytes // _RECORD_BYTES_MIN)
+        if problem is not None:
+            raise BadRecord(problem)
 
-    def _whole_from(self, position: int) -> "Iterator[Placed]":
-        for placed in self._log.placed_from(position):
-            problem = self._contradicts(placed, self.skipped_bytes // _RECORD_BYTES_MIN)
-            if problem is not None:
-                raise BadRecord(problem)
-            yield placed
+    def _missing(self, following: int) -> NoReturn:
+        raise BadRecord(f"is missing, as are all bytes up to {following}, where the next segment begins")
 
     # --- what is bad
 

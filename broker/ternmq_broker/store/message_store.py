@@ -24,6 +24,7 @@ from ternmq_broker.store.log_recovery import LogRecovery
 from ternmq_broker.store.queue_index import Location
 from ternmq_broker.store.record import BadRecord, Kind, Origin, Record, Reference
 from ternmq_broker.store.record_layouts import RecordLayouts
+from ternmq_broker.store.replay import Replay
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
@@ -144,17 +145,15 @@ class MessageStore:
             accept=accept,
             contradicts=self._derived.contradiction,
         )
-        count = 0
-        for placed in recovery.records(self._derived.covered):
-            self._derived.replay(placed)
-            self._last_ms = max(self._last_ms, placed.record.stored_ms)
-            count += 1
+        replay = Replay(self._log, self._derived)
+        replay.run(recovery)
+        self._last_ms = max(self._last_ms, replay.stored_ms)
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
             self.save_checkpoint()
             self._durable_file.truncate(0)
             self._marked_durable = 0
-        return count
+        return replay.count
 
     def _bring_up_to_date(self, key: int) -> None:
         """Make a store of layout 1 one of today's; the file `format` is written last."""
