@@ -18,7 +18,7 @@ from ternmq_common.names import DISCARD_TOPIC
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ternmq_broker.store.commit_log import Placed
     from ternmq_broker.store.files import Folder
@@ -129,9 +129,10 @@ class Derived:
         log_to = synced if index is None else index.log_to
         return Spill(log_to, index, self.timers.prepare_spill(log_to)) if self.covered < log_to else None
 
-    def finish_spill(self, spill: Spill) -> None:
+    def finish_spill(self, spill: Spill) -> "Iterator[None]":
+        """In steps of about a millisecond; all of them, before the next spill."""
         if spill.index is not None:
-            self.index.finish_spill(spill.index)
+            yield from self.index.finish_spill(spill.index)
         if spill.timers is not None:
             self.timers.finish_spill(spill.timers)
         self.halves.cover(spill.log_to)

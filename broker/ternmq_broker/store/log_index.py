@@ -9,14 +9,16 @@ Threads     `SpillJob.write` and the callables that are returned for it may run 
             belongs to the store's own.
 """
 
+import bisect
 import logging
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import index_block, side_files
 from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.queue_index import Location, QueueIndex
+from ternmq_broker.store.timer_merge import breathe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FLOORS = "floors"
+# So many queues of a spill are dealt with before others get their turn: about a millisecond.
+_QUEUES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +38,50 @@ class _Block:
     file: "StoreFile"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SpillJob:
-    """A block that is ready to be written behind `file_position`; then `LogIndex.finish_spill` takes it over. With it
-    the index covers the log up to `log_to`."""
+    """A block of what lies below log offset `log_to`: `write` makes it, `LogIndex.finish_spill` takes it over.
 
+    Of the queues only what is there already is looked at, so others may add to them meanwhile.
+    """
+
+    log_from: int
     log_to: int
-    file: "StoreFile"
-    file_position: int
-    data: bytes
-    keys: int
-    counts: list[tuple[QueueIndex, int]]
+    base: int
+    folder: "Folder"
+    file: "StoreFile | None"
+    queues: list[QueueIndex]
+    keys: "tuple[array[int], array[int]]"
+    written: BlockHead | None = None
+    counts: list[tuple[QueueIndex, int, int]] = field(default_factory=list)
+    """Of each queue in the block how many rows are there, and at which row they begin."""
 
     def write(self) -> None:
-        self.file.append([self.data])
+        if self.file is None:
+            self.file = self.folder.create(f"{self.base:020d}")
+            self.folder.sync_names()
+        content = BlockContent(self.log_from, self.log_to, self.base, [])
+        for number, queue in enumerate(self.queues):
+            self._add(queue, content)
+            if number % _QUEUES_AT_ONCE == 0:
+                breathe()
+        hashes, positions = self.keys
+        count = bisect.bisect_left(positions, self.log_to)
+        content.key_hashes = hashes[:count]
+        content.key_positions = array("I", [position - self.base for position in positions[:count]])
+        data = index_block.encode(content)
+        head = index_block.head_of(content, data, file_position=self.file.size)
+        self.file.append([data])
         self.file.sync()
+        self.written = head
+
+    def _add(self, queue: QueueIndex, content: BlockContent) -> None:
+        count = queue.tail_below(self.log_to)
+        if count:
+            first_row = len(content.rows) * 4 // ROW_BYTES
+            content.runs.append(Run(queue.topic, queue.queue_id, queue.tail_first, first_row, count))
+            content.rows.extend(queue.rows(count, self.base))
+            self.counts.append((queue, count, first_row))
 
 
 class LogIndex:
@@ -95,7 +128,7 @@ class LogIndex:
         while position < file.size:
             try:
                 size = index_block.announced_size(file.read(position, index_block.HEAD_BYTES))
-                head = index_block.decode(file.read(position, size), file_position=position)
+                head, runs = index_block.decode(file.read(position, size), file_position=position)
             except BadBlock as error:
                 _log.warning(
                     "the index file %020d is damaged from byte %d on (%s); that part is made anew from the commit log",
@@ -107,13 +140,13 @@ class LogIndex:
             if head.log_from != self.covered or head.log_to > log_end:
                 self.promised = max(self.promised, head.log_to)
                 break
-            self._take_block(head, file)
+            self._take_block(head, runs, file)
             position += size
         file.truncate(position)
 
-    def _take_block(self, head: BlockHead, file: "StoreFile") -> None:
+    def _take_block(self, head: BlockHead, runs: "Iterable[Run]", file: "StoreFile") -> None:
         number = self._keep_block(head, file)
-        for run in head.runs:
+        for run in runs:
             queue = self._queues.get((run.topic, run.queue_id))
             if queue is None:
                 queue = self._queues[run.topic, run.queue_id] = QueueIndex(run.topic, run.queue_id, run.first_offset)
@@ -245,44 +278,36 @@ class LogIndex:
 
     # --- moving to disk
 
+    @property
+    def queues_in_memory(self) -> int:
+        """How many queues have entries in memory."""
+        return len(self._dirty)
+
     def prepare_spill(self, segments: "Sequence[int]", upto: int) -> SpillJob | None:
         """The next block to write, of one segment and of log bytes below `upto`, which must be durable."""
         if self.covered >= upto:
             return None
         base = max(segment for segment in segments if segment <= self.covered)
         log_to = min((segment for segment in segments if segment > base), default=upto)
-        log_to = min(log_to, upto)
-        content = BlockContent(self.covered, log_to, base, [])
-        counts = []
-        for queue in self._dirty:
-            count = queue.tail_below(log_to)
-            if count:
-                content.runs.append(
-                    Run(queue.topic, queue.queue_id, queue.tail_first, len(content.rows) * 4 // ROW_BYTES, count)
-                )
-                content.rows.extend(queue.rows(count, base))
-                counts.append((queue, count))
-        hashes, positions = self._keys
-        keys = sum(position < log_to for position in positions)
-        content.key_hashes.extend(hashes[:keys])
-        content.key_positions.extend(position - base for position in positions[:keys])
-        file = self._files.get(base)
-        if file is None:
-            file = self._files[base] = self._folder.create(f"{base:020d}")
-            self._folder.sync_names()
-        return SpillJob(log_to, file, file.size, index_block.encode(content), keys, counts)
+        return SpillJob(
+            self.covered, min(log_to, upto), base, self._folder, self._files.get(base), list(self._dirty), self._keys
+        )
 
-    def finish_spill(self, job: SpillJob) -> None:
-        """`job.write` is done: let go of what the block holds."""
-        head = index_block.decode(job.data, file_position=job.file_position)
-        number = self._keep_block(head, job.file)
-        for run, (queue, count) in zip(head.runs, job.counts, strict=True):
-            queue.drop_tail(count, number, run.first_row)
+    def finish_spill(self, job: SpillJob) -> "Iterator[None]":
+        """`job.write` is done: let go of what the block holds, a little at a time; all of it, before the next one."""
+        assert job.file is not None
+        assert job.written is not None
+        self._files[job.base] = job.file
+        number = self._keep_block(job.written, job.file)
+        hashes, positions = self._keys
+        self._keys = (hashes[job.written.keys :], positions[job.written.keys :])
+        for done, (queue, count, first_row) in enumerate(job.counts, start=1):
+            queue.drop_tail(count, number, first_row)
             self.entries_in_memory -= count
             if queue.tail_first == queue.end:
                 del self._dirty[queue]
-        hashes, positions = self._keys
-        self._keys = (hashes[job.keys :], positions[job.keys :])
+            if done % _QUEUES_AT_ONCE == 0:
+                yield
 
     # --- forgetting
 

@@ -30,7 +30,7 @@ from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.half_index import HalfIndex
@@ -46,6 +46,8 @@ _DURABLE_BYTES_MAX = 4000
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
 _SPAN_FACTOR = 4
 _EVERYTHING = 1 << 63
+_ROWS_FOR_QUEUE = 3
+_SPILL_ENTRIES_MAX = 262_144
 
 
 class StoreFolders(Protocol):
@@ -380,13 +382,23 @@ class MessageStore:
     # --- housekeeping
 
     def prepare_spill(self, *, entries_min: int) -> Spill | None:
-        """What is to be written of the indexes, when at least that many entries are in memory."""
-        if self._derived.entries_in_memory < entries_min:
+        """What is to be written of the indexes, when at least that many entries are in memory; and, unless that is one,
+        some for each queue, since blocks would else have little more than the names of queues."""
+        derived = self._derived
+        if entries_min > 1:
+            entries_min = max(entries_min, min(_SPILL_ENTRIES_MAX, _ROWS_FOR_QUEUE * derived.index.queues_in_memory))
+        if derived.entries_in_memory < entries_min:
             return None
-        return self._derived.prepare_spill(self._log.segment_bases, self._log.synced)
+        return derived.prepare_spill(self._log.segment_bases, self._log.synced)
 
     def finish_spill(self, spill: Spill) -> None:
-        self._derived.finish_spill(spill)
+        """`spill.write` is done: let go of what is on disk."""
+        for _ in self._derived.finish_spill(spill):
+            pass
+
+    def finish_spill_slowly(self, spill: Spill) -> "Iterator[None]":
+        """As `finish_spill`, in steps of about a millisecond, between which others may have their turn."""
+        return self._derived.finish_spill(spill)
 
     def give_up_spill(self, spill: Spill) -> None:
         self._derived.give_up_spill(spill)

@@ -69,5 +69,6 @@ class Replay:
         self._log.sync_below(log_offset)
         while job := self._derived.prepare_spill(self._log.segment_bases, log_offset):
             job.write()
-            self._derived.finish_spill(job)
+            for _ in self._derived.finish_spill(job):
+                pass
         self._plain.forget()
