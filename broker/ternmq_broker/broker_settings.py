@@ -24,6 +24,7 @@ class BrokerSettings:
     transaction_check_interval_ms: int
     transaction_check_max: int
     transactions_max: int
+    disk_free_min_bytes: int | None = None
     accept_corruption: bool = False
 
     @classmethod
@@ -41,5 +42,6 @@ class BrokerSettings:
             transaction_check_interval_ms=settings.transaction_check_interval_ms,
             transaction_check_max=settings.transaction_check_max,
             transactions_max=settings.transactions_max,
+            disk_free_min_bytes=settings.disk_free_min_bytes,
             accept_corruption=settings.accept_corruption,
         )

@@ -21,8 +21,8 @@ class StoreLock:
             raise StartupError(
                 f"{folder} is in use by another stack (process {owner}); stop it, or choose another --data-dir"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+        # In the place of what is there: a disk without room takes that.
+        os.ftruncate(self._fd, os.pwrite(self._fd, str(os.getpid()).encode(), 0))
 
     def release(self) -> None:
         os.close(self._fd)

@@ -10,11 +10,13 @@ Threads     `SpillJob.write` and the callables that are returned for it may run 
 """
 
 import json
+import threading
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import index_block
+from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.queue_index import Location, QueueIndex
 
@@ -64,6 +66,9 @@ class LogIndex:
         self._dirty: dict[QueueIndex, None] = {}
         # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
         self._keys = (array("I"), array("Q"))
+        self._detached = DetachedFiles(folder)
+        self._saving_floors = threading.Lock()
+        self._floors_made = self._floors_saved = 0
         self.entries_in_memory = 0
         self.covered = 0
 
@@ -248,30 +253,48 @@ class LogIndex:
                 queue.origin = queue.end
         return self._save_floors()
 
-    def drop_before(self, log_start: int) -> "Callable[[], None]":
-        """The log begins at `log_start` now. What is returned makes that last and deletes files; for a thread."""
-        dropped = {number for number, block in self._blocks.items() if block.head.log_to <= log_start}
+    def prepare_drop(self, log_start: int) -> "Callable[[], None]":
+        """The log is about to begin at `log_start`: what lies below can't be found any more. What is returned makes
+        that last; for a thread, and before anything is deleted."""
+        is_dropped = self._blocks_before(log_start).__contains__
+        for queue in self._queues.values():
+            queue.raise_first(queue.first_without(is_dropped))
+        return self._save_floors()
+
+    def drop_before(self, log_start: int) -> None:
+        """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`."""
+        dropped = self._blocks_before(log_start)
         for queue in self._queues.values():
             queue.drop_runs(dropped.__contains__)
         for number in dropped:
             del self._blocks[number]
-        files = {base: self._files.pop(base) for base in list(self._files) if base < log_start}
-        save_floors = self._save_floors()
+        for base in [base for base in self._files if base < log_start]:
+            self._detached.add(f"{base:020d}", self._files.pop(base))
 
-        def finish() -> None:
-            save_floors()
-            for base, file in files.items():
-                file.close()
-                self._folder.remove(f"{base:020d}")
+    def _blocks_before(self, log_start: int) -> set[int]:
+        return {number for number, block in self._blocks.items() if block.head.log_to <= log_start}
 
-        return finish
+    def delete_detached(self) -> None:
+        """Delete the files of what was dropped; OSError: those that are left, the next time. For a thread."""
+        while self._detached:
+            self._detached.delete_first()
 
     def _save_floors(self) -> "Callable[[], None]":
         floors = [
             (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
         ]
-        return lambda: self._folder.replace(_FLOORS, json.dumps(floors).encode())
+        content = json.dumps(floors).encode()
+        number = self._floors_made = self._floors_made + 1
+
+        def save() -> None:
+            with self._saving_floors:
+                if number > self._floors_saved:  # else later ones are there, and floors only rise
+                    self._folder.replace(_FLOORS, content)
+                    self._floors_saved = number
+
+        return save
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+        self._detached.close()

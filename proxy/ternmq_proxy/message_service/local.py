@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.opening import make_room_to_start
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Route
 from ternmq_protos.v2 import definition_pb2
@@ -63,13 +64,19 @@ class LocalMessageService:
         broker.start()
         return cls(broker)
 
+    @staticmethod
+    def make_room_to_start(settings: "ServerSettings") -> None:
+        """To be called before anything of the data directory is opened: on a full disk that may need room."""
+        make_room_to_start(BrokerSettings.of(settings).folder)
+
     def end_polls(self) -> None:
         """Answer the waiting polls, since the process ends."""
         self._broker.end_polls()
 
     @property
     def problem(self) -> str | None:
-        return None if self._broker.failure is None else str(self._broker.failure)
+        """Why no message can be stored now."""
+        return self._broker.problem
 
     @property
     def figures(self) -> "BrokerSource":

@@ -15,6 +15,7 @@ from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
+from tests.support.retention import remove_segments
 
 SEGMENT_BYTES = 4000
 
@@ -84,7 +85,7 @@ def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(t
     spill(store)
     count = store.expired_segments(before_ms=200)
     assert count > 0
-    store.remove_segments(count)()
+    remove_segments(store, count)
     first, end = store.bounds("orders", 0)
     assert 0 < first < 100
     assert end == 150
@@ -99,7 +100,7 @@ def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) ->
     store = filled(tmp_path, 50, queues=1)
     store.roll()
     spill(store)
-    store.remove_segments(store.expired_segments(before_ms=1000))()
+    remove_segments(store, store.expired_segments(before_ms=1000))
     assert store.bounds("orders", 0) == (50, 50)
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
