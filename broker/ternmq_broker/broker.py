@@ -90,7 +90,7 @@ class Broker:
         )
         self._queue_locks = QueueLocks(clock.now_ms)
         self._pulls = Pulls(self._consumption, self._pollers, self._queue_locks)
-        self._timers = Timers(store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.is_short)
+        self._timers = Timers(store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.refuses)
         self.transactions = Transactions(
             store,
             self._flusher,
@@ -167,7 +167,7 @@ class Broker:
     async def _close_store(self) -> None:
         if self._flusher.failure is None:
             try:
-                await self._room.with_reserve(lambda: asyncio.to_thread(self._store.close))
+                await self._room.with_reserve(lambda: asyncio.to_thread(self._store.close), all_of_it=True)
             except OSError as error:
                 _log.error("the indexes could not be written, so that the next start takes longer: %s", error)
             else:
@@ -403,14 +403,14 @@ class Broker:
         with self._writing:
             self.transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic)
-            await self._room.with_reserve(lambda: asyncio.to_thread(remember))
+            await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
 
     async def forget_group(self, group: str) -> None:
         """Drop the group's progress, its retries and its dead letters."""
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:
-            await self._room.with_reserve(lambda: self._housekeeping.forget_group(group))
+            await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), all_of_it=True)
         await self.forget_topic(retry_topic(group))
         await self.forget_topic(dead_letter_topic(group))
 

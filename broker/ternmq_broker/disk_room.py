@@ -4,7 +4,8 @@ Marks       below the first, `free_min_bytes`, new messages are refused, while c
             on. They are taken again a little above it, so that it does not flap. Below twice that, retention looks all
             the time, so that what has expired goes at once.
 Reserve     what frees room has to write before: indexes, floors, timers that are copied. When the disk is full all the
-            same, since others write to it too, such a step gets the room of the reserve, and is done again.
+            same, since others write to it too, such a step gets a slice of the reserve, and is done again; and a clean
+            end does. Other housekeeping gets half of the reserve at most.
 Threads     everything belongs to the loop's thread; the reserve's file is made and removed in others. The figures may
             be read in any.
 """
@@ -75,6 +76,7 @@ class DiskRoom:
         self._reserve = reserve
         self._configured = free_min_bytes
         self._task: asyncio.Task[None] | None = None
+        self._said_in_use = False
         self.refuses = False
         """New messages are to be refused."""
         self.free_bytes = self.free_min_bytes = 0
@@ -92,8 +94,7 @@ class DiskRoom:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
-                self.look()
-                await asyncio.to_thread(self.renew_reserve)
+                await self.renew()
             except OSError as error:
                 _log.warning("the room on the disk can't be looked at: %s", error)
 
@@ -108,10 +109,16 @@ class DiskRoom:
             self.refuses = False
             _log.info("the disk has %s free, so that messages are taken again", rendered_bytes(self.free_bytes))
 
+    async def renew(self) -> None:
+        """Look, and have the reserve back if there is room for it: before new messages take that."""
+        self.look()
+        await asyncio.to_thread(self.renew_reserve)
+
     def renew_reserve(self) -> None:
-        """Have the reserve back if there is room for it; for a thread."""
-        if self.free_bytes >= 2 * self._reserve.size and not self._reserve.is_there:
+        """Make the reserve whole if there is room for it; for a thread."""
+        if self.free_bytes >= 2 * self._reserve.size and self._reserve.left_bytes < self._reserve.size:
             self._reserve.make()
+            self._said_in_use = False
 
     @property
     def is_short(self) -> bool:
@@ -133,23 +140,27 @@ class DiskRoom:
         """What a sender is told while `refuses`."""
         return DiskShort(self.problem or "the disk is full")
 
-    async def with_reserve(self, step: "Callable[[], Awaitable[T]]") -> T:
-        """Do a step that makes room, or that a clean end needs; if the disk is full, once more with the reserve's room.
+    async def with_reserve(self, step: "Callable[[], Awaitable[T]]", *, all_of_it: bool) -> T:
+        """Do a step; while it fails because the disk is full, give it a slice of the reserve and do it again.
 
-        OSError: that was not enough. The step must bear to be done twice.
+        `all_of_it`: it makes room, or belongs to a clean end. OSError: that was not enough. The step must bear to be
+        done several times.
         """
-        try:
-            return await step()
-        except OSError as error:
-            if not is_full(error):
-                raise
-            self.look()
-            if not await asyncio.to_thread(self._reserve.release):
-                raise
-            _log.warning(
-                "the disk is full, so the %s that are kept for that are used", rendered_bytes(self._reserve.size)
-            )
-        return await step()
+        while True:
+            try:
+                return await step()
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self.look()
+                if not await asyncio.to_thread(self._reserve.give, all_of_it=all_of_it):
+                    raise
+            if not self._said_in_use:
+                self._said_in_use = True
+                _log.warning(
+                    "the disk is full, so the room is used that is kept for that, %s",
+                    rendered_bytes(self._reserve.size),
+                )
 
 
 def rendered_bytes(count: int) -> str:

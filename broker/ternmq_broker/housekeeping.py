@@ -57,15 +57,16 @@ class Housekeeping:
     def start(self) -> None:
         journal_s = self._settings.consumption_flush_interval_ms / 1000
         retention_s = min(self._settings.retention_check_interval_ms / 1000, _SHORT_RETENTION_CHECK_S)
-        loops: list[tuple[str, str, Callable[[], Coroutine[None, None, None]], float]] = [
-            ("journal", "the progress of groups could not be written", self.write_journal, journal_s),
-            ("index spill", "the index could not be written", self._spill, _SPILL_CHECK_S),
-            ("retention", "old messages could not be removed", self._retain, retention_s),
-        ]
+        retain = self._repeat(
+            self._retain, retention_s, FailureLog("old messages could not be removed"), makes_room=True
+        )
+        write = self._repeat(self.write_journal, journal_s, FailureLog("the progress of groups could not be written"))
+        spill = self._repeat(self._spill, _SPILL_CHECK_S, FailureLog("the index could not be written"))
         self._next_retention_s = asyncio.get_running_loop().time() + self._settings.retention_check_interval_ms / 1000
         self._tasks = [
-            asyncio.create_task(self._repeat(FailureLog(what), step, seconds), name=name)
-            for name, what, step, seconds in loops
+            asyncio.create_task(write, name="journal"),
+            asyncio.create_task(spill, name="index spill"),
+            asyncio.create_task(retain, name="retention"),
         ]
 
     async def stop(self) -> None:
@@ -74,16 +75,21 @@ class Housekeeping:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._steps, return_exceptions=True)
         try:
-            await self._room.with_reserve(self.write_journal)
+            await self._room.with_reserve(self.write_journal, all_of_it=True)
         except OSError as error:
             _log.error("the last progress of groups could not be written, so that it is delivered again: %s", error)
 
     async def _repeat(
-        self, failures: FailureLog, step: "Callable[[], Coroutine[None, None, None]]", seconds: float
+        self,
+        step: "Callable[[], Coroutine[None, None, None]]",
+        seconds: float,
+        failures: FailureLog,
+        *,
+        makes_room: bool = False,
     ) -> None:
         while True:
             await asyncio.sleep(seconds)
-            running = asyncio.ensure_future(self._room.with_reserve(step))
+            running = asyncio.ensure_future(self._room.with_reserve(step, all_of_it=makes_room))
             self._steps.add(running)
             running.add_done_callback(self._steps.discard)
             try:
@@ -149,4 +155,4 @@ class Housekeeping:
         self._store.finish_removal(removal)
         await asyncio.to_thread(self._store.delete_removed)
         _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)
-        self._room.look()
+        await self._room.renew()

@@ -37,8 +37,9 @@ def make_room_to_start(folder: "Path") -> None:
     """If the disk is full, give the reserve back before anything is opened: only a broker that runs can free room."""
     if folder.exists():
         disk = disk_bytes(folder)
-        if disk.free < _START_BYTES and Reserve(folder, reserve_bytes(disk.total)).release():
-            _log.warning("the disk is full, so the room that is kept for that is used to start")
+        reserve = Reserve(folder, reserve_bytes(disk.total))
+        while disk.free < _START_BYTES and reserve.give(all_of_it=True):
+            disk = disk_bytes(folder)
 
 
 def open_store(settings: "BrokerSettings") -> OpenedStore:

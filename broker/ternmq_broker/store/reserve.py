@@ -1,9 +1,9 @@
 """A file that holds nothing but room, which is given back when the disk is full and what frees room has to write first.
 
-It is not there while it is in use, and made again when there is enough: at least twice its size.
+It is given in slices: whoever else fills the disk takes what a step leaves of a slice, and no more. What is not needed
+to free room gets half of it at most. It is made whole again when there is enough: at least twice its size.
 """
 
-import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 1 << 20
+SLICES = 8
 _NAME = "reserve"
 _BYTES_MIN, _BYTES_MAX = 2 * MIB, 32 * MIB
-_ZEROS = bytes(MIB)
 
 
 def reserve_bytes(disk_bytes: int) -> int:
@@ -33,41 +33,41 @@ class Reserve:
         self.size = size
 
     @property
-    def is_there(self) -> bool:
-        """Whether all of it is there."""
+    def left_bytes(self) -> int:
+        """How much of it is there."""
         try:
-            return self._path.stat().st_size >= self.size
+            return self._path.stat().st_size
         except FileNotFoundError:
-            return False
+            return 0
 
     def make(self) -> None:
-        """Take the room. If the disk has not so much after all, nothing is taken."""
+        """Take the room that is missing. If the disk has not so much after all, nothing is taken."""
         with self._turn:
-            if self.is_there:
+            left = self.left_bytes
+            if left >= self.size:
                 return
-            unfinished = self._path.with_suffix(".new")
-            try:
-                with unfinished.open("wb") as file:
-                    _allocate(file.fileno(), self.size)
-            except OSError as error:
-                unfinished.unlink(missing_ok=True)
-                if not is_full(error):
-                    raise
-            else:
-                unfinished.replace(self._path)
+            with self._path.open("ab") as file:
+                try:
+                    _allocate(file.fileno(), left, self.size - left)
+                except OSError as error:
+                    os.ftruncate(file.fileno(), left)
+                    if not is_full(error):
+                        raise
 
-    def release(self) -> bool:
-        """Give the room back; whether there was any."""
+    def give(self, *, all_of_it: bool) -> bool:
+        """Give a slice of the room back; whether there was one. The last half is for those who ask for `all_of_it`."""
         with self._turn:
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
-                return True
-            return False
+            left = self.left_bytes
+            kept = max(left - self.size // SLICES, 0 if all_of_it else self.size // 2)
+            if kept >= left:
+                return False
+            os.truncate(self._path, kept)
+            return True
 
 
-def _allocate(fd: int, size: int) -> None:
+def _allocate(fd: int, position: int, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
+        os.posix_fallocate(fd, position, size)
         return
-    for _ in range(0, size, len(_ZEROS)):
-        os.write(fd, _ZEROS)
+    while size:
+        size -= os.write(fd, bytes(min(size, MIB)))
