@@ -119,12 +119,16 @@ def keep_room(engine: "Engine") -> None:
         assert isinstance(connection, sqlite3.Connection)
         try:
             (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute("BEGIN IMMEDIATE")
             connection.execute("CREATE TABLE IF NOT EXISTS ternmq_room (bytes BLOB)")
             connection.execute("INSERT INTO ternmq_room VALUES (zeroblob(?))", (_ROOM_PAGES * page_bytes,))
+            connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint")  # the pages go into the file; then they are free there
-            connection.execute("DROP TABLE ternmq_room")
+            connection.execute("DROP TABLE IF EXISTS ternmq_room")
             connection.execute("PRAGMA wal_checkpoint")
         except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             _log.warning("the registry has no room kept for a full disk: %s", error)
 
 

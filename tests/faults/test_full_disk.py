@@ -1,8 +1,8 @@
 """A disk that is really full, and heals by retention alone: nothing that was acknowledged is lost.
 
-Each round fills the disk to its last byte behind the server's back. Sends are refused and readiness says why, while what
-is stored is consumed, also by a group that nobody knew; then time passes, retention removes what has expired, and sends
-work again. In the end the server is stopped and started on the full disk, with timers that wait.
+Each round fills the disk to its last byte behind the server's back. Sends are refused and readiness says why, while
+what is stored is consumed, also by a group that nobody knew; then time passes, retention removes what has expired, and
+sends work again. In another test the server is stopped and started on the full disk, with timers that wait.
 """
 
 import asyncio

@@ -158,6 +158,63 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     assert file.size == DiskFile(tmp_path / "log").size == len(b"before")
 
 
+def room_for(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file system have room for so many bytes more, and say so only when some are reserved."""
+    reserve = os.posix_fallocate
+    room = [count]
+
+    def reserve_what_there_is(fd: int, at: int, size: int) -> None:
+        if found := min(size, room[0]):
+            reserve(fd, at, found)  # a part may be found before the end
+        if size > room[0]:
+            raise OSError(28, "No space left on device")
+        room[0] -= size
+
+    monkeypatch.setattr("os.posix_fallocate", reserve_what_there_is)
+
+
+def test_the_last_bytes_of_a_disk_are_reserved_exactly_and_no_byte_is_written_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = DiskFolder(tmp_path).create("log", reserve_bytes=1 << 16)
+    room_for(9, monkeypatch)
+    file.append([b"one", b"two"])
+    assert (tmp_path / "log").stat().st_size == 6
+    with pytest.raises(OSError, match="No space"):
+        file.append([b"four"])
+    assert file.size == (tmp_path / "log").stat().st_size == 6
+    file.append([b"six"])
+    assert (tmp_path / "log").read_bytes() == b"onetwosix"
+
+
+def test_what_is_reserved_is_kept_when_a_longer_append_finds_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = DiskFolder(tmp_path).create("log", reserve_bytes=100)
+    file.append([b"one"])
+    room_for(0, monkeypatch)
+    with pytest.raises(OSError, match="No space"):
+        file.append([bytes(98)])
+    file.append([bytes(97)])
+    assert (tmp_path / "log").stat().st_size == 100
+
+
+def test_a_replacement_that_fails_leaves_nothing_that_takes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DiskFolder(tmp_path)
+    folder.replace("floors", b"old")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fdatasync", full)
+    with pytest.raises(OSError, match="No space"):
+        folder.replace("floors", b"new")
+    assert folder.names() == ["floors"]
+    assert folder.content("floors") == b"old"
+
+
 def test_room_that_was_reserved_is_given_back(tmp_path: Path) -> None:
     file = DiskFolder(tmp_path).create("log", reserve_bytes=1 << 16)
     file.append([b"some bytes"])
