@@ -8,6 +8,9 @@ if TYPE_CHECKING:
 
     from ternmq_common.server_settings import FlushMode, StorageSettings
 
+STORE = "store"
+"""The folder of the store in a data directory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
@@ -32,7 +35,7 @@ class BrokerSettings:
         """Those of a process with a store, which is in its data directory."""
         return cls(
             name=settings.broker_name,
-            folder=settings.data_dir / "store",
+            folder=settings.data_dir / STORE,
             flush=settings.flush,
             segment_bytes=settings.segment_bytes,
             retention_ms=settings.retention_ms,

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
-from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.broker_settings import STORE, BrokerSettings
 from ternmq_broker.opening import make_room_to_start
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Route
@@ -12,6 +12,7 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
 
     from ternmq_common.clock import Clock
     from ternmq_common.cluster import Remaining
@@ -65,9 +66,9 @@ class LocalMessageService:
         return cls(broker)
 
     @staticmethod
-    def make_room_to_start(settings: "ServerSettings") -> None:
-        """To be called before anything of the data directory is opened: on a full disk that may need room."""
-        make_room_to_start(BrokerSettings.of(settings).folder)
+    def make_room_to_start(data_dir: "Path") -> None:
+        """To be called before anything in the data directory is opened: that may need room, also on a full disk."""
+        make_room_to_start(data_dir / STORE)
 
     def end_polls(self) -> None:
         """Answer the waiting polls, since the process ends."""
