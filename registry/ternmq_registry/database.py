@@ -111,7 +111,7 @@ def sqlite_engine(path: "Path") -> "Engine":
 def keep_room(engine: "Engine") -> None:
     """Have free pages in the database's file and in its write-ahead log, both written, as a hole is no room.
 
-    The log is used again from its start after each checkpoint, and keeps its length until the last connection is closed;
+    The log is used from its start again after each checkpoint, and keeps its length until the last connection closes;
     the pool always holds one.
     """
     with closing(engine.raw_connection()) as pooled:
