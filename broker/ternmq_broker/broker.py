@@ -13,6 +13,7 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.clock_watch import ClockWatch, make_up_for
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.delivery.pending_halves import CheckRules
+from ternmq_broker.disk_room import DiskRoom, DiskShort
 from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.looking import Looking
@@ -22,7 +23,7 @@ from ternmq_broker.popping import Pop
 from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
 from ternmq_broker.redelivery import Redelivery
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.files import WouldBlock, is_full
 from ternmq_broker.store.message_store import Incoming
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
@@ -70,6 +71,8 @@ class Broker:
         store, journal = opened.store, opened.journal
         self._lock = opened.lock
         self._store = store
+        self._room = opened.room
+        self._writing = _Writing(opened.room)
         self._clock = clock
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
@@ -87,7 +90,7 @@ class Broker:
         )
         self._queue_locks = QueueLocks(clock.now_ms)
         self._pulls = Pulls(self._consumption, self._pollers, self._queue_locks)
-        self._timers = Timers(store, self._flusher, self._pollers, clock)
+        self._timers = Timers(store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.refuses)
         self.transactions = Transactions(
             store,
             self._flusher,
@@ -100,7 +103,7 @@ class Broker:
         self.orphans = Orphans(self.transactions, store, clock, broker=settings.name)
         self._clock_watch = ClockWatch(clock)
         self._housekeeping = Housekeeping(
-            settings, store, self._consumption, journal, clock, before_removal=self._save_what_waits
+            settings, store, self._consumption, journal, clock, opened.room, before_removal=self._save_what_waits
         )
         self.figures = Figures(
             settings.folder,
@@ -111,6 +114,7 @@ class Broker:
             self._pollers,
             self._timers,
             self.transactions,
+            opened.room,
         )
         self._counts = self.figures.counts
         self.looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self.transactions)
@@ -130,6 +134,7 @@ class Broker:
 
     def start(self) -> None:
         self._flusher.start()
+        self._room.start()
         self._clock_watch.start()
         self._redelivery.start()
         self._timers.start()
@@ -142,9 +147,9 @@ class Broker:
         self._pollers.close()
 
     @property
-    def failure(self) -> MessagingError | None:
-        """Why nothing is accepted any more, if so."""
-        return self._flusher.failure
+    def problem(self) -> str | None:
+        """Why new messages are not accepted now, if so: the disk has failed, or has too little room."""
+        return self._room.problem if self._flusher.failure is None else str(self._flusher.failure)
 
     async def close(self) -> None:
         """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
@@ -153,20 +158,36 @@ class Broker:
         await self._timers.stop()
         await self._redelivery.stop()
         await self._flusher.stop()
+        await self._room.stop()
         await self._housekeeping.stop()
-        await asyncio.to_thread(self._store.close if self._flusher.failure is None else self._store.abandon)
+        await self._close_store()
         self._journal.close()
         self._lock.release()
 
+    async def _close_store(self) -> None:
+        if self._flusher.failure is None:
+            try:
+                await self._room.with_reserve(lambda: asyncio.to_thread(self._store.close), all_of_it=True)
+            except OSError as error:
+                _log.error("the indexes could not be written, so that the next start takes longer: %s", error)
+            else:
+                return
+        await asyncio.to_thread(self._store.abandon)
+
     # --- sending
+
+    def _check_accepts(self) -> None:
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        if self._room.refuses:
+            raise self._room.refusal()
 
     async def append(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]") -> list[Appended]:
         """Store the messages, in order, and return when that may be acknowledged."""
-        if self._flusher.failure is not None:
-            raise self._flusher.failure
+        self._check_accepts()
         incoming = [_incoming(message) for message in messages]
         with span("append", topic):
-            with _WRITING:
+            with self._writing:
                 batch = self._store.append(topic, queue_id, incoming, self._clock.now_ms())
             self._counts.sent.add(topic, len(messages))
             await self._flusher.acknowledged(batch.log_end, lambda: self._pollers.wake_topic(topic, len(messages)))
@@ -174,9 +195,8 @@ class Broker:
 
     async def schedule(self, topic: str, queue_id: int, messages: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
-        if self._flusher.failure is not None:
-            raise self._flusher.failure
-        with span("append", topic), _WRITING:
+        self._check_accepts()
+        with span("append", topic), self._writing:
             appended = await self._timers.schedule(
                 topic, queue_id, [(timed, _incoming(timed.message)) for timed in messages]
             )
@@ -187,14 +207,13 @@ class Broker:
         """Take back a timed message; see `Timers.recall`."""
         if self._flusher.failure is not None:
             raise self._flusher.failure
-        with _WRITING:
+        with self._writing:
             await self._timers.recall(handle)
 
     async def begin_transaction(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
         """Store a half message; see `Transactions.begin`."""
-        if self._flusher.failure is not None:
-            raise self._flusher.failure
-        with span("append", topic), _WRITING:
+        self._check_accepts()
+        with span("append", topic), self._writing:
             appended = await self.transactions.begin(topic, queue_id, half, _incoming(half.message))
         self._counts.sent.add(topic)
         return appended
@@ -203,7 +222,7 @@ class Broker:
         self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool
     ) -> None:
         """Commit or roll back; see `Transactions.end`."""
-        with _WRITING:
+        with self._writing:
             await self.transactions.end(topic, transaction, resolution, by_operator=by_operator)
 
     # --- receiving
@@ -381,15 +400,17 @@ class Broker:
         """No message of the topic can be read any more; the disk space goes with its segments' age."""
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
-        with _WRITING:
+        with self._writing:
             self.transactions.forget_topic(topic)
-        await asyncio.to_thread(self._store.forget_topic(topic))
+            remember = self._store.forget_topic(topic)
+            await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
 
     async def forget_group(self, group: str) -> None:
         """Drop the group's progress, its retries and its dead letters."""
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
-        await self._housekeeping.forget_group(group)
+        with self._writing:
+            await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), all_of_it=True)
         await self.forget_topic(retry_topic(group))
         await self.forget_topic(dead_letter_topic(group))
 
@@ -415,7 +436,11 @@ def _incoming(message: "NewMessage") -> Incoming:
 
 
 class _Writing:
-    """Makes an error that a producer understands of one of the disk. A class, as a generator costs a send 2 us."""
+    """Makes an error that a producer understands of one of the disk, after which nothing was written. A class, as a
+    generator costs a send 2 us."""
+
+    def __init__(self, room: DiskRoom) -> None:
+        self._room = room
 
     def __enter__(self) -> None:
         pass
@@ -424,10 +449,9 @@ class _Writing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         if isinstance(error, OSError):
+            text = f"the broker can't write to its disk: {error.strerror}"
+            if is_full(error):
+                self._room.look()
+                raise DiskShort(text) from error
             _log.error("nothing can be written to the commit log: %s", error)
-            raise MessagingError(
-                definition_pb2.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
-            ) from error
-
-
-_WRITING = _Writing()
+            raise MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text) from error

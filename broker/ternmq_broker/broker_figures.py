@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_broker.consumption import Consumption, QueueState
+    from ternmq_broker.disk_room import DiskRoom
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.redelivery import Redelivery
     from ternmq_broker.store.message_store import MessageStore
@@ -34,6 +35,7 @@ class Figures:
         pollers: "Pollers",
         timers: "Timers",
         transactions: "Transactions",
+        room: "DiskRoom",
     ) -> None:
         self.counts = MessageCounts()
         self._folder = folder
@@ -44,6 +46,7 @@ class Figures:
         self._pollers = pollers
         self._timers = timers
         self._transactions = transactions
+        self._room = room
 
     def now(self) -> BrokerFigures:
         """For any thread."""
@@ -61,6 +64,9 @@ class Figures:
             records=store.records,
             skipped_bytes=store.skipped_bytes,
             disk_used=disk_used(self._folder),
+            disk_free_bytes=self._room.free_bytes,
+            disk_free_min_bytes=self._room.free_min_bytes,
+            disk_refuses=self._room.refuses,
             syncs=self._flusher.syncs,
         )
 

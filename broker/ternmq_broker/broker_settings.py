@@ -8,6 +8,9 @@ if TYPE_CHECKING:
 
     from ternmq_common.server_settings import FlushMode, StorageSettings
 
+STORE = "store"
+"""The folder of the store in a data directory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
@@ -24,6 +27,7 @@ class BrokerSettings:
     transaction_check_interval_ms: int
     transaction_check_max: int
     transactions_max: int
+    disk_free_min_bytes: int | None = None
     accept_corruption: bool = False
 
     @classmethod
@@ -31,7 +35,7 @@ class BrokerSettings:
         """Those of a process with a store, which is in its data directory."""
         return cls(
             name=settings.broker_name,
-            folder=settings.data_dir / "store",
+            folder=settings.data_dir / STORE,
             flush=settings.flush,
             segment_bytes=settings.segment_bytes,
             retention_ms=settings.retention_ms,
@@ -41,5 +45,6 @@ class BrokerSettings:
             transaction_check_interval_ms=settings.transaction_check_interval_ms,
             transaction_check_max=settings.transaction_check_max,
             transactions_max=settings.transactions_max,
+            disk_free_min_bytes=settings.disk_free_min_bytes,
             accept_corruption=settings.accept_corruption,
         )

@@ -1,14 +1,21 @@
-"""What a broker does by the clock: write the consumption journal, move index entries to disk, drop old segments."""
+"""What a broker does by the clock: write the consumption journal, move index entries to disk, drop old segments.
+
+All of it has to write, also what makes room: when the disk is full it gets the room of the reserve (`disk_room`). What
+fails all the same is tried again until it works.
+"""
 
 import asyncio
 import logging
 from typing import TYPE_CHECKING
+
+from ternmq_broker.failure_log import FailureLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from ternmq_broker.broker_settings import BrokerSettings
     from ternmq_broker.consumption import Consumption
+    from ternmq_broker.disk_room import DiskRoom
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal
     from ternmq_common.clock import Clock
@@ -17,6 +24,7 @@ _log = logging.getLogger(__name__)
 # A restart after a crash reads again what is not in the index files: about this many messages, a fraction of a second.
 _SPILL_ENTRIES = 16_384
 _SPILL_CHECK_S = 0.2
+_SHORT_RETENTION_CHECK_S = 1.0
 
 
 class Housekeeping:
@@ -29,6 +37,7 @@ class Housekeeping:
         consumption: "Consumption",
         journal: "ProgressJournal",
         clock: "Clock",
+        room: "DiskRoom",
         *,
         before_removal: "Callable[[int], Awaitable[None]]",
     ) -> None:
@@ -38,6 +47,7 @@ class Housekeeping:
         self._consumption = consumption
         self._journal = journal
         self._clock = clock
+        self._room = room
         self._before_removal = before_removal
         self._journal_turn = asyncio.Lock()
         self._spill_turn = asyncio.Lock()
@@ -45,11 +55,18 @@ class Housekeeping:
         self._steps: set[asyncio.Future[None]] = set()
 
     def start(self) -> None:
-        every_ms = self._settings.consumption_flush_interval_ms, self._settings.retention_check_interval_ms
+        journal_s = self._settings.consumption_flush_interval_ms / 1000
+        retention_s = min(self._settings.retention_check_interval_ms / 1000, _SHORT_RETENTION_CHECK_S)
+        retain = self._repeat(
+            self._retain, retention_s, FailureLog("old messages could not be removed"), makes_room=True
+        )
+        write = self._repeat(self.write_journal, journal_s, FailureLog("the progress of groups could not be written"))
+        spill = self._repeat(self._spill, _SPILL_CHECK_S, FailureLog("the index could not be written"))
+        self._next_retention_s = asyncio.get_running_loop().time() + self._settings.retention_check_interval_ms / 1000
         self._tasks = [
-            asyncio.create_task(self._repeat(self.write_journal, every_ms[0] / 1000), name="journal"),
-            asyncio.create_task(self._repeat(self._spill, _SPILL_CHECK_S), name="index spill"),
-            asyncio.create_task(self._repeat(self.remove_expired, every_ms[1] / 1000), name="retention"),
+            asyncio.create_task(write, name="journal"),
+            asyncio.create_task(spill, name="index spill"),
+            asyncio.create_task(retain, name="retention"),
         ]
 
     async def stop(self) -> None:
@@ -57,19 +74,31 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._steps, return_exceptions=True)
-        await self.write_journal()
+        try:
+            await self._room.with_reserve(self.write_journal, all_of_it=True)
+        except OSError as error:
+            _log.error("the last progress of groups could not be written, so that it is delivered again: %s", error)
 
-    async def _repeat(self, step: "Callable[[], Coroutine[None, None, None]]", seconds: float) -> None:
+    async def _repeat(
+        self,
+        step: "Callable[[], Coroutine[None, None, None]]",
+        seconds: float,
+        failures: FailureLog,
+        *,
+        makes_room: bool = False,
+    ) -> None:
         while True:
             await asyncio.sleep(seconds)
-            running = asyncio.ensure_future(step())
+            running = asyncio.ensure_future(self._room.with_reserve(step, all_of_it=makes_room))
             self._steps.add(running)
             running.add_done_callback(self._steps.discard)
             try:
                 await asyncio.shield(running)
-            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
                 # A full disk passes, and so must not end the loop; nor may a bug, unseen.
-                _log.exception("housekeeping failed; it is tried again in %g s", seconds)
+                failures.failed(error, seconds)
+            else:
+                failures.worked()
 
     async def write_journal(self) -> None:
         async with self._journal_turn:
@@ -91,6 +120,8 @@ class Housekeeping:
             await asyncio.to_thread(self._journal.drop, group)
 
     async def _spill(self, entries_min: int = _SPILL_ENTRIES) -> None:
+        if not self._room.is_short:
+            self._store.mark_durable()
         async with self._spill_turn:
             while job := self._store.prepare_spill(entries_min=entries_min):
                 try:
@@ -102,15 +133,29 @@ class Housekeeping:
                     await asyncio.sleep(0)
                 await asyncio.to_thread(self._store.prepare_checkpoint())
 
+    async def _retain(self) -> None:
+        """Look for expired messages when it is time, and always when room is short."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._next_retention_s or self._room.is_short:
+            self._next_retention_s = now_s + self._settings.retention_check_interval_ms / 1000
+            await self.remove_expired()
+
     async def remove_expired(self) -> None:
         """Drop the segments in which every message is older than the retention."""
+        await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
         before_ms = self._clock.now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
             self._store.roll()  # all that is there is old, so the segment that grows is replaced too
-        count = await asyncio.to_thread(self._store.expired_segments, before_ms)
-        if count:
-            await self._before_removal(self._store.segment_end(count))
-            await self._spill(entries_min=1)  # the index files must speak of all that goes
-            finish = self._store.remove_segments(count)
-            await asyncio.to_thread(finish)
-            _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)
+        while count := await asyncio.to_thread(self._store.expired_segments, before_ms):
+            # When room is short, what one segment frees has to hold what waits in the next.
+            await self._remove(1 if self._room.is_short else count)
+
+    async def _remove(self, count: int) -> None:
+        await self._before_removal(self._store.segment_end(count))
+        await self._spill(entries_min=1)  # the index files must speak of all that goes
+        removal = self._store.prepare_removal(count)
+        await asyncio.to_thread(removal.write)
+        self._store.finish_removal(removal)
+        await asyncio.to_thread(self._store.delete_removed)
+        _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)
+        await self._room.renew()

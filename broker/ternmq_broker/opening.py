@@ -4,18 +4,24 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.disk_room import DiskRoom, disk_bytes
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.reserve import MIB, Reserve, reserve_bytes
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ternmq_broker.broker_settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
+# A start writes a little itself: locks, what SQLite has beside its file.
+_START_BYTES = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,34 +31,45 @@ class OpenedStore:
     lock: StoreLock
     store: MessageStore
     journal: ProgressJournal
+    room: DiskRoom
+
+
+def make_room_to_start(folder: "Path") -> None:
+    """If the disk is full, give the reserve back before anything is opened: only a broker that runs can free room."""
+    if folder.exists():
+        disk = disk_bytes(folder)
+        reserve = Reserve(folder, reserve_bytes(disk.total))
+        while disk.free < _START_BYTES and reserve.give(all_of_it=True):
+            disk = disk_bytes(folder)
 
 
 def open_store(settings: "BrokerSettings") -> OpenedStore:
     """Open or make the store and recover it; blocks. StartupError says what stands in the way."""
     try:
+        make_room_to_start(settings.folder)
         folders = DiskFolders(settings.folder)
         lock = StoreLock(settings.folder)
     except OSError as error:
         raise StartupError(
             f"the data directory {settings.folder} can't be used: {error.strerror}; "
-            "give this user the right to write there, or choose another --data-dir"
+            "give this user the right and the room to write there, or choose another --data-dir"
         ) from error
     try:
-        store, journal = _recovered(settings, folders)
+        store, journal, room = _recovered(settings, folders)
     except BaseException:
         lock.release()
         raise
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)
-    return OpenedStore(lock, store, journal)
+    return OpenedStore(lock, store, journal, room)
 
 
-def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[MessageStore, ProgressJournal]:
+def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[MessageStore, ProgressJournal, DiskRoom]:
     try:
         store = MessageStore(
             folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
         )
-        return store, ProgressJournal(folders.consumption)
+        return store, ProgressJournal(folders.consumption), _room(settings)
     except CommitLogCorrupted as error:
         raise StartupError(
             f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
@@ -68,4 +85,11 @@ def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[Messag
             f"the store in {settings.folder} was written by a newer version of TernMQ: {error}; start that version"
         ) from error
     except OSError as error:
-        raise StartupError(f"the store in {settings.folder} can't be opened: {error}") from error
+        raise StartupError(f"the store in {settings.folder} can't be opened: {error}; look at its disk") from error
+
+
+def _room(settings: "BrokerSettings") -> DiskRoom:
+    reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
+    room = DiskRoom(lambda: disk_bytes(settings.folder), reserve, free_min_bytes=settings.disk_free_min_bytes)
+    room.renew_reserve()
+    return room

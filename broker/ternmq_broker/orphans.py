@@ -5,9 +5,9 @@ Only questions that were put count. They are noted in the log, so that a restart
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
+from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.queue_reader import stored_message
 from ternmq_broker.store.half_index import checked
 from ternmq_broker.store.message_store import Draft, Incoming
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ternmq_broker.transactions import Transactions
     from ternmq_common.clock import Clock
 
-_log = logging.getLogger(__name__)
 _BATCH = 64
 # The clock may be set while nobody looks.
 _LOOK_AGAIN_S = 1.0
@@ -54,13 +53,16 @@ class Orphans:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _forever(self) -> None:
+        failures = FailureLog("questions about transactions are late")
         while True:
             try:
                 if not await self._look():
                     await self._sleep()
-            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("questions about transactions failed; they go on in %g s", _AFTER_FAILURE_S)
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
+                failures.failed(error, _AFTER_FAILURE_S)
                 await asyncio.sleep(_AFTER_FAILURE_S)
+            else:
+                failures.worked()
 
     async def _look(self) -> bool:
         """Deal with some of what is due; whether there was any."""

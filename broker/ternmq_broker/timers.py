@@ -16,6 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ternmq_broker.copies import copied
+from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.message_store import NO_MESSAGE, Draft
@@ -56,7 +57,17 @@ T = TypeVar("T")
 class Timers:
     """The timers of one broker."""
 
-    def __init__(self, store: "MessageStore", flusher: "Flusher", pollers: "Pollers", clock: "Clock") -> None:
+    def __init__(
+        self,
+        store: "MessageStore",
+        flusher: "Flusher",
+        pollers: "Pollers",
+        clock: "Clock",
+        *,
+        may_merge: "Callable[[], bool]" = lambda: True,
+    ) -> None:
+        """`may_merge`: a merge takes as much room as it frees, before it frees it."""
+        self._may_merge = may_merge
         self._store = store
         self._index = store.timers
         self._flusher = flusher
@@ -74,8 +85,10 @@ class Timers:
 
     def start(self) -> None:
         self._tasks = [
-            asyncio.create_task(self._forever(self._deliver_due), name="timers"),
-            asyncio.create_task(self._forever(self._merge), name="timer merge"),
+            asyncio.create_task(self._forever(FailureLog("timed messages are late"), self._deliver_due), name="timers"),
+            asyncio.create_task(
+                self._forever(FailureLog("the timer index was not merged"), self._merge), name="timer merge"
+            ),
         ]
 
     async def stop(self) -> None:
@@ -298,7 +311,8 @@ class Timers:
 
     async def _merge(self) -> None:
         await asyncio.sleep(_LOOK_AGAIN_S)
-        await self._to_the_end(self._merge_some())
+        if self._may_merge():
+            await self._to_the_end(self._merge_some())
 
     async def _merge_some(self) -> None:
         job = self._merging = self._index.prepare_merge()
@@ -323,14 +337,16 @@ class Timers:
         job.add_done_callback(self._jobs.discard)
         return await asyncio.shield(job)
 
-    async def _forever(self, step: "Callable[[], Awaitable[None]]") -> None:
+    async def _forever(self, failures: FailureLog, step: "Callable[[], Awaitable[None]]") -> None:
         while True:
             try:
                 await step()
-            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
                 # A full disk passes, and so must not end the loop; nor may a bug, unseen.
-                _log.exception("timed messages are late; it is tried again in %g s", _AFTER_FAILURE_S)
+                failures.failed(error, _AFTER_FAILURE_S)
                 await asyncio.sleep(_AFTER_FAILURE_S)
+            else:
+                failures.worked()
 
 
 def _is_meant(record: "Record", handle: "RecallHandle") -> bool:

@@ -11,6 +11,7 @@ from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import (
     DAY_MS,
     DEFAULT_QUEUES,
+    GIB,
     HOUR_MS,
     INBOUND_BYTES_MAX,
     KIB,
@@ -22,7 +23,6 @@ from ternmq_common.limits import (
 )
 from ternmq_common.settings import InvalidSetting, rendered
 
-GIB = 1024 * MIB
 DEFAULT_GRPC = "127.0.0.1:8081"
 DEFAULT_HTTP = "127.0.0.1:8082"
 DEFAULT_STORAGE = "127.0.0.1:10911"
@@ -31,6 +31,7 @@ DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
 RANGES = {
     "default_queues": (1, QUEUES_MAX),
     "segment_bytes": (MIB, 2 * GIB),
+    "disk_free_min_bytes": (0, 1024 * 1024 * GIB),
     "retention_ms": (MINUTE_MS, 3650 * DAY_MS),
     "retention_check_interval_ms": (100, DAY_MS),
     "body_bytes_max": (1, INBOUND_BYTES_MAX - MIB),
@@ -109,7 +110,8 @@ class ProcessSettings:
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
-            if hasattr(self, name) and not least <= getattr(self, name) <= most:
+            value = getattr(self, name, None)
+            if value is not None and not least <= value <= most:
                 raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
         self._check_address("http")
         if not 0 <= self.trace_ratio <= 1:
@@ -143,6 +145,9 @@ class StorageSettings(ProcessSettings):
 
     retention_check_interval_ms: int = MINUTE_MS
     """Milliseconds between two looks for files that are older than the retention."""
+
+    disk_free_min_bytes: int | None = field(default=None, metadata={"flag": "--disk-free-min"})
+    """Bytes that new messages must leave free on the disk; auto: 5 % of it, 1GiB at least and 10 % at most; 0: none."""
 
     transaction_timeout_ms: int = 6 * SECOND_MS
     """How long a half message waits before its producer is asked, if it doesn't say so itself; in milliseconds."""

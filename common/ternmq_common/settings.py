@@ -2,7 +2,7 @@
 
 A settings class is a frozen, keyword-only dataclass. Its field names are the keys of the file and, in upper case behind
 `TERNMQ_`, the variables; a flag is `--field-name`, or what `metadata={"flag": "--name"}` says. Field types: int, float,
-bool, str, Path, enums, and each of them `| None` (written `none`).
+bool, str, Path, enums, and each of them `| None` (written `none`, or `auto` where the server finds a value itself).
 
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
@@ -48,6 +48,8 @@ SIZE_UNITS = {
 DURATION_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
+AUTOMATIC = frozenset({"disk_free_min_bytes"})
+"""Fields whose None is written `auto`."""
 
 _SIZE_FACTORS = {unit.lower(): factor for unit, factor in SIZE_UNITS.items()}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
@@ -153,7 +155,7 @@ def without_password(url: str) -> str:
 def rendered(name: str, value: object) -> str:
     """A field's value as a person would write it in the file: `1GiB`, `72h`, `true`."""
     if value is None:
-        return "none"
+        return _absent_word(name)
     if isinstance(value, bool):
         return str(value).lower()
     if name == "registry":
@@ -203,13 +205,17 @@ def _converted(name: str, hint: object, given: _Given) -> object:
 def _as_type(name: str, hint: object, value: object) -> object:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (inner,) = (argument for argument in typing.get_args(hint) if argument is not type(None))
-        absent = isinstance(value, str) and value.strip().lower() in {"", "none"}
+        absent = isinstance(value, str) and value.strip().lower() in {"", _absent_word(name)}
         return None if absent else _as_type(name, inner, value)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return _as_enum(hint, value)
     if hint is int or hint is float:
         return _as_number(name, hint, value)
     return _PLAIN[hint](value)
+
+
+def _absent_word(name: str) -> str:
+    return "auto" if name in AUTOMATIC else "none"
 
 
 def _as_enum(kind: type[enum.Enum], value: object) -> enum.Enum:

@@ -65,6 +65,7 @@ async def open_storage(
 ) -> tuple[LocalMessageService, Catalog]:
     """Open the broker and the registry below the data directory; `stack` closes them again."""
     process.make_data_dir(settings.data_dir)
+    await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
     registry = await asyncio.to_thread(Registry.sqlite, settings.data_dir / "registry.db")
     stack.callback(registry.close)
     directory = Directory(registry, interval_s=None)

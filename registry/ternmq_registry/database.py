@@ -4,11 +4,14 @@ PostgreSQL  nothing waits for ever: connecting, statements and unanswered packet
             that is stopped, which none of these sees, is given up by the client. A pool that pings drops connections
             that died. SQL is prepared for each call anew, since a pooler in front may change connections.
 SQLite      transactions begin by our word, not the driver's: reads see one moment, and changes wait for each other.
+            Its files hold room for small changes, so that a group can be made when the disk is full (`keep_room`).
 """
 
+import logging
+import sqlite3
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy
@@ -36,6 +39,10 @@ CONNECTIONS_MAX = 4
 POOL_TIMEOUT_S = 5.0
 
 _CHANGING = "ternmq_changing"
+_log = logging.getLogger(__name__)
+# SQLite's pages of 4 KiB. A change takes three to six; the log begins anew long before it would have to grow.
+_ROOM_PAGES = 128
+_CHECKPOINT_PAGES = 64
 
 
 class Database:
@@ -90,6 +97,7 @@ def sqlite_engine(path: "Path") -> "Engine":
     def _connected(connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
 
     @event.listens_for(engine, "begin")
     def _begun(connection: "Connection") -> None:
@@ -98,6 +106,30 @@ def sqlite_engine(path: "Path") -> "Engine":
         connection.exec_driver_sql("BEGIN IMMEDIATE" if changes else "BEGIN")
 
     return engine
+
+
+def keep_room(engine: "Engine") -> None:
+    """Have free pages in the database's file and in its write-ahead log, both written, as a hole is no room.
+
+    The log is used from its start again after each checkpoint, and keeps its length until the last connection closes;
+    the pool always holds one.
+    """
+    with closing(engine.raw_connection()) as pooled:
+        connection = pooled.driver_connection
+        assert isinstance(connection, sqlite3.Connection)
+        try:
+            (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE IF NOT EXISTS ternmq_room (bytes BLOB)")
+            connection.execute("INSERT INTO ternmq_room VALUES (zeroblob(?))", (_ROOM_PAGES * page_bytes,))
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA wal_checkpoint")  # the pages go into the file; then they are free there
+            connection.execute("DROP TABLE IF EXISTS ternmq_room")
+            connection.execute("PRAGMA wal_checkpoint")
+        except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            _log.warning("the registry has no room kept for a full disk: %s", error)
 
 
 def postgres_engine(url: str, *, patient: bool = False) -> "Engine":

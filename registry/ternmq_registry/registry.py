@@ -16,7 +16,7 @@ from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
 from ternmq_registry.brokers import Brokers, brokers_in, version_in
-from ternmq_registry.database import Database, postgres_engine, raised_version, sqlite_engine
+from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version, sqlite_engine
 from ternmq_registry.deletions import Deletions, record_deletion
 from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
@@ -42,6 +42,7 @@ class Registry(Brokers, Deletions):
         try:
             with engine.begin() as connection:
                 migrations.upgrade(connection)
+            keep_room(engine)
         except (SQLAlchemyError, StartupError) as error:
             engine.dispose()
             cause = error.__cause__ or error

@@ -6,6 +6,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
+from ternmq_broker.disk_room import DiskShort
 from ternmq_broker.server.answers import unknown_call
 from ternmq_common import storage_form as form
 from ternmq_common.errors import MessagingError
@@ -283,6 +284,8 @@ def _refused(call: storage.Call, error: Exception) -> storage.BrokerFrame:
     answer.id = call.id
     if isinstance(error, TimeoutError):
         error = MessagingError(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
+    if isinstance(error, DiskShort):
+        error = MessagingError(definition_pb2.HA_NOT_AVAILABLE, error.message)
     if not isinstance(error, MessagingError):
         number = secrets.token_hex(4)
         _log.error("%s failed unexpectedly, error %s", call.WhichOneof("request"), number, exc_info=error)

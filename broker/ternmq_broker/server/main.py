@@ -119,12 +119,12 @@ class BrokerServer:
         lease.start(Load(broker.figures, proxies).now)
 
     def _problem(self) -> str | None:
-        """Why no message can be stored or received now. A lease that can't be renewed does not keep the proxies that
-        know the broker from using it."""
+        """Why messages can't be stored, or can't be received, now. A lease that can't be renewed does not keep the
+        proxies that know the broker from using it."""
         if self._not_started is not None:
             return self._not_started
         assert self._broker is not None
-        return None if self._broker.failure is None else str(self._broker.failure)
+        return self._broker.problem
 
 
 def _store_id(data_dir: "Path") -> str:

@@ -14,10 +14,11 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.record import BadRecord, Head, Record, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.record_layouts import RecordLayouts
@@ -69,6 +70,7 @@ class CommitLog:
         self._unsealed_from = self._bases[-1]
         self._names_unsynced = False
         self._open_files = threading.Lock()
+        self._detached = DetachedFiles(folder)
         self.synced = self.start
         self.records = 0
         """How many were appended since the log was opened."""
@@ -123,7 +125,7 @@ class CommitLog:
         self._names_unsynced = True
 
     def _create(self, base: int) -> _Segment:
-        return _Segment(base, self._folder.create(f"{base:0{_NAME_DIGITS}d}", reserve_bytes=self._reserve_bytes))
+        return _Segment(base, self._folder.create(_name(base), reserve_bytes=self._reserve_bytes))
 
     def sync(self) -> int:
         """Make durable what was appended before this call, and return up to where. For the flusher's thread."""
@@ -213,21 +215,25 @@ class CommitLog:
         self.synced = min(since, end)
         self.sync()
 
-    def detach_segments(self, count: int) -> "Callable[[], None]":
-        """Forget the oldest segments, never the one that grows; what is returned deletes their files, in any thread."""
+    def detach_segments(self, count: int) -> None:
+        """Forget the oldest segments, never the one that grows; their files wait for `delete_detached`."""
         assert count < len(self._segments)
-        detached, self._segments = self._segments[:count], self._segments[count:]
+        for segment in self._segments[:count]:
+            self._detached.add(_name(segment.base), segment.file)
+        self._segments = self._segments[count:]
         self._bases = [segment.base for segment in self._segments]
 
-        def delete() -> None:
-            for segment in detached:
-                self._remove(segment)
-
-        return delete
+    def delete_detached(self) -> None:
+        """Delete the files of detached segments, the oldest first; OSError: those that are left, the next time. For a
+        thread. What is left must follow on each other, since a start would find a gap in the log."""
+        with self._open_files:
+            pass  # a sync that began before they were detached may have been about to seal them
+        while self._detached:
+            self._detached.delete_first()
 
     def _remove(self, segment: _Segment) -> None:
         segment.file.close()
-        self._folder.remove(f"{segment.base:0{_NAME_DIGITS}d}")
+        self._folder.remove(_name(segment.base))
 
     def close(self) -> None:
         """Give back reserved room, and let go of the files; syncs nothing."""
@@ -235,3 +241,8 @@ class CommitLog:
             for segment in self._segments:
                 segment.file.seal()
                 segment.file.close()
+            self._detached.close()
+
+
+def _name(base: int) -> str:
+    return f"{base:0{_NAME_DIGITS}d}"

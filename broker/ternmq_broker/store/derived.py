@@ -18,7 +18,7 @@ from ternmq_common.names import DISCARD_TOPIC
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ternmq_broker.store.commit_log import Placed
     from ternmq_broker.store.files import Folder
@@ -37,11 +37,16 @@ class Spill:
     timers: TimerSpill | None
 
     def write(self) -> None:
-        # The index last: a block of it that was written must be finished too, a run of timers need not.
+        # The index last: a block of it that was written must be finished too, a run of timers can be taken back.
         if self.timers is not None:
             self.timers.write()
         if self.index is not None:
-            self.index.write()
+            try:
+                self.index.write()
+            except OSError:
+                if self.timers is not None:
+                    self.timers.take_back()
+                raise
 
 
 class Derived:
@@ -146,11 +151,11 @@ class Derived:
         """What `load` needs to know beside the files."""
         return {"timers": self.timers.checkpoint(), "halves": self.halves.checkpoint()}
 
-    def drop_before(self, log_start: int) -> "Callable[[], None]":
-        """The log begins at `log_start` now. What is returned deletes files; for a thread."""
+    def drop_before(self, log_start: int) -> None:
+        """The log begins at `log_start` now, which was made to last by what `LogIndex.prepare_drop` returned."""
         self.timers.forget_below(log_start)
         self.halves.forget_below(log_start)
-        return self.index.drop_before(log_start)
+        self.index.drop_before(log_start)
 
     def close(self) -> None:
         self.index.close()

@@ -6,6 +6,9 @@ A name is a plain file name inside the folder. `create` makes a file that surviv
 A file that reserves room ahead of its end can be synced in half the time, since the file system has nothing to note
 but the bytes. Until it is sealed it is longer on the disk, by zeros, than `size` says; who opens it after a crash sees
 them.
+
+Where room is reserved, an append to a full disk fails before a byte is written: a file system that looks for room when
+it syncs would fail there, and what it holds after that nobody knows.
 """
 
 import contextlib
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
 # The kernel takes at most this many pieces in one writev.
 _IOV_MAX = 1024
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the disk, or the share of it that this user may have, is full: that passes."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 class WouldBlock(Exception):
@@ -101,14 +110,24 @@ class DiskFile:
         self._reserved = max(self._reserved, end)
 
     def _reserve(self, end: int) -> None:
-        if end > self._reserved:
-            step = self._reserve_bytes
-            reserved = (end + step - 1) // step * step
+        """Have room up to `end`, and up to the next whole step if there is that much."""
+        if end <= self._reserved:
+            return
+        step = self._reserve_bytes
+        full: OSError | None = None
+        for wanted in ((end + step - 1) // step * step, end):
             try:
-                os.posix_fallocate(self._fd, self._reserved, reserved - self._reserved)
-            except OSError:
-                return  # no room for a whole step; there may be enough for these bytes
-            self._reserved = reserved
+                os.posix_fallocate(self._fd, self._reserved, wanted - self._reserved)
+            except OSError as error:
+                if not is_full(error):
+                    return  # this file system can't reserve
+                full = error
+                os.ftruncate(self._fd, self._reserved)  # a part of it may have been found
+            else:
+                self._reserved = wanted
+                return
+        assert full is not None
+        raise full
 
     def _write(self, pieces: "Sequence[bytes]", position: int) -> int:
         wanted = sum(map(len, pieces))
@@ -182,10 +201,14 @@ class DiskFolder:
         temporary = self.path / f"{name}.new"
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fdatasync(file.fileno())
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fdatasync(file.fileno())
+        except OSError:
+            temporary.unlink(missing_ok=True)  # a part of it would take room on a full disk
+            raise
         temporary.replace(self.path / name)
         self.sync_names()
 

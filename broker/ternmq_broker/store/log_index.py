@@ -11,11 +11,13 @@ Threads     `SpillJob.write` and the callables that are returned for it may run 
 
 import bisect
 import logging
+import threading
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import index_block, side_files
+from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.queue_index import Location, QueueIndex
 from ternmq_broker.store.timer_merge import breathe
@@ -49,7 +51,8 @@ class SpillJob:
     log_to: int
     base: int
     folder: "Folder"
-    file: "StoreFile | None"
+    files: "dict[int, StoreFile]"
+    """By segment; the one of this block is made if it is not there."""
     queues: list[QueueIndex]
     keys: "tuple[array[int], array[int]]"
     written: BlockHead | None = None
@@ -57,8 +60,9 @@ class SpillJob:
     """Of each queue in the block how many rows are there, and at which row they begin."""
 
     def write(self) -> None:
-        if self.file is None:
-            self.file = self.folder.create(f"{self.base:020d}")
+        file = self.files.get(self.base)
+        if file is None:
+            file = self.files[self.base] = self.folder.create(f"{self.base:020d}")
             self.folder.sync_names()
         content = BlockContent(self.log_from, self.log_to, self.base, [])
         for number, queue in enumerate(self.queues):
@@ -70,9 +74,9 @@ class SpillJob:
         content.key_hashes = hashes[:count]
         content.key_positions = array("I", [position - self.base for position in positions[:count]])
         data = index_block.encode(content)
-        head = index_block.head_of(content, data, file_position=self.file.size)
-        self.file.append([data])
-        self.file.sync()
+        head = index_block.head_of(content, data, file_position=file.size)
+        file.append([data])
+        file.sync()
         self.written = head
 
     def _add(self, queue: QueueIndex, content: BlockContent) -> None:
@@ -99,6 +103,9 @@ class LogIndex:
         self._dirty: dict[QueueIndex, None] = {}
         # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
         self._keys = (array("I"), array("Q"))
+        self._detached = DetachedFiles(folder)
+        self._saving_floors = threading.Lock()
+        self._floors_made = self._floors_saved = 0
         self.entries_in_memory = 0
         self.covered = 0
         self.promised = 0
@@ -289,16 +296,12 @@ class LogIndex:
             return None
         base = max(segment for segment in segments if segment <= self.covered)
         log_to = min((segment for segment in segments if segment > base), default=upto)
-        return SpillJob(
-            self.covered, min(log_to, upto), base, self._folder, self._files.get(base), list(self._dirty), self._keys
-        )
+        return SpillJob(self.covered, min(log_to, upto), base, self._folder, self._files, list(self._dirty), self._keys)
 
     def finish_spill(self, job: SpillJob) -> "Iterator[None]":
         """`job.write` is done: let go of what the block holds, a little at a time; all of it, before the next one."""
-        assert job.file is not None
         assert job.written is not None
-        self._files[job.base] = job.file
-        number = self._keep_block(job.written, job.file)
+        number = self._keep_block(job.written, self._files[job.base])
         hashes, positions = self._keys
         self._keys = (hashes[job.written.keys :], positions[job.written.keys :])
         for done, (queue, count, first_row) in enumerate(job.counts, start=1):
@@ -322,29 +325,45 @@ class LogIndex:
                 queue.origin = queue.end
         return self._save_floors()
 
-    def drop_before(self, log_start: int) -> "Callable[[], None]":
-        """The log begins at `log_start` now. What is returned makes that last and deletes files; for a thread."""
-        dropped = {number for number, block in self._blocks.items() if block.head.log_to <= log_start}
+    def prepare_drop(self, log_start: int) -> "Callable[[], None]":
+        """The log is about to begin at `log_start`: what lies below can't be found any more. What is returned makes
+        that last; for a thread, and before anything is deleted."""
+        is_dropped = self._blocks_before(log_start).__contains__
+        for queue in self._queues.values():
+            queue.raise_first(queue.first_without(is_dropped))
+        return self._save_floors()
+
+    def drop_before(self, log_start: int) -> None:
+        """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`."""
+        dropped = self._blocks_before(log_start)
         for queue in self._queues.values():
             queue.drop_runs(dropped.__contains__)
         for number in dropped:
             del self._blocks[number]
-        files = {base: self._files.pop(base) for base in list(self._files) if base < log_start}
-        save_floors = self._save_floors()
+        for base in [base for base in self._files if base < log_start]:
+            self._detached.add(f"{base:020d}", self._files.pop(base))
 
-        def finish() -> None:
-            save_floors()
-            for base, file in files.items():
-                file.close()
-                self._folder.remove(f"{base:020d}")
+    def _blocks_before(self, log_start: int) -> set[int]:
+        return {number for number, block in self._blocks.items() if block.head.log_to <= log_start}
 
-        return finish
+    def delete_detached(self) -> None:
+        """Delete the files of what was dropped; OSError: those that are left, the next time. For a thread."""
+        while self._detached:
+            self._detached.delete_first()
 
     def _save_floors(self) -> "Callable[[], None]":
         floors = [
             (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
         ]
-        return lambda: side_files.write(self._folder, _FLOORS, floors)
+        number = self._floors_made = self._floors_made + 1
+
+        def save() -> None:
+            with self._saving_floors:
+                if number > self._floors_saved:  # else later ones are there, and floors only rise
+                    side_files.write(self._folder, _FLOORS, floors)
+                    self._floors_saved = number
+
+        return save
 
     def write_floors(self) -> None:
         """Make lasting what is known of floors."""
@@ -353,3 +372,4 @@ class LogIndex:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+        self._detached.close()

@@ -95,6 +95,15 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """The oldest segments are to go: `write` in a thread makes it last that their messages are gone; then
+    `MessageStore.finish_removal` forgets the segments."""
+
+    count: int
+    write: "Callable[[], None]"
+
+
+@dataclass(frozen=True, slots=True)
 class AppendedBatch:
     """The queue offset of a batch's first message, and where the log ends behind its last."""
 
@@ -460,16 +469,23 @@ class MessageStore:
     def roll(self) -> None:
         self._log.roll()
 
-    def remove_segments(self, count: int) -> "Callable[[], None]":
-        """Forget the oldest segments at once; what is returned deletes their files, in a thread."""
-        delete_segments = self._log.detach_segments(count)
-        finish_index = self._derived.drop_before(self._log.start)
+    def prepare_removal(self, count: int) -> Removal:
+        """Have the messages of the oldest segments found no more. Their segments stay until that is durable, since else
+        a queue without messages would begin again at 0."""
+        return Removal(count, self._index.prepare_drop(self.segment_end(count)))
 
-        def finish() -> None:
-            finish_index()
-            delete_segments()
+    def finish_removal(self, removal: Removal) -> None:
+        """`removal.write` is done: forget the segments. Their files wait for `delete_removed`."""
+        self._log.detach_segments(removal.count)
+        self._derived.drop_before(self._log.start)
 
-        return finish
+    def delete_removed(self) -> None:
+        """Delete the files of what was removed; OSError: those that are left, the next time. For a thread.
+
+        The log's go first: a start drops index files without a segment, but has to read a segment without an index.
+        """
+        self._log.delete_detached()
+        self._index.delete_detached()
 
     def forget_topic(self, topic: str) -> "Callable[[], None]":
         """No message of the topic can be found any more, and its timers never appear; half messages are the caller's to
@@ -490,10 +506,15 @@ class MessageStore:
         return log_offset < self._forgotten.get(topic, 0)
 
     def close(self) -> None:
-        """Leave nothing to be recovered: everything durable, the whole index on disk."""
+        """Leave nothing to be recovered: everything durable, the whole index on disk. OSError: something was not
+        written, and the store is still open, to be closed again when there is room, or abandoned."""
         self._log.sync()
         while job := self.prepare_spill(entries_min=0):
-            job.write()
+            try:
+                job.write()
+            except OSError:
+                self.give_up_spill(job)
+                raise
             self.finish_spill(job)
         self.save_checkpoint()
         self.abandon()

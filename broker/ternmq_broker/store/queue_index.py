@@ -101,13 +101,22 @@ class QueueIndex:
         self.tail_first += count
         del self._positions[:count], self._sizes[:count], self._tags[:count]
 
+    def first_without(self, is_dropped: "Callable[[int], bool]") -> int:
+        """The first offset that is left when those blocks, which are the oldest, are dropped."""
+        count = self._runs_in(is_dropped)
+        return max(self.first, self._run_firsts[count] if count < len(self._run_firsts) else self.tail_first)
+
     def drop_runs(self, is_dropped: "Callable[[int], bool]") -> None:
         """Forget the runs of blocks that are dropped, which are the oldest."""
+        self.first = self.first_without(is_dropped)
+        count = self._runs_in(is_dropped)
+        del self._run_firsts[:count], self._run_places[:count]
+
+    def _runs_in(self, is_dropped: "Callable[[int], bool]") -> int:
         count = 0
         while count < len(self._run_places) and is_dropped(self._run_places[count] >> _ROW_BITS):
             count += 1
-        del self._run_firsts[:count], self._run_places[:count]
-        self.first = max(self.first, self._run_firsts[0] if self._run_firsts else self.tail_first)
+        return count
 
     def raise_first(self, first: int) -> None:
         """The messages below `first` are gone; if the queue knows fewer, it goes on from there."""

@@ -4,6 +4,7 @@
 Errors: OSError; BadRun when a run is damaged: then only a restart helps, which builds it anew from the commit log.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -207,6 +208,15 @@ class TimerSpill:
                     writer.add(sorted_rows)
                     self.pause()
                 self.written = writer.finish(self.zones, log_start=self.log_start)
+
+    def take_back(self) -> None:
+        """What goes with the run could not be written: delete it. If tried again and again on a full disk, runs that
+        nobody knows would take the room that is needed."""
+        if self.written is not None:
+            self.written.close()
+            self.written = None
+            with contextlib.suppress(OSError):  # the next start removes it
+                self.folder.remove(str(self.name))
 
     def _rows(self) -> "list[Row]":
         settled = {one.log_offset for one in self.settled}

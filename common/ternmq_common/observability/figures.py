@@ -109,6 +109,9 @@ class BrokerFigures:
     records: int
     skipped_bytes: int
     disk_used: float
+    disk_free_bytes: int
+    disk_free_min_bytes: int
+    disk_refuses: bool
     syncs: Durations
 
 

@@ -4,13 +4,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
-from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.broker_settings import STORE, BrokerSettings
+from ternmq_broker.opening import make_room_to_start
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Route
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
 
     from ternmq_common.clock import Clock
     from ternmq_common.cluster import Remaining
@@ -63,13 +65,19 @@ class LocalMessageService:
         broker.start()
         return cls(broker)
 
+    @staticmethod
+    def make_room_to_start(data_dir: "Path") -> None:
+        """To be called before anything in the data directory is opened: that may need room, also on a full disk."""
+        make_room_to_start(data_dir / STORE)
+
     def end_polls(self) -> None:
         """Answer the waiting polls, since the process ends."""
         self._broker.end_polls()
 
     @property
     def problem(self) -> str | None:
-        return None if self._broker.failure is None else str(self._broker.failure)
+        """Why no message can be stored now."""
+        return self._broker.problem
 
     @property
     def figures(self) -> "BrokerSource":

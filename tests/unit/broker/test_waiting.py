@@ -29,6 +29,7 @@ from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolders
+from tests.support.retention import remove_segments
 
 if TYPE_CHECKING:
     from ternmq_broker.flusher import Flusher
@@ -267,7 +268,7 @@ class WaitingMachine(RuleBasedStateMachine):
             job.write()
             self.store.finish_spill(job)
         before = self.present()
-        self.store.remove_segments(count)()
+        remove_segments(self.store, count)
         self.removed |= (before - self.present()).keys()
         # Of what ended, nothing may be left now: neither the half message nor what it became.
         self.halves = {
@@ -349,7 +350,7 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
             machine.open()
             assert len(machine.transactions.pending) == 1
     machine.run(machine.transactions.discard_below(machine.store.segment_end(2)))
-    machine.store.remove_segments(2)()
+    remove_segments(machine.store, 2)
     assert not machine.store.halves.waiting
     assert not len(machine.transactions.pending)
     machine.loop.close()

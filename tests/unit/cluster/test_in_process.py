@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.broker import Broker
+from ternmq_broker.disk_room import DiskBytes
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Permission
 from ternmq_common.model import (
@@ -174,6 +176,32 @@ async def test_a_send_to_a_broker_that_is_down_goes_to_another(two: TwoByTwo) ->
     half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
     page = await two.second.broker.transactions.page(TransactionState.PENDING, topic="", start="", limit=10)
     assert [each.transaction_id for each in page.transactions] == [half.transaction_id]
+
+
+async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hear_it_when_none_has_any(
+    two: TwoByTwo,
+) -> None:
+    await two.make()
+    has_no_room(two.first.broker)
+    await two.one.append(queue("broker-0"), [message(b"elsewhere")])
+    (timed,) = await two.one.schedule(
+        queue("broker-0"), [TimedMessage(message(b"later"), two.cluster.clock.now_ms() + MINUTE_MS)]
+    )
+    half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
+    assert timed.broker == "broker-1"
+    assert half.transaction_id is not None
+    assert two.first.broker._store.end == 0
+    assert two.stored() == [0, 1]
+    has_no_room(two.second.broker)
+    with pytest.raises(BrokerUnavailable, match="disk_free_min_bytes") as caught:
+        await two.one.append(queue("broker-0"), [message(b"nowhere")])
+    assert (caught.value.code, caught.value.maybe_done) == (definition_pb2.HA_NOT_AVAILABLE, False)
+    assert two.stored() == [0, 1]
+
+
+def has_no_room(broker: Broker) -> None:
+    broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
+    broker._room.look()
 
 
 async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:

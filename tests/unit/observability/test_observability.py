@@ -37,6 +37,9 @@ FIGURES = BrokerFigures(
     records=8,
     skipped_bytes=9,
     disk_used=0.5,
+    disk_free_bytes=10,
+    disk_free_min_bytes=11,
+    disk_refuses=True,
     syncs=Durations(),
 )
 LINK = LinkFigures(broker="b", up=True, set_aside=False, calls=30, late=1, lost=2, frames_out=10, frames_in=9)

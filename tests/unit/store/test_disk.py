@@ -16,6 +16,7 @@ from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
+from tests.support.retention import remove_segments
 
 SEGMENT_BYTES = 4000
 
@@ -85,7 +86,7 @@ def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(t
     spill(store)
     count = store.expired_segments(before_ms=200)
     assert count > 0
-    store.remove_segments(count)()
+    remove_segments(store, count)
     first, end = store.bounds("orders", 0)
     assert 0 < first < 100
     assert end == 150
@@ -100,7 +101,7 @@ def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) ->
     store = filled(tmp_path, 50, queues=1)
     store.roll()
     spill(store)
-    store.remove_segments(store.expired_segments(before_ms=1000))()
+    remove_segments(store, store.expired_segments(before_ms=1000))
     assert store.bounds("orders", 0) == (50, 50)
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
@@ -156,6 +157,63 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="No space"):
         file.append([b"one", b"two"])
     assert file.size == DiskFile(tmp_path / "log").size == len(b"before")
+
+
+def room_for(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file system have room for so many bytes more, and say so only when some are reserved."""
+    reserve = os.posix_fallocate
+    room = [count]
+
+    def reserve_what_there_is(fd: int, at: int, size: int) -> None:
+        if found := min(size, room[0]):
+            reserve(fd, at, found)  # a part may be found before the end
+        if size > room[0]:
+            raise OSError(28, "No space left on device")
+        room[0] -= size
+
+    monkeypatch.setattr("os.posix_fallocate", reserve_what_there_is)
+
+
+def test_the_last_bytes_of_a_disk_are_reserved_exactly_and_no_byte_is_written_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = DiskFolder(tmp_path).create("log", reserve_bytes=1 << 16)
+    room_for(9, monkeypatch)
+    file.append([b"one", b"two"])
+    assert (tmp_path / "log").stat().st_size == 6
+    with pytest.raises(OSError, match="No space"):
+        file.append([b"four"])
+    assert file.size == (tmp_path / "log").stat().st_size == 6
+    file.append([b"six"])
+    assert (tmp_path / "log").read_bytes() == b"onetwosix"
+
+
+def test_what_is_reserved_is_kept_when_a_longer_append_finds_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = DiskFolder(tmp_path).create("log", reserve_bytes=100)
+    file.append([b"one"])
+    room_for(0, monkeypatch)
+    with pytest.raises(OSError, match="No space"):
+        file.append([bytes(98)])
+    file.append([bytes(97)])
+    assert (tmp_path / "log").stat().st_size == 100
+
+
+def test_a_replacement_that_fails_leaves_nothing_that_takes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DiskFolder(tmp_path)
+    folder.replace("floors", b"old")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fdatasync", full)
+    with pytest.raises(OSError, match="No space"):
+        folder.replace("floors", b"new")
+    assert folder.names() == ["floors"]
+    assert folder.content("floors") == b"old"
 
 
 def test_room_that_was_reserved_is_given_back(tmp_path: Path) -> None:

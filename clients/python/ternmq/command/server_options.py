@@ -43,6 +43,9 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                  help="Keep messages this long.  [default: 72h]"),
     "segment_bytes": click.option("--segment-size", "segment_bytes", metavar="SIZE",
                                   help="Size of a log file.  [default: 1GiB]"),
+    "disk_free_min_bytes": click.option("--disk-free-min", "disk_free_min_bytes", metavar="SIZE",
+                                        help="Refuse messages when less is free on the disk.  [default: 5 % of it, at "
+                                        "least 1GiB, at most 10 %]"),
     "accept_corruption": click.option("--accept-corruption", is_flag=True, default=None,
                                       help="Start although stored messages are damaged; those are lost, no others."),
     "rejoin": click.option("--rejoin", is_flag=True, default=None,

@@ -1,0 +1,171 @@
+"""How much room the disk has, and what goes on when it has little.
+
+Marks       below the first, `free_min_bytes`, new messages are refused, while consumption, settlements and retention go
+            on. They are taken again a little above it, so that it does not flap. Below twice that, retention looks all
+            the time, so that what has expired goes at once.
+Reserve     what frees room has to write before: indexes, floors, timers that are copied. When the disk is full all the
+            same, since others write to it too, such a step gets a slice of the reserve, and is done again; and a clean
+            end does. Other housekeeping gets half of the reserve at most.
+Threads     everything belongs to the loop's thread; the reserve's file is made and removed in others. The figures may
+            be read in any.
+"""
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ternmq_broker.store.files import is_full
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import GIB, KIB, MIB
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from ternmq_broker.store.reserve import Reserve
+
+_log = logging.getLogger(__name__)
+LOOK_EVERY_S = 1.0
+_MARK_BYTES = GIB
+_MARK_SHARE, _SMALL_DISK_SHARE = 20, 10
+"""The mark is at least 1/20 of the disk, and never more than 1/10 of it."""
+_ABOVE_SHARE = 16
+"""Sends are taken again when 1/16 of the mark is free above it."""
+
+T = TypeVar("T")
+
+
+class DiskBytes(NamedTuple):
+    """What a disk has for us: without what its system keeps for itself."""
+
+    free: int
+    total: int
+
+
+class DiskShort(MessagingError):
+    """The disk has too little room for what was asked, and nothing of it was stored: another broker may be asked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(definition_pb2.INTERNAL_SERVER_ERROR, message)
+
+
+def disk_bytes(folder: "Path") -> DiskBytes:
+    """The disk below the folder."""
+    disk = os.statvfs(folder)
+    return DiskBytes(disk.f_bavail * disk.f_frsize, (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize)
+
+
+def automatic_mark(total_bytes: int) -> int:
+    """What new messages must leave free of a disk of that size, if nobody says otherwise."""
+    return min(max(total_bytes // _MARK_SHARE, _MARK_BYTES), total_bytes // _SMALL_DISK_SHARE)
+
+
+class DiskRoom:
+    """Looks at the disk every second, and at once when somebody met its end.
+
+    Invariant: `refuses` is what the last look said, and every change of it is in the log once.
+    """
+
+    def __init__(
+        self, look_at_disk: "Callable[[], DiskBytes]", reserve: "Reserve", *, free_min_bytes: int | None
+    ) -> None:
+        """`free_min_bytes` None: by the size of the disk; 0: messages are never refused before the disk is full."""
+        self._look_at_disk = look_at_disk
+        self._reserve = reserve
+        self._configured = free_min_bytes
+        self._task: asyncio.Task[None] | None = None
+        self._said_in_use = False
+        self.refuses = False
+        """New messages are to be refused."""
+        self.free_bytes = self.free_min_bytes = 0
+        self.look()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._watch(), name="disk room")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.renew()
+            except OSError as error:
+                _log.warning("the room on the disk can't be looked at: %s", error)
+
+    def look(self) -> None:
+        """See how much is free now."""
+        self.free_bytes, total = self._look_at_disk()
+        mark = self.free_min_bytes = automatic_mark(total) if self._configured is None else self._configured
+        if not self.refuses and self.free_bytes < mark:
+            self.refuses = True
+            _log.warning("%s", self.problem)
+        elif self.refuses and self.free_bytes >= mark + mark // _ABOVE_SHARE:
+            self.refuses = False
+            _log.info("the disk has %s free, so that messages are taken again", rendered_bytes(self.free_bytes))
+
+    async def renew(self) -> None:
+        """Look, and have the reserve back if there is room for it: before new messages take that."""
+        self.look()
+        await asyncio.to_thread(self.renew_reserve)
+
+    def renew_reserve(self) -> None:
+        """Make the reserve whole if there is room for it; for a thread."""
+        if self.free_bytes >= 2 * self._reserve.size and self._reserve.left_bytes < self._reserve.size:
+            self._reserve.make()
+            self._said_in_use = False
+
+    @property
+    def is_short(self) -> bool:
+        """Expired messages should go at once."""
+        return self.free_bytes < 2 * self.free_min_bytes
+
+    @property
+    def problem(self) -> str | None:
+        """Why new messages are refused, if they are."""
+        if not self.refuses:
+            return None
+        free, mark = rendered_bytes(self.free_bytes), rendered_bytes(self.free_min_bytes)
+        return (
+            f"the disk has {free} free, and new messages must leave {mark} (disk_free_min_bytes): they are refused "
+            "until there is room, by retention or otherwise; what is stored can be consumed"
+        )
+
+    def refusal(self) -> DiskShort:
+        """What a sender is told while `refuses`."""
+        return DiskShort(self.problem or "the disk is full")
+
+    async def with_reserve(self, step: "Callable[[], Awaitable[T]]", *, all_of_it: bool) -> T:
+        """Do a step; while it fails because the disk is full, give it a slice of the reserve and do it again.
+
+        `all_of_it`: it makes room, or belongs to a clean end. OSError: that was not enough. The step must bear to be
+        done several times.
+        """
+        while True:
+            try:
+                return await step()
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self.look()
+                if not await asyncio.to_thread(self._reserve.give, all_of_it=all_of_it):
+                    raise
+            if not self._said_in_use:
+                self._said_in_use = True
+                _log.warning(
+                    "the disk is full, so the room is used that is kept for that, %s",
+                    rendered_bytes(self._reserve.size),
+                )
+
+
+def rendered_bytes(count: int) -> str:
+    """`3.2 MiB`, for people."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"

@@ -1,0 +1,41 @@
+"""Files that nothing speaks of any more, until they are deleted.
+
+Threads     the owner's thread adds; another one deletes, one at a time.
+"""
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder, StoreFile
+
+
+class DetachedFiles:
+    """Open files of one folder, in the order in which they are to go.
+
+    Invariant: a file that could not be deleted is still here and open, so that it is tried again and never leaks.
+    """
+
+    def __init__(self, folder: "Folder") -> None:
+        self._folder = folder
+        self._files: deque[tuple[str, StoreFile]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def add(self, name: str, file: "StoreFile") -> None:
+        self._files.append((name, file))
+
+    def delete_first(self) -> None:
+        """Delete the file that has been here longest; OSError: it stays."""
+        name, file = self._files[0]
+        with contextlib.suppress(FileNotFoundError):  # somebody else has deleted it
+            self._folder.remove(name)
+        self._files.popleft()
+        file.close()
+
+    def close(self) -> None:
+        """Let go of the files as they are; a start finds them, and they go then."""
+        while self._files:
+            self._files.popleft()[1].close()

@@ -1,0 +1,73 @@
+"""A file that holds nothing but room, which is given back when the disk is full and what frees room has to write first.
+
+It is given in slices: whoever else fills the disk takes what a step leaves of a slice, and no more. What is not needed
+to free room gets half of it at most. It is made whole again when there is enough: at least twice its size.
+"""
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.files import is_full
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+SLICES = 8
+_NAME = "reserve"
+_BYTES_MIN, _BYTES_MAX = 2 * MIB, 32 * MIB
+
+
+def reserve_bytes(disk_bytes: int) -> int:
+    """How much is kept on a disk of that size: what the indexes, floors and journals of one removal take, and more."""
+    return max(_BYTES_MIN, min(_BYTES_MAX, disk_bytes // 100))
+
+
+class Reserve:
+    """The file `reserve` in one folder. Any thread may call; one at a time gets its turn."""
+
+    def __init__(self, folder: "Path", size: int) -> None:
+        self._path = folder / _NAME
+        self._turn = threading.Lock()
+        self.size = size
+
+    @property
+    def left_bytes(self) -> int:
+        """How much of it is there."""
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def make(self) -> None:
+        """Take the room that is missing. If the disk has not so much after all, nothing is taken."""
+        with self._turn:
+            left = self.left_bytes
+            if left >= self.size:
+                return
+            with self._path.open("ab") as file:
+                try:
+                    _allocate(file.fileno(), left, self.size - left)
+                except OSError as error:
+                    os.ftruncate(file.fileno(), left)
+                    if not is_full(error):
+                        raise
+
+    def give(self, *, all_of_it: bool) -> bool:
+        """Give a slice of the room back; whether there was one. The last half is for those who ask for `all_of_it`."""
+        with self._turn:
+            left = self.left_bytes
+            kept = max(left - self.size // SLICES, 0 if all_of_it else self.size // 2)
+            if kept >= left:
+                return False
+            os.truncate(self._path, kept)
+            return True
+
+
+def _allocate(fd: int, position: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, position, size)
+        return
+    while size:
+        size -= os.write(fd, bytes(min(size, MIB)))

@@ -1,0 +1,270 @@
+"""Housekeeping on a disk that is full or refuses to delete: nothing leaks, and what failed works the next time."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.consumption import Consumption
+from ternmq_broker.disk_room import DiskBytes, DiskRoom
+from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.store.message_store import Draft, Incoming, MessageStore
+from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.record import Kind
+from ternmq_broker.store.reserve import Reserve
+from ternmq_common.clock import MovableClock
+from ternmq_common.model import Group
+from ternmq_common.server_settings import FlushMode
+from ternmq_protos.v2 import definition_pb2
+from tests.support.faulty_disk import FaultyFolders
+
+SEGMENT_BYTES = 2000
+HOUR_MS = 3_600_000
+GROUP, TOPIC = "billing", "orders"
+
+
+class HealingReserve(Reserve):
+    """A slice of which makes the disk full no more; there is one."""
+
+    def __init__(self, folders: FaultyFolders) -> None:
+        self._folders = folders
+        self.slices = 0
+        self.size = 1
+
+    @property
+    def left_bytes(self) -> int:
+        return self.slices
+
+    def give(self, *, all_of_it: bool) -> bool:
+        del all_of_it
+        if not self.slices:
+            return False
+        self.slices -= 1
+        self._folders.faults.full = ()
+        return True
+
+    def make(self) -> None: ...
+
+
+def settings() -> BrokerSettings:
+    return BrokerSettings(
+        name="b",
+        folder=Path("nowhere"),
+        flush=FlushMode.SYNC,
+        segment_bytes=SEGMENT_BYTES,
+        retention_ms=HOUR_MS,
+        retention_check_interval_ms=HOUR_MS,
+        consumption_flush_interval_ms=10,
+        transaction_timeout_ms=6000,
+        transaction_check_interval_ms=30_000,
+        transaction_check_max=15,
+        transactions_max=1000,
+    )
+
+
+async def nothing_waits(log_start: int) -> None:
+    del log_start
+
+
+class House:
+    """A store with ten full segments of old messages, and what keeps it."""
+
+    def __init__(self) -> None:
+        self.folders = FaultyFolders()
+        self.clock = MovableClock()
+        self.store = MessageStore(self.folders, segment_bytes=SEGMENT_BYTES)
+        self.reserve = HealingReserve(self.folders)
+        self.room = DiskRoom(lambda: DiskBytes(10**9, 10**9), self.reserve, free_min_bytes=1)
+        self.journal = ProgressJournal(self.folders.consumption)
+        self.consumption = Consumption(
+            self.store,
+            self.journal,
+            broker="b",
+            readable_end=lambda: self.store.end,
+            rules=lambda name: Group(name=name),
+        )
+        self.keeping = Housekeeping(
+            settings(), self.store, self.consumption, self.journal, self.clock, self.room, before_removal=nothing_waits
+        )
+        while self.store.segments <= 10:
+            self.add()
+        self.store.sync()
+
+    @property
+    def segment_files(self) -> list[str]:
+        return self.folders.log_folder.names()
+
+    @property
+    def index_files(self) -> list[str]:
+        return [name for name in self.folders.index_folder.names() if name.isdigit()]
+
+    def add(self) -> None:
+        self.store.append(TOPIC, 0, [Incoming(0, b"", bytes(100), ())], self.clock.now_ms())
+
+    def pass_time(self) -> None:
+        """What is there expires."""
+        self.clock.advance(HOUR_MS + 1)
+
+    def restarted(self) -> MessageStore:
+        return MessageStore(self.folders, segment_bytes=SEGMENT_BYTES)
+
+    async def remove_expired(self) -> None:
+        await self.room.with_reserve(self.keeping.remove_expired, all_of_it=True)
+
+
+async def test_when_floors_can_not_be_written_no_segment_leaks_and_the_next_pass_removes_all() -> None:
+    house = House()
+    house.pass_time()
+    before = house.segment_files
+    house.folders.faults.full = ("index/floors",)
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            await house.remove_expired()
+    assert house.segment_files[:-1] == before
+    assert house.store.segments == len(before) + 1, "what is on the disk is known, so that it is tried again"
+    house.folders.faults.full = ()
+    await house.remove_expired()
+    assert len(house.segment_files) == house.store.segments == 1
+    assert not house.index_files
+    assert all(file.closed == 1 for name, file in house.folders.log_folder.opened.items() if name in before)
+    end = house.store.bounds(TOPIC, 0)[1]
+    assert house.restarted().bounds(TOPIC, 0) == house.store.bounds(TOPIC, 0) == (end, end)
+
+
+async def test_a_file_that_can_not_be_deleted_is_deleted_by_a_later_pass() -> None:
+    house = House()
+    house.pass_time()
+    second = house.segment_files[1]
+    house.folders.faults.stuck = {second}
+    with pytest.raises(OSError, match="Input/output"):
+        await house.remove_expired()
+    left = house.segment_files
+    assert left[0] == second, "those that are left follow on each other"
+    assert len(left) == 11, "the first one went, and one was begun"
+    with pytest.raises(OSError, match="Input/output"):
+        await house.remove_expired()
+    house.folders.faults.stuck = set()
+    await house.remove_expired()
+    assert (len(house.segment_files), len(house.index_files)) == (1, 0)
+    assert all(file.closed == 1 for name, file in house.folders.log_folder.opened.items() if name in left[:-1])
+
+
+async def test_a_start_after_a_removal_that_stopped_in_the_middle_finds_every_message_that_is_kept() -> None:
+    house = House()
+    house.pass_time()
+    house.folders.faults.stuck = {house.segment_files[4]}
+    with pytest.raises(OSError, match="Input/output"):
+        await house.remove_expired()
+    kept = house.store.bounds(TOPIC, 0)
+    again = house.restarted()
+    assert again.recovered == 0, "the index speaks of all segments that are there"
+    assert again.bounds(TOPIC, 0) == kept
+
+
+async def test_floors_of_a_topic_that_is_deleted_meanwhile_do_not_undo_those_of_a_removal() -> None:
+    """Both are written in threads, in any order."""
+    house = House()
+    house.store.append("gone", 0, [Incoming(0, b"", b"x", ())], house.clock.now_ms())
+    house.store.roll()
+    house.store.sync()
+    await house.keeping._spill(entries_min=1)
+    forget = house.store.forget_topic("gone")
+    removal = house.store.prepare_removal(house.store.segments - 1)
+    removal.write()
+    forget()
+    house.store.finish_removal(removal)
+    house.store.delete_removed()
+    again = house.restarted()
+    assert again.bounds(TOPIC, 0) == house.store.bounds(TOPIC, 0)
+    assert again.bounds("gone", 0) == (1, 1)
+
+
+@pytest.mark.parametrize("what", ["index/0", "index/floors", "root/checkpoint", "timers/", ""])
+async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
+    house = House()
+    system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
+    timer = Draft(Kind.TIMER, TOPIC, 0, Incoming(0, system, b"later", ()), due_ms=house.clock.now_ms() + 10 * HOUR_MS)
+    house.store.append_drafts([timer], house.clock.now_ms())
+    house.store.sync()
+    house.pass_time()
+    house.folders.faults.full = (what,)
+    house.reserve.slices = 1
+    await house.remove_expired()
+    assert house.reserve.slices == 0, "the fault was met"
+    assert len(house.segment_files) == 1
+
+
+async def test_a_spill_that_fails_again_and_again_leaves_no_runs_of_timers_behind() -> None:
+    house = House()
+    system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
+    house.store.append_drafts([Draft(Kind.TIMER, TOPIC, 0, Incoming(0, system, b"", ()), due_ms=HOUR_MS)], 1)
+    house.store.sync()
+    house.folders.faults.full = ("index/0",)
+    for _ in range(5):
+        with pytest.raises(OSError, match="No space"):
+            await house.keeping._spill(entries_min=1)
+    assert house.folders.timer_folder.names() == []
+    assert all(file.closed == 1 for file in house.folders.timer_folder.opened.values())
+    house.folders.faults.full = ()
+    await house.keeping._spill(entries_min=1)
+    assert len(house.folders.timer_folder.names()) == 1
+
+
+async def test_progress_gets_room_and_what_could_not_be_written_is_written_later() -> None:
+    house = House()
+    house.consumption.set_committed(GROUP, TOPIC, 0, 3)
+    house.folders.faults.full = ("consumption/",)
+    with pytest.raises(OSError, match="No space"):
+        await house.room.with_reserve(house.keeping.write_journal, all_of_it=False)
+    house.reserve.slices = 1
+    await house.room.with_reserve(house.keeping.write_journal, all_of_it=False)
+    (snapshot,) = ProgressJournal(house.folders.consumption).snapshots().values()
+    assert snapshot.cursor == 3
+
+
+async def test_a_stop_on_a_full_disk_uses_the_reserve_and_without_one_says_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for slices in (1, 0):
+        house = House()
+        house.consumption.set_committed(GROUP, TOPIC, 0, 3)
+        house.folders.faults.full = ("",)
+        house.reserve.slices = slices
+        await house.keeping.stop()
+        assert len(ProgressJournal(house.folders.consumption).snapshots()) == slices
+    assert "delivered again" in caplog.text
+    assert all(record.exc_info is None for record in caplog.records)
+
+
+async def test_when_room_is_short_what_expired_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval between two looks is an hour here."""
+    monkeypatch.setattr("ternmq_broker.housekeeping._SHORT_RETENTION_CHECK_S", 0.01)
+    house = House()
+    house.pass_time()
+    house.keeping.start()
+    house.room._look_at_disk = lambda: DiskBytes(1, 10**9)
+    house.room.look()
+    async with asyncio.timeout(20):
+        while house.store.segments > 1:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0)
+    await house.keeping.stop()
+
+
+@pytest.mark.parametrize("full", ["", "index/", "root/"])
+def test_a_store_whose_disk_is_full_can_be_closed_again_or_abandoned(full: str) -> None:
+    house = House()
+    house.folders.faults.full = (full,)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            house.store.close()
+    bounds = house.store.bounds(TOPIC, 0)
+    house.store.abandon()
+    assert house.restarted().bounds(TOPIC, 0) == bounds
+    other = House()
+    other.folders.faults.full = (full,)
+    with pytest.raises(OSError, match="No space"):
+        other.store.close()
+    other.folders.faults.full = ()
+    other.store.close()
+    assert other.restarted().recovered == 0

@@ -1,0 +1,62 @@
+"""The file that holds room: given in slices, and made whole again."""
+
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.store.reserve import MIB, SLICES, Reserve, reserve_bytes
+
+SIZE = 64 << 10
+SLICE = SIZE // SLICES
+
+
+@pytest.fixture
+def reserve(tmp_path: Path) -> Reserve:
+    made = Reserve(tmp_path, SIZE)
+    made.make()
+    return made
+
+
+def test_the_room_is_taken_from_the_disk_and_is_no_hole(reserve: Reserve, tmp_path: Path) -> None:
+    assert reserve.left_bytes == SIZE
+    assert (tmp_path / "reserve").stat().st_blocks * 512 >= SIZE
+
+
+def test_the_last_half_is_for_who_makes_room(reserve: Reserve) -> None:
+    slices = 0
+    while reserve.give(all_of_it=False):
+        slices += 1
+        assert reserve.left_bytes == SIZE - slices * SLICE
+    assert slices == SLICES // 2
+    while reserve.give(all_of_it=True):
+        slices += 1
+    assert (slices, reserve.left_bytes) == (SLICES, 0)
+
+
+def test_what_is_missing_is_made_again(reserve: Reserve, tmp_path: Path) -> None:
+    reserve.give(all_of_it=True)
+    reserve.make()
+    assert reserve.left_bytes == SIZE
+    (tmp_path / "reserve").unlink()
+    assert not reserve.give(all_of_it=True)
+    reserve.make()
+    assert reserve.left_bytes == SIZE
+
+
+def test_if_the_disk_has_less_after_all_nothing_is_taken(
+    reserve: Reserve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve.give(all_of_it=True)
+
+    def full(fd: int, at: int, size: int) -> None:
+        (tmp_path / "reserve").write_bytes(bytes(at + size // 2))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    reserve.make()
+    assert reserve.left_bytes == SIZE - SLICE
+
+
+@pytest.mark.parametrize(("disk_mib", "mib"), [(10, 2), (1000, 10), (10_000, 32), (10_000_000, 32)])
+def test_its_size_goes_by_that_of_the_disk(disk_mib: int, mib: int) -> None:
+    assert reserve_bytes(disk_mib * MIB) == mib * MIB
