@@ -4,6 +4,7 @@ PostgreSQL  nothing waits for ever: connecting, statements and unanswered packet
             that is stopped, which none of these sees, is given up by the client. A pool that pings drops connections
             that died. SQL is prepared for each call anew, since a pooler in front may change connections.
 SQLite      transactions begin by our word, not the driver's: reads see one moment, and changes wait for each other.
+            What is committed is in the file, with checksums (`checksums`).
 """
 
 import time
@@ -17,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 
 from ternmq_common.errors import StartupError
 from ternmq_common.settings import without_password
+from ternmq_registry.checksums import check_whole, is_checked, seal
 from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.tables import DATABASE_NOW_MS, VERSION
 
@@ -46,7 +48,7 @@ class Database:
         is_postgres = engine.dialect.name == "postgresql"
         # SQLite's readers see one moment without being asked.
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else engine
-        self._changer = engine.execution_options(**{_CHANGING: True})
+        self._changer = changing_engine(engine)
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
@@ -64,8 +66,11 @@ class Database:
     def changing(self) -> "Iterator[Connection]":
         """Change what has a version, while nobody else does; `raised_version` for what is changed in the end."""
         with unavailable_if_unreachable(), self._changer.begin() as connection:
-            connection.execute(select(VERSION.c.version).with_for_update())
+            before = int(connection.execute(select(VERSION.c.version).with_for_update()).scalar_one())
+            check_whole(connection)
             yield connection
+            if is_checked(connection) and connection.execute(select(VERSION.c.version)).scalar_one() != before:
+                seal(connection, since=before)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -83,13 +88,21 @@ def raised_version(connection: "Connection") -> int:
     return int(connection.execute(raised).scalar_one())
 
 
+def changing_engine(engine: "Engine") -> "Engine":
+    """The same, for transactions that wait for each other from their beginning on."""
+    return engine.execution_options(**{_CHANGING: True})
+
+
 def sqlite_engine(path: "Path") -> "Engine":
     engine = sqlalchemy.create_engine(f"sqlite:///{path}")
 
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
+        # Of a write-ahead log whose bytes are damaged SQLite drops the end, which may be changes of long ago. So what
+        # is committed is in the file; EXTRA makes last that the journal, which would take it back, is gone.
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("PRAGMA synchronous=EXTRA")
 
     @event.listens_for(engine, "begin")
     def _begun(connection: "Connection") -> None:
