@@ -14,6 +14,7 @@ from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.serving import ready_line, serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
+from ternmq_registry.unknown_topics import unknown_topics, warning_of
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ServerSettings
@@ -77,4 +78,6 @@ async def open_storage(
     )
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
     stack.push_async_callback(messages.close)
+    if unknown := unknown_topics(messages.held_topics(), directory.snapshot.topics):
+        _log.warning("%s", warning_of(unknown, f"ternmq registry rebuild --data-dir {settings.data_dir}"))
     return messages, catalog
