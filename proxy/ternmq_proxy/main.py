@@ -78,6 +78,15 @@ async def open_storage(
     )
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
     stack.push_async_callback(messages.close)
-    if unknown := unknown_topics(messages.held_topics(), directory.snapshot.topics):
-        _log.warning("%s", warning_of(unknown, f"ternmq registry rebuild --data-dir {settings.data_dir}"))
+    await _warn_of_unknown_topics(messages, directory, settings)
     return messages, catalog
+
+
+async def _warn_of_unknown_topics(
+    messages: LocalMessageService, directory: Directory, settings: "ServerSettings"
+) -> None:
+    known = directory.snapshot.topics
+    waiting = 0 if known else await messages.figures.pending_timers() + messages.figures.now().transactions
+    rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir}"
+    if warning := warning_of(unknown_topics(messages.held_topics(), known), waiting, rebuild):
+        _log.warning("%s", warning)

@@ -40,12 +40,17 @@ def row_checksum(row: "Row") -> int:
     return crc32(json.dumps(values, sort_keys=True, default=repr).encode())
 
 
+def is_whole(row: "Row") -> bool:
+    """Whether the row has the checksum of what it says."""
+    return row.get(_COLUMN) == row_checksum(row)
+
+
 def check_rows(connection: "Connection", table: "Table", rows: "Iterable[Row]") -> None:
     """`RegistryDamaged` unless every row has the checksum of what it says."""
     if not is_checked(connection):
         return
     for row in rows:
-        if row.get(_COLUMN) != row_checksum(row):
+        if not is_whole(row):
             key = ", ".join(repr(row.get(column.name)) for column in table.primary_key)
             raise RegistryDamaged(f"row {key} of table {table.name} has not the checksum of what it says")
 

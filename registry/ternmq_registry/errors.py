@@ -42,6 +42,7 @@ class RegistryFileDamaged(StartupError):
     """The file at `path` is a damaged registry, or none at all."""
 
     def __init__(self, path: "Path", finding: str) -> None:
+        self.finding = finding
         super().__init__(
             f"the registry {path} is damaged ({finding}): restore it from a copy, or make another with "
             f"`ternmq registry rebuild --data-dir {path.parent}`"

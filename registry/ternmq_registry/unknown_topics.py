@@ -1,6 +1,8 @@
 """Topics of which a store has messages that a registry does not know, as when the registry was lost.
 
-Nobody can receive such messages, and a topic that is made again of itself could have fewer queues than it had.
+Nobody can receive such messages, and a topic that is made again of itself could have fewer queues than it had. Whose
+messages are that wait for their time, or for their producer's word, is told only by reading them, which would take a
+start too long: they are counted when the registry knows no topic at all.
 """
 
 from typing import TYPE_CHECKING
@@ -29,18 +31,30 @@ def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]"
     }
 
 
-def warning_of(unknown: "Mapping[str, HeldTopic]", rebuild: str) -> str:
-    """One line; `rebuild` is the command that makes them known."""
+def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -> str | None:
+    """One line, None if there is nothing to say; `rebuild` is the command that makes topics known. `waiting` are
+    messages that are in no queue yet, of topics that are not known."""
+    told: list[str] = []
+    if unknown:
+        told.append(
+            f"of {_counted(len(unknown), 'topic')} that the registry does not know, or not with all queues "
+            f"({_shown(unknown)})"
+        )
+    if waiting:
+        told.append(f"of unknown topics that wait for their time or their producer ({waiting:,})")
+    if not told:
+        return None
+    return f"the store has messages {', and '.join(told)}: stop this server, and `{rebuild}` makes them known again"
+
+
+def _shown(unknown: "Mapping[str, HeldTopic]") -> str:
     told = [
         f"{name}: {_counted(topic.queues, 'queue')}, {_counted(topic.messages, 'message')}"
         for name, topic in list(unknown.items())[:SHOWN]
     ]
     if len(unknown) > SHOWN:
         told.append(f"{len(unknown) - SHOWN:,} more")
-    return (
-        f"the store has messages of {_counted(len(unknown), 'topic')} that the registry does not know, or not with all "
-        f"queues ({'; '.join(told)}): stop this server, and `{rebuild}` makes them known again"
-    )
+    return "; ".join(told)
 
 
 def _counted(number: int, thing: str) -> str:
