@@ -110,7 +110,7 @@ class BrokerServer:
         await lease.take(rejoin=settings.rejoin)
         forgetting = Forgetting(broker, directory, settings.data_dir)
         await forgetting.begin()
-        self._warn_of_unknown_topics(broker, directory)
+        await self._warn_of_unknown_topics(broker, directory)
         proxies = Proxies(broker, directory, forgetting, observability.continued)
         await front.start(proxies)
         stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
@@ -125,14 +125,14 @@ class BrokerServer:
         )
         lease.start(Load(broker.figures, proxies).now)
 
-    def _warn_of_unknown_topics(self, broker: Broker, directory: "Directory") -> None:
+    async def _warn_of_unknown_topics(self, broker: Broker, directory: "Directory") -> None:
         """To be called when what was deleted is forgotten."""
         settings = self._settings
-        if unknown := unknown_topics(broker.held_topics(), directory.snapshot.topics):
-            command = (
-                f"ternmq registry rebuild --data-dir {settings.data_dir} --broker-name {broker.name} --registry URL"
-            )
-            _log.warning("%s", warning_of(unknown, command))
+        known = directory.snapshot.topics
+        waiting = 0 if known else await broker.figures.pending_timers() + broker.figures.now().transactions
+        rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir} --broker-name {broker.name} --registry URL"
+        if warning := warning_of(unknown_topics(broker.held_topics(), known), waiting, rebuild):
+            _log.warning("%s", warning)
 
     def _problem(self) -> str | None:
         """Why no message can be stored or received now. A lease that can't be renewed does not keep the proxies that
