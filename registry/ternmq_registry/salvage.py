@@ -97,7 +97,7 @@ def _rows(connection: sqlite3.Connection, table: str, found: Salvaged) -> "Itera
     bad: set[str] = set()
     for order in ("ASC", "DESC"):
         # A row that can't be read ends the walk in this direction.
-        with suppress(sqlite3.DatabaseError):
+        with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
             for row in map(dict, connection.execute(f"SELECT * FROM {table} ORDER BY rowid {order}")):  # noqa: S608
                 if is_whole(row):
                     good[row["name"]] = row

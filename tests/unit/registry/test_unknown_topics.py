@@ -31,8 +31,8 @@ def test_five_are_named_and_the_others_counted() -> None:
 def test_messages_that_are_in_no_queue_yet_are_counted() -> None:
     assert warning_of({}, 0, "the command") is None
     assert warning_of({}, 1200, "the command") == (
-        "the store has messages of unknown topics that wait for their time or their producer (1,200): stop this server, "
-        "and `the command` makes them known again"
+        "the store has messages of unknown topics that wait for their time or their producer (1,200): stop this "
+        "server, and `the command` makes them known again"
     )
     both = warning_of({"orders": HeldTopic(1, 1)}, 2, "the command")
     assert both is not None
