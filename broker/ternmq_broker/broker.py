@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import (
         Group,
         HalfMessage,
+        HeldTopic,
         NewMessage,
         QueueBounds,
         QueueReaderId,
@@ -393,6 +394,17 @@ class Broker:
             self._consumption.retries(group, topic).place(appended.queue_offset, 0)
         self._consumption.changes(group, topic, RETRY_QUEUE_ID)
         self._pollers.wake_group(group, topic, len(stored))
+
+    # --- what there is
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever stored."""
+        return self._store.end > 0
+
+    def held_topics(self) -> "dict[str, HeldTopic]":
+        """All topics of which messages are left in queues, whether or not a registry knows them."""
+        return self._store.topics()
 
     # --- forgetting
 

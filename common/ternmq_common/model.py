@@ -182,6 +182,13 @@ class QueueProgress:
     oldest_ms: int | None = None
 
 
+class HeldTopic(NamedTuple):
+    """What a store has of a topic: the queues up to the last one that was used, and the messages that are left."""
+
+    queues: int
+    messages: int
+
+
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
     """A queue holds the offsets `minimum` up to, not including, `maximum`."""

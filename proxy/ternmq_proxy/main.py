@@ -14,6 +14,7 @@ from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.serving import ready_line, serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
+from ternmq_registry.unknown_topics import unknown_topics, warning_of
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ServerSettings
@@ -78,4 +79,15 @@ async def open_storage(
     )
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
     stack.push_async_callback(messages.close)
+    await _warn_of_unknown_topics(messages, directory, settings)
     return messages, catalog
+
+
+async def _warn_of_unknown_topics(
+    messages: LocalMessageService, directory: Directory, settings: "ServerSettings"
+) -> None:
+    known = directory.snapshot.topics
+    waiting = 0 if known else await messages.figures.pending_timers() + messages.figures.now().transactions
+    rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir}"
+    if warning := warning_of(unknown_topics(messages.held_topics(), known), waiting, rebuild):
+        _log.warning("%s", warning)

@@ -4,7 +4,8 @@ PostgreSQL  nothing waits for ever: connecting, statements and unanswered packet
             that is stopped, which none of these sees, is given up by the client. A pool that pings drops connections
             that died. SQL is prepared for each call anew, since a pooler in front may change connections.
 SQLite      transactions begin by our word, not the driver's: reads see one moment, and changes wait for each other.
-            Its files hold room for small changes, so that a group can be made when the disk is full (`keep_room`).
+            What is committed is in the file, with checksums (`checksums`); and the files hold room for small changes,
+            so that a group can be made when the disk is full (`keep_room`).
 """
 
 import logging
@@ -20,8 +21,9 @@ from sqlalchemy.exc import ArgumentError
 
 from ternmq_common.errors import StartupError
 from ternmq_common.settings import without_password
+from ternmq_registry.checksums import check_whole, is_checked, seal
 from ternmq_registry.errors import unavailable_if_unreachable
-from ternmq_registry.tables import DATABASE_NOW_MS, VERSION
+from ternmq_registry.tables import DATABASE_NOW_MS, ROOM_TABLE, VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,8 +43,7 @@ POOL_TIMEOUT_S = 5.0
 _CHANGING = "ternmq_changing"
 _log = logging.getLogger(__name__)
 # SQLite's pages of 4 KiB. A change takes three to six; the log begins anew long before it would have to grow.
-_ROOM_PAGES = 128
-_CHECKPOINT_PAGES = 64
+_ROOM_PAGES = 48
 
 
 class Database:
@@ -53,7 +54,7 @@ class Database:
         is_postgres = engine.dialect.name == "postgresql"
         # SQLite's readers see one moment without being asked.
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else engine
-        self._changer = engine.execution_options(**{_CHANGING: True})
+        self._changer = changing_engine(engine)
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
@@ -71,8 +72,11 @@ class Database:
     def changing(self) -> "Iterator[Connection]":
         """Change what has a version, while nobody else does; `raised_version` for what is changed in the end."""
         with unavailable_if_unreachable(), self._changer.begin() as connection:
-            connection.execute(select(VERSION.c.version).with_for_update())
+            before = int(connection.execute(select(VERSION.c.version).with_for_update()).scalar_one())
+            check_whole(connection)
             yield connection
+            if is_checked(connection) and connection.execute(select(VERSION.c.version)).scalar_one() != before:
+                seal(connection, since=before)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -90,14 +94,20 @@ def raised_version(connection: "Connection") -> int:
     return int(connection.execute(raised).scalar_one())
 
 
+def changing_engine(engine: "Engine") -> "Engine":
+    """The same, for transactions that wait for each other from their beginning on."""
+    return engine.execution_options(**{_CHANGING: True})
+
+
 def sqlite_engine(path: "Path") -> "Engine":
     engine = sqlalchemy.create_engine(f"sqlite:///{path}")
 
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        # Of a write-ahead log whose bytes are damaged SQLite drops the end, which may be changes of long ago. So what
+        # is committed is in the file. The journal stays, with nothing in it that counts, and so does its room.
+        connection.execute("PRAGMA journal_mode=PERSIST")
 
     @event.listens_for(engine, "begin")
     def _begun(connection: "Connection") -> None:
@@ -108,28 +118,36 @@ def sqlite_engine(path: "Path") -> "Engine":
     return engine
 
 
-def keep_room(engine: "Engine") -> None:
-    """Have free pages in the database's file and in its write-ahead log, both written, as a hole is no room.
+def keep_room(engine: "Engine", path: "Path") -> None:
+    """Have free pages in the database's file and room in its journal's, both written, as a hole is no room.
 
-    The log is used from its start again after each checkpoint, and keeps its length until the last connection closes;
-    the pool always holds one.
+    A page that was in use is written to the journal before it changes: so the room is changed once, then dropped.
     """
     with closing(engine.raw_connection()) as pooled:
         connection = pooled.driver_connection
         assert isinstance(connection, sqlite3.Connection)
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        room_bytes = _ROOM_PAGES * page_bytes
         try:
-            (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute(f"DROP TABLE IF EXISTS {ROOM_TABLE}")  # somebody died below
+            if _has_room(connection, path, room_bytes):
+                return
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("CREATE TABLE IF NOT EXISTS ternmq_room (bytes BLOB)")
-            connection.execute("INSERT INTO ternmq_room VALUES (zeroblob(?))", (_ROOM_PAGES * page_bytes,))
+            connection.execute(f"CREATE TABLE {ROOM_TABLE} (bytes BLOB)")
+            connection.execute(f"INSERT INTO {ROOM_TABLE} VALUES (zeroblob(?))", (room_bytes,))  # noqa: S608
             connection.execute("COMMIT")
-            connection.execute("PRAGMA wal_checkpoint")  # the pages go into the file; then they are free there
-            connection.execute("DROP TABLE IF EXISTS ternmq_room")
-            connection.execute("PRAGMA wal_checkpoint")
+            connection.execute(f"UPDATE {ROOM_TABLE} SET bytes = zeroblob(?)", (room_bytes,))  # noqa: S608
+            connection.execute(f"DROP TABLE {ROOM_TABLE}")
         except sqlite3.OperationalError as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             _log.warning("the registry has no room kept for a full disk: %s", error)
+
+
+def _has_room(connection: sqlite3.Connection, path: "Path", room_bytes: int) -> bool:
+    journal = path.with_name(f"{path.name}-journal")
+    (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return bool(free_pages >= _ROOM_PAGES // 2 and journal.exists() and journal.stat().st_size >= room_bytes // 2)
 
 
 def postgres_engine(url: str, *, patient: bool = False) -> "Engine":

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import MessagingError, StartupError
 from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 READ_ONLY = "25006"  # after a failover: the address leads to a server that is still a standby
 
@@ -20,6 +24,28 @@ class RegistryUnavailable(MessagingError):
         super().__init__(
             definition_pb2.HA_NOT_AVAILABLE,
             f"the registry can't be reached: {reason}; what is known goes on, changes are refused until it is back",
+        )
+
+
+class RegistryDamaged(MessagingError):
+    """The embedded registry does not say any more what was written; `finding` is where that was seen."""
+
+    def __init__(self, finding: str) -> None:
+        self.finding = finding
+        super().__init__(
+            definition_pb2.INTERNAL_SERVER_ERROR,
+            f"the registry is damaged ({finding}): stop the server; its next start says what to do",
+        )
+
+
+class RegistryFileDamaged(StartupError):
+    """The file at `path` is a damaged registry, or none at all."""
+
+    def __init__(self, path: "Path", finding: str) -> None:
+        self.finding = finding
+        super().__init__(
+            f"the registry {path} is damaged ({finding}): restore it from a copy, or make another with "
+            f"`ternmq registry rebuild --data-dir {path.parent}`"
         )
 
 

@@ -8,17 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete, func, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
 
 from ternmq_common.cluster import Deleted, Deletion, Snapshot
-from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
 from ternmq_registry.brokers import Brokers, brokers_in, version_in
-from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version, sqlite_engine
+from ternmq_registry.checksums import check_rows
+from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version
 from ternmq_registry.deletions import Deletions, record_deletion
 from ternmq_registry.errors import unavailable_if_unreachable
+from ternmq_registry.opening import opened_engine
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
 
@@ -37,18 +38,10 @@ class Registry(Brokers, Deletions):
 
     @classmethod
     def sqlite(cls, path: "Path") -> Self:
-        """Open or make the embedded registry, and bring its schema up to date."""
-        engine = sqlite_engine(path)
-        try:
-            with engine.begin() as connection:
-                migrations.upgrade(connection)
-            keep_room(engine)
-        except (SQLAlchemyError, StartupError) as error:
-            engine.dispose()
-            cause = error.__cause__ or error
-            raise StartupError(
-                f"the registry {path} can't be opened: {cause}; check the file and its folder"
-            ) from error
+        """Open or make the embedded registry, and bring its schema up to date; `StartupError` if that is not possible,
+        above all for a file that is damaged."""
+        engine = opened_engine(path)
+        keep_room(engine, path)
         return cls(engine)
 
     @classmethod
@@ -171,15 +164,20 @@ def _topics(connection: "Connection", since: int, name: str | None = None) -> di
     wanted = TOPICS.c.changed > since if name is None else TOPICS.c.name == name
     brokers: dict[str, list[str]] = {}
     placed = select(TOPIC_BROKERS).join(TOPICS, TOPICS.c.name == TOPIC_BROKERS.c.topic).where(wanted)
-    for topic, broker in connection.execute(placed):
-        brokers.setdefault(topic, []).append(broker)
-    rows = connection.execute(select(TOPICS).where(wanted)).mappings()
+    placements = connection.execute(placed).mappings().all()
+    check_rows(connection, TOPIC_BROKERS, placements)
+    for placement in placements:
+        brokers.setdefault(placement["topic"], []).append(placement["broker"])
+    rows = connection.execute(select(TOPICS).where(wanted)).mappings().all()
+    check_rows(connection, TOPICS, rows)
     return {row["name"]: topic_of(row, tuple(sorted(brokers.get(row["name"], ())))) for row in rows}
 
 
 def _groups(connection: "Connection", since: int, name: str | None = None) -> dict[str, Group]:
     wanted = GROUPS.c.changed > since if name is None else GROUPS.c.name == name
-    return {row["name"]: group_of(row) for row in connection.execute(select(GROUPS).where(wanted)).mappings()}
+    rows = connection.execute(select(GROUPS).where(wanted)).mappings().all()
+    check_rows(connection, GROUPS, rows)
+    return {row["name"]: group_of(row) for row in rows}
 
 
 def _count(connection: "Connection", table: "Table") -> int:

@@ -10,12 +10,14 @@ from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import RowMapping
 
     from ternmq_protos.v2.definition_pb2 import MessageType
 
 
-def topic_of(row: "RowMapping", brokers: tuple[str, ...]) -> Topic:
+def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
     return Topic(
         name=row["name"],
         type=cast("MessageType", definition_pb2.MessageType.Value(row["type"])),
@@ -38,7 +40,7 @@ def topic_row(topic: Topic) -> dict[str, object]:
     }
 
 
-def group_of(row: "RowMapping") -> Group:
+def group_of(row: "Mapping[Any, Any]") -> Group:
     fields = {field.name: row[field.name] for field in dataclasses.fields(Group)}
     return Group(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"])})
 

@@ -5,6 +5,7 @@ Version     `registry_version` has one row, which every change of topics, groups
 Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
             Leases and loads are no changes and raise no version.
 Deletions   kept until every broker has done them.
+Checksums   see `checksums`; 0 in PostgreSQL.
 """
 
 from typing import Any
@@ -18,12 +19,20 @@ from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 METADATA = MetaData()
 BROKER_CHARACTERS_MAX = 127
 LOAD_CHARACTERS_MAX = 1024
+ROOM_TABLE = "ternmq_room"
+"""In SQLite for a moment: room for a full disk is made with it. No part of the schema."""
+
+
+def _checksum() -> "Column[int]":
+    return Column("checksum", BigInteger, nullable=False, server_default="0", comment="embedded only: checksums.py")
+
 
 VERSION = Table(
     "registry_version",
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False, comment="1, the only row"),
     Column("version", BigInteger, nullable=False, comment="raised by every change"),
+    _checksum(),
 )
 
 TOPICS = Table(
@@ -36,6 +45,7 @@ TOPICS = Table(
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     Column("permission", String(16), nullable=False, server_default="read-write", comment="Permission"),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
+    _checksum(),
 )
 
 TOPIC_BROKERS = Table(
@@ -43,6 +53,7 @@ TOPIC_BROKERS = Table(
     METADATA,
     Column("topic", String(TOPIC_CHARACTERS_MAX), primary_key=True),
     Column("broker", String(BROKER_CHARACTERS_MAX), primary_key=True),
+    _checksum(),
 )
 
 GROUPS = Table(
@@ -59,6 +70,7 @@ GROUPS = Table(
     Column("priority_factor", Integer, nullable=False, server_default="99", comment="see model.Group"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
+    _checksum(),
 )
 
 BROKERS = Table(

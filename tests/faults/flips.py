@@ -263,11 +263,12 @@ def main() -> int:
     for outcome in outcomes:
         if outcome.is_bad:
             print(outcome)
+    told = sum(bool(each.lost) and not each.silent for each in outcomes)
     print(
         f"seed {arguments.seed}: {len(outcomes)} flips; refused {sum(each.refused for each in outcomes)}, "
         f"of which {sum(each.refused_again for each in outcomes)} also with --accept-corruption; "
-        f"something lost, and told, in {sum(bool(each.lost) and not each.silent for each in outcomes)}; "
-        f"lost in silence {sum(each.silent for each in outcomes)}; forged {sum(bool(each.forged) for each in outcomes)}; "
+        f"something lost, and told, in {told}; lost in silence {sum(each.silent for each in outcomes)}; "
+        f"forged {sum(bool(each.forged) for each in outcomes)}; "
         f"tracebacks {sum(bool(each.traceback) for each in outcomes)}"
     )
     return int(any(outcome.is_bad for outcome in outcomes))

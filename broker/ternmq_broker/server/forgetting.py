@@ -5,15 +5,17 @@ what it missed, before it takes messages of a topic that was made later, or serv
 of a topic or group that was made anew must not be forgotten with what was of the old one. For the same reason it notes
 what it has done, beside the store and before anybody hears of it: the registry may be out when it is to be told.
 
-File        `deletions-done`: JSON, `up_to` is the version up to which all was done, `beyond` what was done above it.
+File        `deletions-done`, a `CheckedFile`: JSON, `up_to` is the version up to which all was done, `beyond` what was
+            done above it.
 """
 
 import asyncio
 import json
 import logging
+import re
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.files import DiskFolder
+from ternmq_broker.server.checked_file import CheckedFile
 from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import MessagingError
 
@@ -34,17 +36,22 @@ class Forgetting:
         self._broker = broker
         self._directory = directory
         self._registry = directory.registry
-        self._folder = folder
+        self._notes = CheckedFile(
+            folder / _NOTES,
+            old=re.compile(r"\{.*\}"),
+            advice="restore it from a copy; or delete it, if no topic or group that was deleted was made again, since "
+            "messages of the later one could be forgotten then",
+        )
         self._done_up_to = self._told_up_to = 0
         self._done: set[Deletion] = set()
         self._turn = asyncio.Lock()
         self.looked_up_to = 0
 
     async def begin(self) -> None:
-        """Catch up with what happened while the broker was away; raises RegistryUnavailable. For a broker that is
-        registered."""
+        """Catch up with what happened while the broker was away; raises RegistryUnavailable, and StartupError for
+        notes that are damaged. For a broker that is registered."""
         self._done_up_to = self._told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
-        self._read_notes(await asyncio.to_thread(DiskFolder(self._folder).content, _NOTES))
+        self._take_notes(await asyncio.to_thread(self._notes.read))
         await self._catch_up(self._directory.snapshot.version)
 
     async def topic(self, name: str, version: int) -> None:
@@ -99,15 +106,19 @@ class Forgetting:
 
     async def _note(self) -> None:
         beyond = [[each.version, each.kind.value, each.name] for each in self._done]
-        content = json.dumps({"up_to": self._done_up_to, "beyond": beyond}).encode()
-        await asyncio.to_thread(DiskFolder(self._folder).replace, _NOTES, content)
+        content = json.dumps({"up_to": self._done_up_to, "beyond": beyond})
+        await asyncio.to_thread(self._notes.write, content)
 
-    def _read_notes(self, content: bytes | None) -> None:
+    def _take_notes(self, content: str | None) -> None:
         if content is None:
             return
-        noted = json.loads(content)
-        if noted["up_to"] > self._directory.snapshot.version:
+        try:
+            noted = json.loads(content)
+            up_to = int(noted["up_to"])
+            beyond = {Deletion(version, Deleted(kind), name) for version, kind, name in noted["beyond"]}
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._notes.damaged() from error  # one of an earlier version has no checksum
+        if up_to > self._directory.snapshot.version:
             _log.warning("the notes on deletions are of another registry, and not looked at")
             return
-        self._done_up_to = max(self._done_up_to, noted["up_to"])
-        self._done = {Deletion(version, Deleted(kind), name) for version, kind, name in noted["beyond"]}
+        self._done_up_to, self._done = max(self._done_up_to, up_to), beyond

@@ -1,6 +1,8 @@
 """`ternmq broker`: one storage broker of a cluster as a process, from `ready` to a clean end."""
 
 import asyncio
+import logging
+import re
 import secrets
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.server.checked_file import CheckedFile
 from ternmq_broker.server.forgetting import Forgetting
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
@@ -20,12 +23,15 @@ from ternmq_common.observability.figures import MemberFigures
 from ternmq_common.observability.http_front import HttpFront
 from ternmq_common.observability.observability import Observability
 from ternmq_registry.joining import join
+from ternmq_registry.unknown_topics import unknown_topics, warning_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.server_settings import BrokerServerSettings
     from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
 
 
 def run(settings: "BrokerServerSettings") -> int:
@@ -94,7 +100,7 @@ class BrokerServer:
         lease = self._lease = Lease(
             directory.registry,
             name=broker.name,
-            store_id=await asyncio.to_thread(_store_id, settings.data_dir),
+            store_id=await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used),
             address=settings.advertised_storage or front.address,
             version=version("ternmq"),
             lease_ms=settings.lease_ms,
@@ -104,6 +110,7 @@ class BrokerServer:
         await lease.take(rejoin=settings.rejoin)
         forgetting = Forgetting(broker, directory, settings.data_dir)
         await forgetting.begin()
+        await self._warn_of_unknown_topics(broker, directory)
         proxies = Proxies(broker, directory, forgetting, observability.continued)
         await front.start(proxies)
         stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
@@ -118,6 +125,15 @@ class BrokerServer:
         )
         lease.start(Load(broker.figures, proxies).now)
 
+    async def _warn_of_unknown_topics(self, broker: Broker, directory: "Directory") -> None:
+        """To be called when what was deleted is forgotten."""
+        settings = self._settings
+        known = directory.snapshot.topics
+        waiting = 0 if known else await broker.figures.pending_timers() + broker.figures.now().transactions
+        rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir} --broker-name {broker.name} --registry URL"
+        if warning := warning_of(unknown_topics(broker.held_topics(), known), waiting, rebuild):
+            _log.warning("%s", warning)
+
     def _problem(self) -> str | None:
         """Why messages can't be stored, or can't be received, now. A lease that can't be renewed does not keep the
         proxies that know the broker from using it."""
@@ -127,11 +143,25 @@ class BrokerServer:
         return self._broker.problem
 
 
-def _store_id(data_dir: "Path") -> str:
-    """What tells this store from another one whose broker has the same name; made once."""
-    path = data_dir / "store-id"
-    if not path.exists():
-        unnamed = path.with_suffix(".new")
-        unnamed.write_text(secrets.token_hex(16) + "\n")
-        unnamed.replace(path)
-    return path.read_text().strip()
+def store_id(data_dir: "Path", *, is_used: bool) -> str:
+    """What tells this store from another one whose broker has the same name; made once. `is_used`: it has messages.
+
+    Blocks. StartupError if the file is damaged: with another id the registry takes it for a store that never was there.
+    """
+    file = CheckedFile(
+        data_dir / "store-id",
+        old=re.compile("[0-9a-f]{32}"),
+        advice="restore it from a copy; or delete it, and the broker gets another id, and its name when the lease of "
+        "the old one has run out",
+    )
+    known = file.read()
+    if known is None and is_used:
+        _log.warning(
+            "the file %s is gone though the store has messages: the broker gets another id, and its name when the "
+            "lease of the old one has run out",
+            data_dir / "store-id",
+        )
+    if known is None:
+        known = secrets.token_hex(16)
+        file.write(known)
+    return known

@@ -21,6 +21,7 @@ from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.queue_index import Location, QueueIndex
 from ternmq_broker.store.timer_merge import breathe
+from ternmq_common.model import HeldTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -238,6 +239,16 @@ class LogIndex:
         """Whether the queue still has every message since its topic was made."""
         queue = self._queues.get((topic, queue_id))
         return queue is None or queue.first == queue.origin
+
+    def topics(self) -> dict[str, HeldTopic]:
+        """All topics of which messages are left; what was deleted doesn't count, nor queues not used since."""
+        queues: dict[str, int] = {}
+        messages: dict[str, int] = {}
+        for queue in self._queues.values():
+            if queue.end > queue.origin:
+                queues[queue.topic] = max(queues.get(queue.topic, 0), queue.queue_id + 1)
+                messages[queue.topic] = messages.get(queue.topic, 0) + queue.end - queue.first
+        return {topic: HeldTopic(queues[topic], count) for topic, count in messages.items() if count}
 
     def add(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
         """The next message of `queue`."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.half_index import HalfIndex
     from ternmq_broker.store.timer_index import TimerIndex
+    from ternmq_common.model import HeldTopic
 
 _log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
@@ -283,6 +284,10 @@ class MessageStore:
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first queue offset that is held, and the one after the last."""
         return self._index.bounds(topic, queue_id)
+
+    def topics(self) -> "dict[str, HeldTopic]":
+        """All topics of which messages are left, with those that are in no queue yet left out."""
+        return self._index.topics()
 
     def is_complete(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has every message since its topic was made."""

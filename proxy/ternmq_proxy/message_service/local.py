@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Delivery,
         Group,
         HalfMessage,
+        HeldTopic,
         NewMessage,
         OrphanedTransaction,
         PopOrder,
@@ -82,6 +83,10 @@ class LocalMessageService:
     @property
     def figures(self) -> "BrokerSource":
         return self._broker.figures
+
+    def held_topics(self) -> "dict[str, HeldTopic]":
+        """All topics of which the store has messages, whether or not the registry knows them."""
+        return self._broker.held_topics()
 
     async def close(self) -> None:
         await self._broker.close()

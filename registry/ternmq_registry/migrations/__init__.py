@@ -10,7 +10,8 @@ from ternmq_common.errors import StartupError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-NEWEST = "0005"
+NEWEST = "0006"
+_STEPS = {f"{number:04d}" for number in range(1, int(NEWEST) + 1)}
 
 
 def upgrade(connection: "Connection") -> None:
@@ -18,8 +19,7 @@ def upgrade(connection: "Connection") -> None:
     found = current(connection)
     if found == NEWEST:
         return  # the usual start; Alembic takes longer to import than this check
-    if found is not None and found > NEWEST:
-        raise _too_new(found)
+    refuse_newer(found)
     from alembic import command
     from alembic.config import Config
 
@@ -32,8 +32,7 @@ def upgrade(connection: "Connection") -> None:
 def check(connection: "Connection") -> None:
     """`StartupError` unless the schema is `NEWEST`: with another, queries would fail one by one."""
     found = current(connection)
-    if found is not None and found > NEWEST:
-        raise _too_new(found)
+    refuse_newer(found)
     if found != NEWEST:
         state = "has no tables yet" if found is None else f"has the older schema {found}"
         raise StartupError(f"the registry {state}, {NEWEST} is needed: run `ternmq registry migrate`")
@@ -47,5 +46,12 @@ def current(connection: "Connection") -> str | None:
     return version
 
 
-def _too_new(found: str) -> StartupError:
-    return StartupError(f"its schema {found} is of a newer TernMQ, this one knows those up to {NEWEST}: upgrade it")
+def is_known(found: object) -> bool:
+    """Whether this is the name of a schema that we know, the newest or an older one."""
+    return found in _STEPS
+
+
+def refuse_newer(found: object) -> None:
+    """`StartupError` for a schema that is newer than ours; `found` may be anything that a database has for its name."""
+    if isinstance(found, str) and found.isdigit() and len(found) == len(NEWEST) and found > NEWEST:
+        raise StartupError(f"its schema {found} is of a newer TernMQ, this one knows those up to {NEWEST}: upgrade it")

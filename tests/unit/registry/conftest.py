@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from ternmq_registry.checksums import is_checked, seal
 from ternmq_registry.registry import Registry
 from ternmq_registry.schema import migrate
 from tests.support.postgres import Postgres
@@ -69,10 +70,12 @@ def registry(open_registry: Open) -> Registry:
 
 @pytest.fixture
 def sql(registry: Registry) -> Sql:
-    """Does what no call of the registry can: let time pass in the database."""
+    """Does what no call of the registry can, such as letting time pass in the database; checksums follow."""
 
     def run(statement: str) -> None:
         with registry._database.writing() as connection:
             connection.execute(text(statement))
+            if is_checked(connection):
+                seal(connection, since=0)
 
     return run

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Snapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
+from ternmq_registry.checksums import seal
 from ternmq_registry.database import Database, sqlite_engine
 from ternmq_registry.directory import Directory, connected_registry
 from ternmq_registry.errors import RegistryUnavailable
@@ -286,6 +287,7 @@ async def test_after_an_outage_everything_is_read_as_the_last_changes_may_be_los
     await failed_refresh(directory)
     with registry._database.writing() as connection:  # a change that nobody made after the version that we know
         connection.execute(text("UPDATE consumer_groups SET max_attempts = 7"))
+        seal(connection, since=0)
     registry.is_out = False
     await directory.refresh()
     assert directory.snapshot.groups["billing"].max_attempts == 7

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,14 +248,23 @@ def test_a_snapshot_is_of_one_moment(open_registry: Open, monkeypatch: pytest.Mo
     reader, writer = open_registry(), open_registry()
     before = reader.snapshot()
 
-    def changed_meanwhile(connection: Connection) -> dict[str, BrokerEntry]:
-        found = brokers_in(connection)
+    def change() -> None:
         writer.register("b1", "store", "host:1", "1.0", LEASE_MS)
         writer.create_topic(PLACED)
+
+    def changed_meanwhile(connection: Connection) -> dict[str, BrokerEntry]:
+        found = brokers_in(connection)
+        changing.append(thread.submit(change))
+        if connection.dialect.name == "postgresql":  # a file's writers wait for its readers
+            changing[0].result(10)
         return found
 
-    monkeypatch.setattr(registry_module, "brokers_in", changed_meanwhile)
-    assert reader.snapshot() == before
+    changing: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as thread, monkeypatch.context() as patched:
+        patched.setattr(registry_module, "brokers_in", changed_meanwhile)
+        assert reader.snapshot() == before
+        changing[0].result(10)
+    assert set(reader.snapshot().topics) == {"orders"}
 
 
 def test_of_creators_at_once_one_makes_it_and_the_others_find_it(open_registry: Open) -> None:
@@ -292,5 +301,5 @@ def test_changes_at_once_have_a_version_each(open_registry: Open) -> None:
 def test_a_file_that_is_no_registry_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "registry.db"
     file.write_text("not a database, but longer than nothing " * 10)
-    with pytest.raises(StartupError, match="can't be opened: file is not a database; check the file"):
+    with pytest.raises(StartupError, match=r"registry\.db is damaged \(file is not a database\): restore it"):
         Registry.sqlite(file)

@@ -40,3 +40,12 @@ class Unreachable(CommandFailure):
             f"can't reach a broker at {endpoint} ({reason}); "
             "start one with `ternmq up`, or name another with --endpoint"
         )
+
+
+class RegistryUnreachable(CommandFailure):
+    """No database answers at the registry's URL."""
+
+    exit_code = 3
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the registry can't be reached: {reason}; check --registry")

@@ -1,4 +1,4 @@
-"""`ternmq registry`: the schema of a cluster's registry."""
+"""`ternmq registry`: the schema of a cluster's registry, and one that was lost."""
 
 import functools
 import time
@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from ternmq.command.failures import CommandFailure
+from ternmq.command.failures import RegistryUnreachable
 from ternmq.command.options import Duration, json_option
 from ternmq.command.output import print_json
+from ternmq.command.registry_rebuild import rebuild
 from ternmq.command.server_options import config_option, loaded_settings
 from ternmq.command.server_process import server_failures
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings
@@ -28,12 +29,6 @@ REGISTRY_OPTION = click.option(
 )  # fmt: skip
 
 
-class RegistryUnreachable(CommandFailure):
-    """No database answers at the registry's URL."""
-
-    exit_code = 3
-
-
 @dataclass(frozen=True, kw_only=True)
 class AnyMemberSettings(BrokerServerSettings, ProxySettings):
     """Of a broker or a proxy: the file and the variables of either can be used here too."""
@@ -41,12 +36,13 @@ class AnyMemberSettings(BrokerServerSettings, ProxySettings):
 
 @click.group()
 def command() -> None:
-    """Prepare the PostgreSQL database that brokers and proxies share.
+    """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost.
 
     \b
     Examples:
       ternmq registry migrate --registry postgresql://ternmq@db:5432/ternmq
       ternmq registry version
+      ternmq registry rebuild --data-dir /var/lib/ternmq
     """
 
 
@@ -116,6 +112,9 @@ def version(url: str, as_json: bool) -> None:
     click.echo(f"{_named(found)}{hint}")
 
 
+command.add_command(rebuild)
+
+
 def _named(schema: str | None) -> str:
     return "no schema" if schema is None else f"schema {schema}"
 
@@ -131,5 +130,5 @@ def _patiently(call: Callable[[], T], wait_s: float) -> T:
         except RegistryUnavailable as error:
             left_s = give_up - time.monotonic()
             if left_s <= 0:
-                raise RegistryUnreachable(f"the registry can't be reached: {error.reason}; check --registry") from None
+                raise RegistryUnreachable(error.reason) from None
             time.sleep(min(RETRY_INTERVAL_S, left_s))

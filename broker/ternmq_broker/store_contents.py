@@ -1,0 +1,154 @@
+"""What a store that nobody has open holds, for a registry that has lost its topics and groups.
+
+Topics      of the index, with the queues up to the last one that was used; of timers and half messages, which are in no
+            queue yet, all are looked at.
+Type        the one that the newest message says of itself, among the first and the last of each queue: reading the
+            whole log would take hours, and all messages of a topic have its type.
+Groups      of the consumption journal, and of the names of retry and dead letter topics. Whether one is FIFO is nowhere
+            written: it is taken for FIFO if all topics that it consumed are, and nothing of it was ever retried.
+"""
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from ternmq_broker.opening import open_store
+from ternmq_common.model import RETRY_QUEUE_ID
+from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_system_topic
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ternmq_broker.broker_settings import BrokerSettings
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.progress_journal import QueueKey
+    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.timer_run import Key
+    from ternmq_protos.v2.definition_pb2 import MessageType
+
+_SCAN_BATCH = 4096
+
+
+@dataclass(slots=True)
+class StoredTopic:
+    """A topic by what the store has of it. `waiting` are timers and half messages; `first_ms` is when the oldest of the
+    messages that were looked at was stored."""
+
+    name: str
+    queues: int = 1
+    messages: int = 0
+    waiting: int = 0
+    type: "MessageType" = definition_pb2.NORMAL
+    first_ms: int = 0
+    _newest_ms: int = -1
+
+    def look_at(self, record: "Record") -> None:
+        """Learn from one of its messages."""
+        self.first_ms = min(self.first_ms or record.stored_ms, record.stored_ms)
+        if record.stored_ms > self._newest_ms:
+            self.type, self._newest_ms = _type_of(record), record.stored_ms
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group by what the store has of it; `is_fifo` is a guess."""
+
+    name: str
+    is_fifo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContents:
+    """Topics and groups, in the order of their names."""
+
+    topics: list[StoredTopic]
+    groups: list[StoredGroup]
+
+
+@contextmanager
+def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
+    """What the store holds; nobody else can open it until the block ends. Blocks. StartupError as for a start."""
+    opened = open_store(settings)
+    try:
+        topics = stored_topics(opened.store)
+        yield StoreContents(
+            [topic for name, topic in sorted(topics.items()) if group_of_derived(name) is None],
+            stored_groups(topics, opened.journal.snapshots()),
+        )
+    finally:
+        opened.store.abandon()
+        opened.journal.close()
+        opened.lock.release()
+
+
+def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
+    """All of which anything is left, with the retry and dead letter topics of groups."""
+    topics: dict[str, StoredTopic] = {}
+    for name, held in store.topics().items():
+        if not is_system_topic(name):
+            topic = topics[name] = StoredTopic(name, held.queues, held.messages)
+            for record in _first_and_last(store, name, held.queues):
+                topic.look_at(record)
+    for record in _waiting(store):
+        topic = topics.setdefault(record.topic, StoredTopic(record.topic))
+        topic.queues = max(topic.queues, record.queue_id + 1)
+        topic.waiting += 1
+        topic.look_at(record)
+    return topics
+
+
+def stored_groups(topics: "dict[str, StoredTopic]", progress: "Iterable[QueueKey]") -> list[StoredGroup]:
+    consumed: dict[str, set[str]] = {}
+    retrying = {name.removeprefix(RETRY_PREFIX) for name in topics if name.startswith(RETRY_PREFIX)}
+    for name in topics:
+        if (group := group_of_derived(name)) is not None:
+            consumed.setdefault(group, set())
+    for group, topic, queue_id in progress:
+        consumed.setdefault(group, set()).add(topic)
+        if queue_id == RETRY_QUEUE_ID:
+            retrying.add(group)
+    return [
+        StoredGroup(group, bool(names) and group not in retrying and all(_is_fifo(topics.get(name)) for name in names))
+        for group, names in sorted(consumed.items())
+    ]
+
+
+def _is_fifo(topic: StoredTopic | None) -> bool:
+    return topic is not None and topic.type == definition_pb2.FIFO
+
+
+def _first_and_last(store: "MessageStore", topic: str, queues: int) -> "Iterator[Record]":
+    for queue_id in range(queues):
+        first, end = store.bounds(topic, queue_id)
+        for offset in sorted({first, end - 1}) if first < end else ():
+            located = store.locate(topic, queue_id, offset, 1, may_block=True)
+            yield from filter(None, store.read(located, may_block=True))
+
+
+def _waiting(store: "MessageStore") -> "Iterator[Record]":
+    """Timers that are pending, and half messages."""
+    position: Key | None = (0, 0)
+    while position is not None:
+        job = store.timers.prepare_scan(store.end, start=position, limit=_SCAN_BATCH)
+        job.run()
+        entries, position = store.timers.finish_scan(job)
+        yield from _still_wanted(store, (entry.log_offset for entry in entries))
+    yield from _still_wanted(store, list(store.halves.waiting))
+
+
+def _still_wanted(store: "MessageStore", log_offsets: "Iterable[int]") -> "Iterator[Record]":
+    for log_offset in log_offsets:
+        record = store.record_at(log_offset)
+        if record is not None and not store.is_forgotten(record.topic, log_offset):
+            yield record
+
+
+def _type_of(record: "Record") -> "MessageType":
+    """What the message says; NORMAL if it says nothing that is known."""
+    properties = definition_pb2.SystemProperties()
+    with suppress(DecodeError):
+        properties.ParseFromString(record.system)
+    return properties.message_type or definition_pb2.NORMAL

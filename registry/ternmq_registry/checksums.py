@@ -1,0 +1,120 @@
+"""Checksums of the embedded registry: SQLite checks none of the bytes that it stores.
+
+Row         `checksum` of a topic, a placement or a group: crc32 of its other columns as JSON, by their names.
+Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
+            rows each checked table has and what their checksums add up to. So a row that vanished is missed.
+Written     at the end of every transaction that raised the version (`seal`). What changed in it is what has `changed`
+            above the version before. It is compared before, so that no change vouches for what was damaged.
+PostgreSQL  has checksums of its own, and processes of an older version write there during an upgrade: the columns stay
+            0, and nobody looks at them.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from sqlalchemy import func, select, text, update
+
+from ternmq_registry.errors import RegistryDamaged
+from ternmq_registry.tables import GROUPS, ROOM_TABLE, TOPIC_BROKERS, TOPICS, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sqlalchemy import Connection, Table
+
+    Row = Mapping[Any, Any]
+
+CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS)
+_COLUMN = "checksum"
+
+
+def is_checked(connection: "Connection") -> bool:
+    """Whether this database is one whose rows have checksums."""
+    return connection.dialect.name == "sqlite"
+
+
+def row_checksum(row: "Row") -> int:
+    """Of all columns but the checksum itself."""
+    values = {name: _plain(value) for name, value in row.items() if name != _COLUMN}
+    return crc32(json.dumps(values, sort_keys=True, default=repr).encode())
+
+
+def is_whole(row: "Row") -> bool:
+    """Whether the row has the checksum of what it says."""
+    return row.get(_COLUMN) == row_checksum(row)
+
+
+def check_rows(connection: "Connection", table: "Table", rows: "Iterable[Row]") -> None:
+    """`RegistryDamaged` unless every row has the checksum of what it says."""
+    if not is_checked(connection):
+        return
+    for row in rows:
+        if not is_whole(row):
+            key = ", ".join(repr(row.get(column.name)) for column in table.primary_key)
+            raise RegistryDamaged(f"row {key} of table {table.name} has not the checksum of what it says")
+
+
+def check_whole(connection: "Connection") -> None:
+    """`RegistryDamaged` if rows vanished or came, or the schema is another one."""
+    if is_checked(connection):
+        rows = rows_of(connection, VERSION)
+        if len(rows) != 1 or rows[0].get(_COLUMN) != _whole(connection, rows[0]):
+            raise RegistryDamaged("rows are missing, or there are others than were written")
+
+
+def check_pages(connection: "Connection") -> None:
+    """`RegistryDamaged` unless SQLite finds its pages to fit together; what they say may be wrong all the same."""
+    (verdict, *_) = connection.execute(text("PRAGMA integrity_check(1)")).scalars()
+    if verdict != "ok":
+        raise RegistryDamaged(" ".join(str(verdict).split()))
+
+
+def check_content(connection: "Connection") -> None:
+    """`RegistryDamaged` unless every row says what was written, and none vanished or came."""
+    for table in CHECKED:
+        check_rows(connection, table, rows_of(connection, table))
+    check_whole(connection)
+
+
+def rows_of(connection: "Connection", table: "Table") -> "list[Row]":
+    """All rows with all columns that they have, as SQLite has them: what a type makes of a value could hide a bad one.
+
+    The schema may be an older one, with fewer columns than we know.
+    """
+    return [*connection.execute(_ALL[table.name]).mappings()]
+
+
+def seal(connection: "Connection", since: int) -> None:
+    """Give what was changed after the version `since` its checksums, and the whole."""
+    for table, changed in (
+        (TOPICS, TOPICS.c.changed > since),
+        (GROUPS, GROUPS.c.changed > since),
+        (TOPIC_BROKERS, TOPIC_BROKERS.c.topic.in_(select(TOPICS.c.name).where(TOPICS.c.changed > since))),
+    ):
+        for row in connection.execute(select(table).where(changed)).mappings().all():
+            its = [column == row[column.name] for column in table.primary_key]
+            connection.execute(update(table).where(*its).values(checksum=row_checksum(row)))
+    (version,) = rows_of(connection, VERSION)
+    connection.execute(update(VERSION).values(checksum=_whole(connection, version)))
+
+
+def _whole(connection: "Connection", version: "Row") -> int:
+    parts = [
+        [*connection.execute(select(func.count(), func.sum(table.c.checksum)).select_from(table)).one()]
+        for table in CHECKED
+    ]
+    named = text("SELECT sql FROM sqlite_master WHERE name != :room ORDER BY type, name")
+    schema = [*connection.execute(named, {"room": ROOM_TABLE}).scalars()]
+    steps = [*connection.execute(text("SELECT version_num FROM alembic_version")).scalars()]
+    content = [row_checksum(version), parts, schema, steps]
+    return crc32(json.dumps(content, default=repr).encode())
+
+
+def _plain(value: object) -> object:
+    """A boolean as SQLite has it."""
+    return int(value) if isinstance(value, bool) else value
+
+
+# Tables are named, and nothing of a caller's is in it.
+_ALL = {table.name: text(f"SELECT * FROM {table.name}") for table in (*CHECKED, VERSION)}  # noqa: S608

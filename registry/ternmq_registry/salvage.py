@@ -1,0 +1,134 @@
+"""What can still be had of an embedded registry, whole or damaged, without changing the file.
+
+Whole       everything, as a start would read it.
+Damaged     the topics and groups whose rows SQLite still finds and whose checksums fit: they are exactly what was
+            written. Tables are read from both ends, as a page that can't be read hides what lies behind it, and with
+            the bytes of the file's header that never change put right.
+Copy        all reading is of a copy, since SQLite writes to what it opens.
+"""
+
+import itertools
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.model import Group, Topic
+from ternmq_registry.checksums import is_whole
+from ternmq_registry.errors import RegistryFileDamaged
+from ternmq_registry.registry import Registry
+from ternmq_registry.rows import group_of, topic_of
+from ternmq_registry.tables import GROUPS, TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+SIDECARS = ("-journal", "-wal", "-shm")
+"""What SQLite adds to a database's name for files that belong to it."""
+# By https://sqlite.org/fileformat.html: where, and the bytes that every registry has there.
+_HEADER = {
+    0: b"SQLite format 3\0" + (4096).to_bytes(2) + b"\1\1\0\x40\x20\x20",
+    44: (4).to_bytes(4),
+    52: bytes(4) + (1).to_bytes(4) + bytes(8),
+    72: bytes(20),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """`damage` is what was found, None in a file that is whole or not there. `unreadable` names rows whose checksums
+    do not fit, as far as they still have names."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+    damage: str | None = None
+    unreadable: list[str] = field(default_factory=list)
+
+
+def salvaged(path: Path) -> Salvaged:
+    """What the registry at `path` says. StartupError if it can't be read for another reason than damage."""
+    if not path.exists():
+        return Salvaged()
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        for each in (path, *sidecars(path)):
+            shutil.copyfile(each, copy.with_name(each.name))
+        try:
+            registry = Registry.sqlite(copy)
+        except RegistryFileDamaged as error:
+            shutil.copyfile(path, copy)
+            return _of_damaged(copy, error.finding)
+        with closing(registry):
+            snapshot = registry.snapshot()
+        return Salvaged({**snapshot.topics}, {**snapshot.groups})
+
+
+def sidecars(path: Path) -> list[Path]:
+    """The files that are there beside a database and belong to it."""
+    return [each for suffix in SIDECARS if (each := path.with_name(path.name + suffix)).exists()]
+
+
+def _of_damaged(copy: Path, finding: str) -> Salvaged:
+    _put_header_right(copy)
+    found = Salvaged(damage=finding)
+    with closing(sqlite3.connect(copy)) as connection:
+        # Text that is none must not hide its row, nor the rows behind it.
+        connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+        connection.row_factory = sqlite3.Row
+        for row in _rows(connection, TOPICS.name, found):
+            found.topics[row["name"]] = topic_of(row, ())
+        for row in _rows(connection, GROUPS.name, found):
+            found.groups[row["name"]] = group_of({**row, "fifo": bool(row["fifo"])})
+    return found
+
+
+def _put_header_right(path: Path) -> None:
+    with path.open("r+b") as file:
+        for position, content in _HEADER.items():
+            file.seek(position)
+            file.write(content)
+
+
+def _rows(connection: sqlite3.Connection, table: str, found: Salvaged) -> "Iterator[Mapping[str, Any]]":
+    good: dict[str, Mapping[str, Any]] = {}
+    bad: set[str] = set()
+    for order in ("ASC", "DESC"):
+        # A row that can't be read ends the walk in this direction.
+        with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
+            for row in map(dict, connection.execute(f"SELECT * FROM {table} ORDER BY rowid {order}")):  # noqa: S608
+                if is_whole(row):
+                    good[row["name"]] = row
+                else:
+                    bad.add(str(row.get("name")))
+    found.unreadable.extend(f"{table} {name!r}" for name in sorted(bad - good.keys()))
+    yield from good.values()
+
+
+def replace_damaged(path: Path, topics: "Iterable[Topic]", groups: "Iterable[Group]") -> Path:
+    """Put a registry with these in the place of the damaged one, which is kept; returns where.
+
+    Whatever the moment at which this ends, at `path` is the one or the other.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    for each in (fresh, *sidecars(fresh)):
+        each.unlink(missing_ok=True)
+    with closing(Registry.sqlite(fresh)) as registry:
+        for topic in topics:
+            registry.create_topic(topic)
+        for group in groups:
+            registry.create_group(group)
+    aside = _unused(path)
+    for each in (path, *sidecars(path)):
+        shutil.copy2(each, aside.with_name(aside.name + each.name.removeprefix(path.name)))
+    for each in sidecars(path):
+        each.unlink()  # SQLite would take it for that of the other file
+    fresh.replace(path)
+    return aside
+
+
+def _unused(path: Path) -> Path:
+    numbers = itertools.count(1)
+    return next(aside for number in numbers if not (aside := path.with_name(f"{path.name}.damaged-{number}")).exists())

@@ -1,0 +1,61 @@
+"""Topics of which a store has messages that a registry does not know, as when the registry was lost.
+
+Nobody can receive such messages, and a topic that is made again of itself could have fewer queues than it had. Whose
+messages are that wait for their time, or for their producer's word, is told only by reading them, which would take a
+start too long: they are counted when the registry knows no topic at all.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq_common.model import HeldTopic, Topic
+
+SHOWN = 5
+
+
+def is_users(name: str) -> bool:
+    """Whether a topic of this name is one that a registry has, not one of the broker's own."""
+    return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and not is_system_topic(name)
+
+
+def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]") -> "dict[str, HeldTopic]":
+    """Those of `held` that are not known, or known with fewer queues than were used, in the order of their names."""
+    return {
+        name: held[name]
+        for name in sorted(held)
+        if is_users(name) and (name not in known or known[name].queues < held[name].queues)
+    }
+
+
+def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -> str | None:
+    """One line, None if there is nothing to say; `rebuild` is the command that makes topics known. `waiting` are
+    messages that are in no queue yet, of topics that are not known."""
+    told: list[str] = []
+    if unknown:
+        told.append(
+            f"of {_counted(len(unknown), 'topic')} that the registry does not know, or not with all queues "
+            f"({_shown(unknown)})"
+        )
+    if waiting:
+        told.append(f"of unknown topics that wait for their time or their producer ({waiting:,})")
+    if not told:
+        return None
+    return f"the store has messages {', and '.join(told)}: stop this server, and `{rebuild}` makes them known again"
+
+
+def _shown(unknown: "Mapping[str, HeldTopic]") -> str:
+    told = [
+        f"{name}: {_counted(topic.queues, 'queue')}, {_counted(topic.messages, 'message')}"
+        for name, topic in list(unknown.items())[:SHOWN]
+    ]
+    if len(unknown) > SHOWN:
+        told.append(f"{len(unknown) - SHOWN:,} more")
+    return "; ".join(told)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -1,0 +1,124 @@
+"""What is taken over of a damaged registry is exactly what was written, and the damaged file is kept."""
+
+import random
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.cluster import Permission, Snapshot
+from ternmq_common.errors import StartupError
+from ternmq_common.model import Group, Topic
+from ternmq_common.retry_backoff import parse_backoff
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_registry.registry import Registry
+from ternmq_registry.salvage import Salvaged, replace_damaged, salvaged, sidecars
+
+STEP_BYTES = 1021
+LONG = "-" * 80
+"""In the names, so that the topics need several pages."""
+GROUP = Group(name="billing", fifo=True, max_attempts=5, retry_backoff=parse_backoff("exponential:1s,10m,2"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    registry = Registry.sqlite(tmp_path / "registry.db")
+    for number in range(60):
+        registry.create_topic(Topic(name=f"topic-{number}{LONG}", type=pb.FIFO, queues=8, permission=Permission.READ))
+    registry.create_group(GROUP)
+    registry.close()
+    return tmp_path / "registry.db"
+
+
+@pytest.fixture
+def written(file: Path) -> Snapshot:
+    registry = Registry.sqlite(file)
+    snapshot = registry.snapshot()
+    registry.close()
+    return snapshot
+
+
+def change(file: Path, statement: str) -> None:
+    database = sqlite3.connect(file)
+    database.execute(statement)
+    database.commit()
+    database.close()
+
+
+def test_of_a_whole_file_everything_is_read_and_of_none_nothing(file: Path, written: Snapshot, tmp_path: Path) -> None:
+    assert salvaged(file) == Salvaged(dict(written.topics), dict(written.groups))
+    assert salvaged(tmp_path / "nowhere.db") == Salvaged()
+
+
+def test_a_damaged_header_costs_nothing(file: Path, written: Snapshot) -> None:
+    whole = file.read_bytes()
+    for place in (0, 15, 16, 18, 19, 20, 21, 23, 47, 52, 64):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        found = salvaged(file)
+        assert found.damage is not None, place
+        assert (found.topics, found.groups, found.unreadable) == (written.topics, written.groups, []), place
+
+
+def test_a_row_that_was_changed_is_named_and_not_taken(file: Path, written: Snapshot) -> None:
+    change(file, "UPDATE topics SET queues = 9 WHERE name LIKE 'topic-7-%'")
+    found = salvaged(file)
+    assert found.damage == f"row 'topic-7{LONG}' of table topics has not the checksum of what it says"
+    assert found.unreadable == [f"topics 'topic-7{LONG}'"]
+    assert found.topics == {name: topic for name, topic in written.topics.items() if name != f"topic-7{LONG}"}
+    assert found.groups == written.groups
+
+
+def test_a_page_of_zeros_hides_its_own_rows_only(file: Path, written: Snapshot) -> None:
+    whole = file.read_bytes()
+    page = whole.index(f"topic-30{LONG}FIFO".encode()) // 4096 * 4096
+    file.write_bytes(whole[:page] + bytes(4096) + whole[page + 4096 :])
+    found = salvaged(file)
+    assert 0 < len(found.topics) < len(written.topics)
+    assert found.topics.items() <= written.topics.items()
+    assert found.groups == written.groups
+
+
+def test_whatever_byte_is_flipped_what_is_taken_is_as_it_was_written(file: Path, written: Snapshot) -> None:
+    whole, rng = file.read_bytes(), random.Random(5)
+    for place in range(rng.randrange(STEP_BYTES), len(whole), STEP_BYTES):
+        damaged = bytearray(whole)
+        damaged[place] ^= rng.randrange(1, 256)
+        file.write_bytes(damaged)
+        found = salvaged(file)
+        assert found.topics.items() <= written.topics.items(), place
+        assert found.groups.items() <= written.groups.items(), place
+        assert found.damage is not None or (found.topics, found.groups) == (written.topics, written.groups), place
+        assert file.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", bytes(5000)])
+def test_of_a_file_that_is_none_nothing_is_taken(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "registry.db").write_bytes(content)
+    found = salvaged(tmp_path / "registry.db")
+    assert (found.topics, found.groups, found.damage is None) == ({}, {}, not content)
+
+
+def test_a_registry_of_a_newer_version_is_not_called_damaged(file: Path) -> None:
+    change(file, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StartupError, match="is of a newer TernMQ"):
+        salvaged(file)
+
+
+def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) -> None:
+    topic = Topic(name="orders", type=pb.PRIORITY, queues=3, created_ms=17)
+    for number in (1, 2):
+        damaged = b"damaged %d" % number
+        file.write_bytes(damaged)
+        journal = file.with_name("registry.db-journal")
+        journal.write_bytes(b"its journal")
+        aside = replace_damaged(file, [topic], [GROUP])
+        assert aside == file.with_name(f"registry.db.damaged-{number}")
+        assert aside.read_bytes() == damaged
+        assert aside.with_name(f"{aside.name}-journal").read_bytes() == b"its journal"
+        assert sidecars(file) == []
+        registry = Registry.sqlite(file)
+        assert [replace(each, made=0) for each in registry.topics()] == [topic]
+        assert [replace(each, made=0) for each in registry.groups()] == [GROUP]
+        registry.close()
+    assert not file.with_name("registry.db.new").exists()

@@ -1,0 +1,32 @@
+"""Which topics a store has messages of, whatever was deleted, and after a restart too."""
+
+import pytest
+
+from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_common.model import HeldTopic
+from tests.support.memory_disk import MemoryFolders
+
+MESSAGE = Incoming(0, b"", b"body", ())
+
+
+def reopened(store: MessageStore, folders: MemoryFolders) -> MessageStore:
+    store.close()
+    return MessageStore(folders, segment_bytes=10_000)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_topics_are_told_with_their_queues_and_messages(*, is_restarted: bool) -> None:
+    folders = MemoryFolders()
+    store = MessageStore(folders, segment_bytes=10_000)
+    store.append("orders", 0, [MESSAGE] * 3, 1)
+    store.append("orders", 5, [MESSAGE], 1)
+    store.append("letters", 0, [MESSAGE], 1)
+    store.append("gone", 2, [MESSAGE], 1)
+    store.append("again", 7, [MESSAGE], 1)
+    for topic in ("gone", "again"):
+        store.forget_topic(topic)()
+    store.append("again", 1, [MESSAGE] * 2, 1)
+    if is_restarted:
+        store = reopened(store, folders)
+    assert store.topics() == {"orders": HeldTopic(6, 4), "letters": HeldTopic(1, 1), "again": HeldTopic(2, 2)}
+    store.close()
