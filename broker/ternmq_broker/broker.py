@@ -74,7 +74,12 @@ class Broker:
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
         self._consumption = Consumption(
-            store, journal, broker=settings.name, readable_end=lambda: self._flusher.readable_end, rules=rules
+            store,
+            journal,
+            broker=settings.name,
+            readable_end=lambda: self._flusher.readable_end,
+            rules=rules,
+            now_ms=clock.now_ms(),
         )
         self._pollers = Pollers()
         self._redelivery = Redelivery(

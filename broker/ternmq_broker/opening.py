@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.commit_log import CommitLogCorrupted
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
@@ -46,6 +47,12 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
         raise StartupError(
             f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
             "--accept-corruption to go on without the records that are damaged"
+        ) from error
+    except NewerFormat as error:
+        lock.release()
+        raise StartupError(
+            f"the files in {settings.folder} were written by a newer version: {error}; start that version, or one that "
+            "is newer still"
         ) from error
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)

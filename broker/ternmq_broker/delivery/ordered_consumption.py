@@ -316,8 +316,8 @@ class OrderedConsumption(Claims):
     def restore(cls, snapshot: Snapshot, *, end: int) -> "OrderedConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back."""
         consumption = cls(min(snapshot.cursor, end))
-        for offset, claim in consumption._restore_claims(snapshot, end):
-            consumption._pending[offset] = None
-            if claim != UNTOUCHED:
-                consumption._claims[offset] = claim
+        unfinished: dict[int, Claim] = {}
+        consumption._restore_claims(snapshot, end, unfinished)
+        consumption._pending = dict.fromkeys(unfinished)
+        consumption._claims = {offset: claim for offset, claim in unfinished.items() if claim != UNTOUCHED}
         return consumption

@@ -53,19 +53,19 @@ def test_what_was_written_is_there_after_a_power_cut(
             else:
                 expected[key], delta = changed_by(expected.get(key, Snapshot(0, 0, [])), change)
                 records.append((key, delta))
-        journal.write(records)
+        journal.write(records, 1)
     folder.files["journal"].content += noise.replace(b"\n", b"")
     survivor = folder.crash(lambda count: data.draw(st.integers(0, count)), b"")
     again = ProgressJournal(survivor)
     assert again.snapshots() == expected
-    again.write([(("g", "t", 0), Snapshot(7, 7, []))])
+    again.write([(("g", "t", 0), Snapshot(7, 7, []))], 1)
     assert ProgressJournal(survivor).snapshots() == expected | {("g", "t", 0): Snapshot(7, 7, [])}
 
 
 def test_a_dropped_group_stays_dropped() -> None:
     folder = MemoryFolder()
     journal = ProgressJournal(folder)
-    journal.write([((group, "t", 0), Snapshot(1, 1, [])) for group in ("stays", "goes")])
+    journal.write([((group, "t", 0), Snapshot(1, 1, [])) for group in ("stays", "goes")], 1)
     journal.drop("goes")
     assert list(ProgressJournal(folder).snapshots()) == [("stays", "t", 0)]
 
@@ -74,13 +74,13 @@ def test_a_queue_whose_deltas_have_grown_long_wants_a_snapshot() -> None:
     journal = ProgressJournal(MemoryFolder())
     key = ("g", "t", 0)
     assert journal.wants_snapshot(key)
-    journal.write([(key, Snapshot(0, 1, []))])
+    journal.write([(key, Snapshot(0, 1, []))], 1)
     written = 0
     while not journal.wants_snapshot(key):
         written += 1
-        journal.write([(key, Delta(written, 1, [Hole(written, 1, Claim(1, 1, 1))], []))])
+        journal.write([(key, Delta(written, 1, [Hole(written, 1, Claim(1, 1, 1))], []))], 1)
     assert 10 < written < 500
-    journal.write([(key, Snapshot(written, 1, []))])
+    journal.write([(key, Snapshot(written, 1, []))], 1)
     assert not journal.wants_snapshot(key)
 
 
@@ -90,6 +90,6 @@ def test_compaction_keeps_the_journal_small() -> None:
     claim = Claim(1, 1, 1)
     large = [Hole(offset, 1, claim) for offset in range(0, 40_000, 2)]
     for cursor in range(40):
-        journal.write([(("g", "t", 0), Snapshot(cursor, 1, large))])
+        journal.write([(("g", "t", 0), Snapshot(cursor, 1, large))], 1)
     assert len(folder.files["journal"].content) < 2 * progress_journal._COMPACT_FROM_BYTES
     assert ProgressJournal(folder).snapshots()["g", "t", 0].cursor == 39
