@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_figures import Figures
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.clock_watch import ClockWatch, make_up_for
+from ternmq_common.clock_watch import ClockWatch, make_up_for
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.flusher import Flusher
@@ -274,7 +274,7 @@ class Broker:
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
         """Finish messages; one outcome for each handle."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
         self._counts.acknowledged.add(topic, outcomes.count(Settled.DONE))
         self._wake_for_open_lanes(group, topic)
@@ -293,7 +293,7 @@ class Broker:
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle | None":
         """The handle that replaces `handle`, or None if its claim is not in force; 0 ms make the message ready."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         changed = self._consumption.change_invisible(
             group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
         )
@@ -305,7 +305,7 @@ class Broker:
 
     def prolong(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int) -> list[bool]:
         """Move the ends of claims and keep their handles; False for each that is not in force."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         return [
             self._consumption.prolong(group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms)
             for handle in handles
@@ -313,7 +313,7 @@ class Broker:
 
     def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
         """Make messages ready for other consumers; with `counts` false nobody has seen them."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))

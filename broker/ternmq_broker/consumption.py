@@ -222,7 +222,7 @@ class Consumption:
         first, end = self._store.bounds(topic, queue_id)
         if consume_from == "earliest":
             return first
-        if consume_from in ("latest", "auto") and self._may_have_been(topic, queue_id):
+        if consume_from in ("latest", "auto") and self._may_have_been(topic, queue_id, may_block=False):
             if first < end:
                 _log.warning(
                     "group %s begins with the first message of queue %d of topic %s: it may have been there, and lines "
@@ -241,12 +241,12 @@ class Consumption:
             raise _LooksUpTime(lambda: self._look_up(key, int(consume_from)))
         return self._begins.pop(key)
 
-    def _may_have_been(self, topic: str, queue_id: int) -> bool:
+    def _may_have_been(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
         """Whether groups of which nothing is known may have been in the queue; see `ProgressJournal.lost_below`."""
         first, end = self._store.bounds(topic, queue_id)
         if self._store.start >= self._lost_below or first == end:
             return False
-        (location,) = self._store.locate(topic, queue_id, first, 1, may_block=False)
+        (location,) = self._store.locate(topic, queue_id, first, 1, may_block=may_block)
         return location.log_offset < self._lost_below
 
     def _look_up(self, key: "QueueKey", time_ms: int) -> None:
@@ -351,6 +351,8 @@ class Consumption:
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group is in the queue; None if it never was there."""
         state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None and self._may_have_been(topic, queue_id, may_block=True):
+            return self._store.bounds(topic, queue_id)[0]
         return None if state is None else state.committed
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:

@@ -45,7 +45,7 @@ class OrderedMachine(RuleBasedStateMachine):
         self.journal = Journal()
         self.groups: list[str] = []
         self.skipped: set[int] = set()
-        self.now = 1000
+        self.now = 1_000_000
         self.model = Model()
         self.journalled = Model()
         self.journal.write(self.consumption.record(whole=True))
@@ -72,6 +72,17 @@ class OrderedMachine(RuleBasedStateMachine):
     @rule(milliseconds=st.integers(1, 40))
     def time_passes(self, milliseconds: int) -> None:
         self.now += milliseconds
+
+    @rule(by_ms=st.integers(-500, 500))
+    def the_clock_is_set(self, by_ms: int) -> None:
+        """Whoever has a message keeps the time that was left. What the journal knows was written by the clock before,
+        so it is told at once here."""
+        self.now += by_ms
+        self.consumption.rebase(by_ms)
+        for entry in self.model.entries.values():
+            if entry.generation:
+                entry.deadline_ms += by_ms
+        self.the_journal_is_written(whole=False)
 
     # --- receiving
 
