@@ -151,6 +151,11 @@ class Broker:
         """Why nothing is accepted any more, if so."""
         return self._flusher.failure
 
+    @property
+    def degraded(self) -> str | None:
+        """What a person should look at although messages are stored and handed out."""
+        return self._consumption.reader.degraded
+
     async def close(self) -> None:
         """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
         await self._clock_watch.stop()
@@ -360,6 +365,15 @@ class Broker:
         else:
             self._queue_locks.open(group, queue)
         self._consumption.set_committed(group, topic, queue_id, offset)
+        self._pollers.wake_group(group, topic, 1)
+
+    def skip(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not come there yet."""
+        if not self._consumption.skip(group, topic, queue_id, offset):
+            raise MessagingError(
+                definition_pb2.BAD_REQUEST,
+                f"group {group!r} has not come to offset {offset} of queue {queue_id} of topic {topic!r} yet",
+            )
         self._pollers.wake_group(group, topic, 1)
 
     def leave(self, group: str, client_id: str) -> None:

@@ -344,8 +344,8 @@ class Consumption:
     def read(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
         locations = within_bytes(self.reader.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
-        chosen = [location for location in locations if passing.may_pass(location.tag_hash)]
-        records = self.reader.read(chosen, passing)
+        chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
+        records = self.reader.read(queue.topic, queue.queue_id, chosen, passing)
         return Pulled([stored_message(queue, record) for record in records], offset + len(locations))
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -364,6 +364,15 @@ class Consumption:
             state = states[queue_id] = kind(offset)
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
+
+    def skip(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Finish the message at that offset, whoever has it; False if the group has not come there yet."""
+        state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None or offset >= state.cursor:
+            return False
+        state.finish(offset)
+        self._changed[group, topic, queue_id] = state
+        return True
 
     def drop_retries(self, group: str, topic: str) -> None:
         """Finish all messages of the topic that wait in the group's retry queue."""

@@ -58,7 +58,9 @@ class BrokerServer:
         observability = Observability(settings, service="ternmq-broker", instance=settings.broker_name)
         stack.push_async_callback(observability.stop)
         await observability.start()
-        http = HttpFront(lambda: self._not_started, self._problem, metrics=observability.scrape)
+        http = HttpFront(
+            lambda: self._not_started, self._problem, degraded=self._degraded, metrics=observability.scrape
+        )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
         directory = await join(settings, stack)
@@ -117,6 +119,9 @@ class BrokerServer:
             )
         )
         lease.start(Load(broker.figures, proxies).now)
+
+    def _degraded(self) -> str | None:
+        return None if self._broker is None else self._broker.degraded
 
     def _problem(self) -> str | None:
         """Why no message can be stored or received now. A lease that can't be renewed does not keep the proxies that
