@@ -17,7 +17,8 @@ ATTEMPTS_MAX = 3
 
 @dataclass
 class Entry:
-    """A message that is not finished: waiting (perhaps released), claimed, or moving to the dead letters."""
+    """A message that is not finished: waiting (perhaps released), claimed, moving to the dead letters, or blocked: it
+    can't be read."""
 
     group: str
     state: str = "waiting"
@@ -54,7 +55,8 @@ class OrderedMachine(RuleBasedStateMachine):
 
     def is_open(self, group: str) -> bool:
         return not any(
-            entry.group == group and entry.state in ("claimed", "moving") for entry in self.model.entries.values()
+            entry.group == group and entry.state in ("claimed", "moving", "blocked")
+            for entry in self.model.entries.values()
         )
 
     def in_force(self, entry: Entry) -> bool:
@@ -201,6 +203,25 @@ class OrderedMachine(RuleBasedStateMachine):
         assert self.consumption.held(offset, entry.generation) is not None
         self.consumption.set_aside(offset)
         entry.state, entry.generation, entry.deadline_ms = "moving", 0, 0
+
+    # --- what can't be read
+
+    @rule()
+    def the_next_message_cannot_be_read(self) -> None:
+        lane = self.consumption.open_lane()
+        if lane is not None:
+            self.model.entries[lane.waiting[0]].state = "blocked"
+            self.consumption.block(lane)
+            assert self.consumption.open_lane() is not lane
+            assert self.consumption.blocked_lanes == len(self.unfinished("blocked"))
+
+    @precondition(lambda self: self.unfinished("waiting", "claimed", "blocked"))
+    @rule(data=st.data())
+    def an_operator_skips(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(self.unfinished("waiting", "claimed", "blocked")))
+        self.consumption.finish(offset)
+        del self.model.entries[offset]
+        self._settle_lanes()
 
     # --- settling
 
