@@ -16,8 +16,8 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
-    from ternmq_broker.store.record import Record
     from ternmq_broker.store.queue_index import Location
+    from ternmq_broker.store.record import Record
     from ternmq_common.model import QueueRef
 
 _log = logging.getLogger(__name__)
@@ -100,8 +100,8 @@ class OrderedPop(Pop):
         state.block(lane)
         group, topic, queue_id = self._order.group, queue.topic, queue.queue_id
         _log.error(
-            "group %s stops in message group %r of topic %s, queue %d: the message at offset %d can't be read any more, "
-            "and those behind it wait until somebody skips it: "
+            "group %s stops in message group %r of topic %s, queue %d: the message at offset %d can't be read any "
+            "more, and those behind it wait until somebody skips it: "
             "`ternmq group offset skip %s --topic %s --broker %s --queue %d --offset %d`",
             *(group, lane.key, topic, queue_id, offset, group, topic, queue.broker, queue_id, offset),
         )

@@ -112,8 +112,8 @@ class QueueReader:
         if len(self._lost) > _SAID_MAX:
             return
         _log.error(
-            "the message at offset %d of queue %d of topic %s (log offset %d, %d bytes) can't be read any more: its record "
-            "%s; `ternmq store verify` looks at the whole store",
+            "the message at offset %d of queue %d of topic %s (log offset %d, %d bytes) can't be read any more: its "
+            "record %s; `ternmq store verify` looks at the whole store",
             *(offset, queue_id, topic, location.log_offset, location.size),
             what if location.size else "was lost before the store was opened",
         )

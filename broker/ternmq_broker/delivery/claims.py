@@ -41,13 +41,13 @@ class Hole(NamedTuple):
     """`count` offsets from `first` on that are not finished, under one claim."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple can count too, which nobody wants here
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes."""
+    """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes, which ascend."""
 
     cursor: int
     generation: int
@@ -288,11 +288,18 @@ class Claims(ABC):
         """Take over what a snapshot says of the offsets below `end`; those that are not finished go into `unfinished`,
         ascending."""
         self._generation = snapshot.generation + GENERATIONS_LEFT_OUT
+        deadlines = self._deadlines
         for first, count, claim in snapshot.holes:
-            hole_end = min(first + count, end)
-            if first < hole_end:
+            hole_end = first + count
+            if hole_end > end:
+                hole_end = end
+                if first >= end:
+                    break
+            if count == 1:
+                unfinished[first] = claim
+            else:
                 unfinished.update(dict.fromkeys(range(first, hole_end), claim))
-                self._deadlines.append((claim.deadline_ms, claim.generation, first, hole_end))
+            deadlines.append((claim.deadline_ms, claim.generation, first, hole_end))
         heapq.heapify(self._deadlines)
 
 

@@ -26,6 +26,7 @@ Threads     one caller at a time, in any thread.
 """
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.delivery.claims import Claim, Delta, Hole, Snapshot, runs_of
@@ -33,7 +34,7 @@ from ternmq_broker.store import journal_lines
 from ternmq_broker.store.checked_file import NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.journal_lines import Fields, Found
@@ -191,7 +192,7 @@ class ProgressJournal:
 
     def snapshots(self) -> dict[QueueKey, Snapshot]:
         return {
-            key: _replayed(self._fields.pop(key, None) or [_fields_of(line) for line in lines])
+            key: _replayed(self._fields.pop(key, []) or [_fields_of(line) for line in lines])
             for key, lines in self._lines.items()
         }
 
@@ -333,18 +334,51 @@ def _flat(holes: "Iterable[Hole]") -> list[int]:
 def _replayed(lines: "list[list[Any]]") -> Snapshot:
     """The state after a snapshot and its deltas."""
     cursor, generation = lines[-1][3:5]
-    if len(lines) == 1:
-        return Snapshot(cursor, generation, list(_holes(lines[0][6])))
-    unfinished: dict[int, Claim] = {}
+    holes: list[Hole] = []
+    for number, fields in enumerate(lines):
+        more = list(_holes(fields[6]))
+        if not _follow(holes, more) or (len(fields) == _DELTA_FIELDS and fields[7]):
+            return Snapshot(cursor, generation, _merged(holes, lines[number:]))
+        holes += more
+    return Snapshot(cursor, generation, holes)
+
+
+def _follow(holes: list[Hole], more: list[Hole]) -> bool:
+    """Whether these lie behind the others, as where a group takes messages and settles none, and are no part of them."""
+    if not holes or not more:
+        return True
+    last, first = holes[-1], more[0]
+    end = last.first + last.count
+    return first.first > end or (first.first == end and first.claim != last.claim)
+
+
+def _merged(holes: list[Hole], lines: "list[list[Any]]") -> list[Hole]:
+    """The holes after these lines, offset by offset."""
+    unfinished = _unfinished(holes)
     for fields in lines:
-        for first, count in zip(fields[7][0::2], fields[7][1::2], strict=True) if len(fields) == _DELTA_FIELDS else ():
+        finished = fields[7] if len(fields) == _DELTA_FIELDS else []
+        for first, count in zip(finished[0::2], finished[1::2], strict=True):
             for offset in range(first, first + count):
                 unfinished.pop(offset, None)
-        for first, count, claim in _holes(fields[6]):
-            unfinished.update(dict.fromkeys(range(first, first + count), claim))
-    return Snapshot(cursor, generation, runs_of(unfinished.items()))
+        unfinished |= _unfinished(_holes(fields[6]))
+    return runs_of(unfinished.items())
+
+
+def _unfinished(holes: "Iterable[Hole]") -> dict[int, Claim]:
+    claims: dict[int, Claim] = {}
+    for first, count, claim in holes:
+        if count == 1:
+            claims[first] = claim
+        else:
+            claims.update(dict.fromkeys(range(first, first + count), claim))
+    return claims
 
 
 def _holes(flat: list[int]) -> "Iterable[Hole]":
-    claims = map(Claim, flat[2::5], flat[3::5], flat[4::5])
-    return map(Hole, flat[0::5], flat[1::5], claims)
+    claims = map(_new_claim, zip(flat[2::5], flat[3::5], flat[4::5], strict=True))
+    return map(_new_hole, zip(flat[0::5], flat[1::5], claims, strict=True))
+
+
+# There may be a million, and calling the types takes three times as long.
+_new_claim: "Callable[[tuple[int, int, int]], Claim]" = partial(tuple.__new__, Claim)
+_new_hole: "Callable[[tuple[int, int, Claim]], Hole]" = partial(tuple.__new__, Hole)

@@ -49,7 +49,7 @@ async def send(service: LocalMessageService, *message_ids: str) -> None:
 
 
 async def receive(service: LocalMessageService, *, invisible_ms: int) -> list[Delivery]:
-    order = PopOrder(group=GROUP, topic=TOPIC, queues=[0], filter=ALL, batch=8, invisible_ms=invisible_ms)
+    order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=8, invisible_ms=invisible_ms)
     return await service.pop(order, broker="broker-0", poll_s=POLL_S)
 
 

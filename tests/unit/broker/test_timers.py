@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.clock_watch import JUMP_MS, ClockWatch, make_up_for
 from ternmq_broker.store.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.clock_watch import JUMP_MS, ClockWatch, make_up_for
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle

@@ -56,7 +56,7 @@ class Shop:
         segment.content[location.log_offset + location.size - 1] ^= 1
 
     def receive(self, group: str, batch: int = 8) -> list[Delivery]:
-        order = PopOrder(group=group, topic=TOPIC, queues=[0], filter=ALL, batch=batch, invisible_ms=60_000)
+        order = PopOrder(group=group, topic=TOPIC, queues=range(1), filter=ALL, batch=batch, invisible_ms=60_000)
         return self.consumption.pop(order, NOW_MS).deliveries
 
     def acknowledge(self, group: str, deliveries: list[Delivery]) -> None:

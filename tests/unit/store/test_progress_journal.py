@@ -274,7 +274,7 @@ def line_of_version_1(fields: list[object]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(content), content)
 
 
-VERSION_1 = [
+VERSION_1: list[list[object]] = [
     ["g", "t", 0, 100, 5, [[10, 2, 1, 3, 4000]]],
     ["h", "t", 0, 40, 1, []],
     ["gone", "t", 0, 7, 1, []],
