@@ -49,8 +49,10 @@ async def fill(folder: Path, messages: int, batch: int) -> None:
         await broker.append(TOPIC, start // BATCH % len(QUEUES), [message(start + n) for n in range(BATCH)])
         await asyncio.sleep(0)
     order = PopOrder(group=GROUP, topic=TOPIC, queues=QUEUES, filter=ALL, batch=batch, invisible_ms=INVISIBLE_MS)
-    while await broker.pop(order, 0.0):
-        await asyncio.sleep(0)  # noqa: ASYNC110 - lets the journal be written, as between two calls of clients
+    received = True
+    while received:
+        received = bool(await broker.pop(order, 0.0))
+        await asyncio.sleep(0)  # the journal is written meanwhile, as between two calls of clients
     await asyncio.sleep(3)
     os._exit(0)
 

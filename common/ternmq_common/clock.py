@@ -1,8 +1,8 @@
 """The clock that stored times and deadlines are read from: the wall clock, or one that tests can move.
 
-A wall clock jumps when somebody sets it. Whoever remembers ends of spans, which are no times of the day, asks to be told
-by how much (`on_set`); whoever sleeps until a time of this clock asks to be told after that (`on_jump`), and looks again
-then. The test clock jumps too, but is not set: there the time has passed.
+A wall clock jumps when somebody sets it. Whoever remembers when spans end, which are no times of the day, asks to be
+told by how much (`on_set`); whoever sleeps until a time of this clock asks to be told after that (`on_jump`), and looks
+again then. The test clock jumps too, but is not set: there the time has passed.
 """
 
 import time

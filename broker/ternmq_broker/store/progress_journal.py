@@ -344,7 +344,8 @@ def _replayed(lines: "list[list[Any]]") -> Snapshot:
 
 
 def _follow(holes: list[Hole], more: list[Hole]) -> bool:
-    """Whether these lie behind the others, as where a group takes messages and settles none, and are no part of them."""
+    """Whether these lie behind the others, as where a group takes messages and settles none, and are no part of
+    those."""
     if not holes or not more:
         return True
     last, first = holes[-1], more[0]

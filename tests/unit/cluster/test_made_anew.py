@@ -330,6 +330,7 @@ CALLS_FOR_GROUPS: dict[str, Callable[[ClusterMessageService, QueueRef], Awaitabl
     "pull": lambda service, there: service.pull(there, 0, ALL, batch=1, poll_s=0, reader=READER),
     "committed": lambda service, there: service.committed("g", there),
     "set_committed": lambda service, there: service.set_committed("g", there, 0),
+    "skip": lambda service, there: service.skip("g", there, 0),
     "retry": lambda service, there: service.retry("g", there.topic, [message(b"again")]),
 }
 
