@@ -5,12 +5,13 @@ threads.
 """
 
 import asyncio
+import contextlib
+import gc
 import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_figures import Figures
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.clock_watch import ClockWatch, make_up_for
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.disk_room import DiskRoom, DiskShort
@@ -27,6 +28,7 @@ from ternmq_broker.store.files import WouldBlock, is_full
 from ternmq_broker.store.message_store import Incoming
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
+from ternmq_common.clock_watch import ClockWatch, make_up_for
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
 from ternmq_common.names import dead_letter_topic, retry_topic
@@ -36,7 +38,7 @@ from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from ternmq_common.clock import Clock
@@ -78,7 +80,12 @@ class Broker:
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
         self._consumption = Consumption(
-            store, journal, broker=settings.name, readable_end=lambda: self._flusher.readable_end, rules=rules
+            store,
+            journal,
+            broker=settings.name,
+            readable_end=lambda: self._flusher.readable_end,
+            rules=rules,
+            now_ms=clock.now_ms(),
         )
         self._pollers = Pollers()
         self._redelivery = Redelivery(
@@ -127,10 +134,11 @@ class Broker:
 
         `rules` gives the settings of a consumer group, defaults for one that is not known.
         """
-        opened = open_store(settings)
-        make_up_for(clock, opened.store.last_stored_ms)
-        broker = cls(settings, opened, rules, clock)
-        broker.transactions.restore()
+        with _collecting_nothing():
+            opened = open_store(settings)
+            make_up_for(clock, opened.store.last_stored_ms)
+            broker = cls(settings, opened, rules, clock)
+            broker.transactions.restore()
         return broker
 
     def start(self) -> None:
@@ -151,6 +159,11 @@ class Broker:
     def problem(self) -> str | None:
         """Why new messages are not accepted now, if so: the disk has failed, or has too little room."""
         return self._room.problem if self._flusher.failure is None else str(self._flusher.failure)
+
+    @property
+    def degraded(self) -> str | None:
+        """What a person should look at although messages are stored and handed out."""
+        return self._consumption.reader.degraded
 
     async def close(self) -> None:
         """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
@@ -289,7 +302,7 @@ class Broker:
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
         """Finish messages; one outcome for each handle."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
         self._counts.acknowledged.add(topic, outcomes.count(Settled.DONE))
         self._wake_for_open_lanes(group, topic)
@@ -308,7 +321,7 @@ class Broker:
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle | None":
         """The handle that replaces `handle`, or None if its claim is not in force; 0 ms make the message ready."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         changed = self._consumption.change_invisible(
             group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
         )
@@ -320,7 +333,7 @@ class Broker:
 
     def prolong(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int) -> list[bool]:
         """Move the ends of claims and keep their handles; False for each that is not in force."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         return [
             self._consumption.prolong(group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms)
             for handle in handles
@@ -328,7 +341,7 @@ class Broker:
 
     def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
         """Make messages ready for other consumers; with `counts` false nobody has seen them."""
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))
@@ -375,6 +388,15 @@ class Broker:
         else:
             self._queue_locks.open(group, queue)
         self._consumption.set_committed(group, topic, queue_id, offset)
+        self._pollers.wake_group(group, topic, 1)
+
+    def skip(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not come there yet."""
+        if not self._consumption.skip(group, topic, queue_id, offset):
+            raise MessagingError(
+                definition_pb2.BAD_REQUEST,
+                f"group {group!r} has not come to offset {offset} of queue {queue_id} of topic {topic!r} yet",
+            )
         self._pollers.wake_group(group, topic, 1)
 
     def leave(self, group: str, client_id: str) -> None:
@@ -432,6 +454,18 @@ class Broker:
         if rolled:
             _log.info("%d timed messages were copied, since retention removes the segments that they are in", rolled)
         await self.transactions.discard_below(log_start)
+
+
+@contextlib.contextmanager
+def _collecting_nothing() -> "Iterator[None]":
+    """Without garbage collection: half of the time went there while a million claims were restored, which all stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _check_rules(settings: BrokerSettings) -> CheckRules:

@@ -7,6 +7,7 @@ A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID
 in the group's retry topic.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
@@ -16,6 +17,7 @@ from ternmq_broker.group_progress import progress_of
 from ternmq_broker.ordered_popping import OrderedPop
 from ternmq_broker.popping import Pop, UnorderedPop
 from ternmq_broker.queue_reader import QueueReader, stored_message, within_bytes
+from ternmq_broker.restoring import Restoring
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.limits import PULL_BYTES_MAX
 from ternmq_common.model import (
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
     from ternmq_common.message_filter import MessageFilter
 
+_log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption
 # A client that says good-bye may have acknowledgements under way.
 _LAST_WORD_MS = 10_000
@@ -56,21 +59,19 @@ class Consumption:
         broker: str,
         readable_end: "Callable[[], int]",
         rules: "Callable[[str], Group]",
+        now_ms: int,
     ) -> None:
+        """Blocks: the journal's groups go on where they were."""
         self._store = store
         self._broker = broker
         self.rules = rules
         self.reader = QueueReader(store, readable_end)
-        self._states: dict[tuple[str, str], dict[int, QueueState]] = {}
+        self._states = Restoring(store, journal, rules, now_ms).states()
         self._changed: dict[QueueKey, QueueState] = {}
         # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
         self._turns: dict[tuple[str, str], int] = {}
         self._begins: dict[QueueKey, int] = {}
-        for (group, topic, queue_id), snapshot in journal.snapshots().items():
-            queue = self.place_of(group, topic, queue_id)
-            end = store.bounds(queue.topic, queue.queue_id)[1]
-            kind = OrderedConsumption if rules(group).fifo else QueueConsumption
-            self._states.setdefault((group, topic), {})[queue_id] = kind.restore(snapshot, end=end)
+        self._lost_below = journal.lost_below
 
     def place_of(self, group: str, topic: str, queue_id: int) -> QueueRef:
         """Where the messages are that a handle or a state of the group speaks of."""
@@ -221,6 +222,14 @@ class Consumption:
         first, end = self._store.bounds(topic, queue_id)
         if consume_from == "earliest":
             return first
+        if consume_from in ("latest", "auto") and self._may_have_been(topic, queue_id, may_block=False):
+            if first < end:
+                _log.warning(
+                    "group %s begins with the first message of queue %d of topic %s: it may have been there, and lines "
+                    "of the consumption journal were lost",
+                    *(group, queue_id, topic),
+                )
+            return first
         if consume_from == "latest":
             return end
         if consume_from == "auto":
@@ -231,6 +240,14 @@ class Consumption:
         if key not in self._begins:
             raise _LooksUpTime(lambda: self._look_up(key, int(consume_from)))
         return self._begins.pop(key)
+
+    def _may_have_been(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
+        """Whether groups of which nothing is known may have been in the queue; see `ProgressJournal.lost_below`."""
+        first, end = self._store.bounds(topic, queue_id)
+        if self._store.start >= self._lost_below or first == end:
+            return False
+        (location,) = self._store.locate(topic, queue_id, first, 1, may_block=may_block)
+        return location.log_offset < self._lost_below
 
     def _look_up(self, key: "QueueKey", time_ms: int) -> None:
         self._begins[key] = self._store.offset_at(key[1], key[2], time_ms)
@@ -327,12 +344,15 @@ class Consumption:
     def read(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
         locations = within_bytes(self.reader.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
-        chosen = [location for location in locations if passing.may_pass(location.tag_hash)]
-        records = self.reader.read(chosen, passing)
+        chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
+        records = self.reader.read(queue.topic, queue.queue_id, chosen, passing)
         return Pulled([stored_message(queue, record) for record in records], offset + len(locations))
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group is in the queue; None if it never was there."""
         state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None and self._may_have_been(topic, queue_id, may_block=True):
+            return self._store.bounds(topic, queue_id)[0]
         return None if state is None else state.committed
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -344,6 +364,15 @@ class Consumption:
             state = states[queue_id] = kind(offset)
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
+
+    def skip(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Finish the message at that offset, whoever has it; False if the group has not come there yet."""
+        state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None or offset >= state.cursor:
+            return False
+        state.finish(offset)
+        self._changed[group, topic, queue_id] = state
+        return True
 
     def drop_retries(self, group: str, topic: str) -> None:
         """Finish all messages of the topic that wait in the group's retry queue."""
@@ -357,6 +386,13 @@ class Consumption:
         for group, its in list(self._states):
             if its == topic:
                 self.drop_retries(group, topic)
+
+    def rebase(self, by_ms: int) -> None:
+        """The clock was set by so much: claims keep the time that they had left."""
+        for (group, topic), states in self._states.items():
+            for queue_id, state in states.items():
+                state.rebase(by_ms)
+                self._changed[group, topic, queue_id] = state
 
     def progress(self, group: str) -> list[QueueProgress]:
         """How far the group is in every queue that it has touched; in its retry queue, with all topics together."""

@@ -102,6 +102,7 @@ class Housekeeping:
 
     async def write_journal(self) -> None:
         async with self._journal_turn:
+            now_ms = self._clock.now_ms()
             changed = [
                 (key, state.record(whole=self._journal.wants_snapshot(key)))
                 for key, state in self._consumption.take_changes()
@@ -109,7 +110,7 @@ class Housekeeping:
             if not changed:
                 return
             try:
-                await asyncio.to_thread(self._journal.write, changed)
+                await asyncio.to_thread(self._journal.write, changed, now_ms)
             except OSError:
                 self._consumption.changed_again(key for key, _ in changed)
                 raise

@@ -2,8 +2,12 @@
 
 Messages that are read ahead and have to wait for their message group are read again when their time has come: only
 their offsets are kept.
+
+A message that can't be read any more stops its message group if that is known, since it was read before: nothing behind
+it is handed out until an operator skips it. If it is not known, any message might be its follower; it is stepped over.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.popping import BATCH_BYTES, SCAN_ROWS, SCAN_STEP, Pop
@@ -12,8 +16,11 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
+    from ternmq_broker.store.queue_index import Location
     from ternmq_broker.store.record import Record
     from ternmq_common.model import QueueRef
+
+_log = logging.getLogger(__name__)
 
 
 class OrderedPop(Pop):
@@ -66,15 +73,20 @@ class OrderedPop(Pop):
         sizes = {offset: location.size for offset, location in located.items()}
         sizes |= {offset: len(read[offset].rest) for offset in offsets if offset in read}
         wanted = self._within_size(offsets, sizes)
-        missing = [located[offset] for offset in wanted if offset in located]
-        read.update((record.queue_offset, record) for record in self._reader.read(missing, ALL))
+        missing = {offset: located[offset] for offset in wanted if offset in located}
+        records = self._reader.read(queue.topic, queue.queue_id, missing, ALL)
+        read.update((record.queue_offset, record) for record in records)
         chosen: list[Record] = []
         for offset in wanted:
             record = read.get(offset)
-            if record is None:
-                state.skip(offset)  # retention has removed it, or its record was lost
-            else:
+            if record is not None:
                 chosen.append(record)
+            elif offset not in missing:
+                state.skip(offset)  # retention has removed it
+            else:
+                if not chosen:
+                    self._block(lane, offset, queue, state)
+                break  # what is before it is handed out first
         if chosen:
             claims = state.hand_out(
                 lane,
@@ -83,6 +95,16 @@ class OrderedPop(Pop):
                 attempt_id=self._order.attempt_id,
             )
             self.deliver(queue, chosen, claims, queue.queue_id)
+
+    def _block(self, lane: "Lane", offset: int, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        state.block(lane)
+        group, topic, queue_id = self._order.group, queue.topic, queue.queue_id
+        _log.error(
+            "group %s stops in message group %r of topic %s, queue %d: the message at offset %d can't be read any "
+            "more, and those behind it wait until somebody skips it: "
+            "`ternmq group offset skip %s --topic %s --broker %s --queue %d --offset %d`",
+            *(group, lane.key, topic, queue_id, offset, group, topic, queue.broker, queue_id, offset),
+        )
 
     def _within_size(self, offsets: "list[int]", sizes: "dict[int, int]") -> "list[int]":
         """The first of the offsets, up to the one whose message fills the batch; one without a size is gone."""
@@ -107,16 +129,28 @@ class OrderedPop(Pop):
             located = dict(enumerate(locations, state.cursor))
             offsets = list(located)
         offsets = self._within_size(offsets, {offset: location.size for offset, location in located.items()})
-        passing = [
-            located[offset]
+        passing = {
+            offset: located[offset]
             for offset in offsets
             if offset in located and self._order.filter.may_pass(located[offset].tag_hash)
-        ]
-        records = {record.queue_offset: record for record in self._reader.read(passing, self._order.filter)}
+        }
+        found = self._reader.read(queue.topic, queue.queue_id, passing, self._order.filter)
+        records = {record.queue_offset: record for record in found}
+        self._say_what_is_stepped_over(queue, passing, records)
         self._admit(offsets, records, state)
         read.clear()
         read.update(records)
         return len(offsets)
+
+    def _say_what_is_stepped_over(
+        self, queue: "QueueRef", located: "dict[int, Location]", records: "dict[int, Record]"
+    ) -> None:
+        for offset in self._reader.lost_of(queue.topic, queue.queue_id, located.keys() - records.keys()):
+            _log.error(
+                "group %s steps over the message at offset %d of queue %d of topic %s: it can't be read any more, nor "
+                "what its message group was",
+                *(self._order.group, offset, queue.queue_id, queue.topic),
+            )
 
     def _admit(self, offsets: "list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
         for offset in offsets:

@@ -61,8 +61,8 @@ class UnorderedPop(Pop):
     def take_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
         """Take what is to be delivered again; a message that is gone, or that the filter refuses, is finished."""
         for offset, attempt in state.ready(min(limit, self.wanted)):
-            locations = self._reader.locate(queue.topic, queue.queue_id, offset, 1)
-            records = self._reader.read(locations, self._order.filter)
+            read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
+            records = list(read.values())
             if records:
                 self._hand_out(queue, handle_queue_id, state, records, attempt)
             else:
@@ -82,23 +82,23 @@ class UnorderedPop(Pop):
             if not locations:
                 return
             chosen, end = self._choose(locations, cursor, wanted)
-            records = self._reader.read(chosen, self._order.filter)
+            records = self._reader.read(queue.topic, queue.queue_id, chosen, self._order.filter)
             if records:
                 self._hand_out(queue, queue.queue_id, state, records, 1)
             state.skip_to(end)
             scanned += end - cursor
         self.more = True
 
-    def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[list[Location], int]":
-        """The messages to read, and the offset behind the last one that was looked at."""
-        chosen: list[Location] = []
+    def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[dict[int, Location], int]":
+        """The messages to read, by their offsets, and the offset behind the last one that was looked at."""
+        chosen: dict[int, Location] = {}
         size = self._bytes
-        for number, location in enumerate(locations):
+        for offset, location in enumerate(locations, cursor):
             if self._order.filter.may_pass(location.tag_hash):
-                chosen.append(location)
+                chosen[offset] = location
                 size += location.size
                 if len(chosen) == wanted or size >= BATCH_BYTES:
-                    return chosen, cursor + number + 1
+                    return chosen, offset + 1
         return chosen, cursor + len(locations)
 
     def _hand_out(

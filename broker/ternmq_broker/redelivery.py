@@ -81,6 +81,7 @@ class Redelivery:
         self._worker: asyncio.Task[None] | None = None
         self.retries = self.dead_letters = 0
         """Copies that were made, by what they are."""
+        clock.on_set(consumption.rebase)
         clock.on_jump(self._look_again)
 
     def start(self) -> None:
@@ -134,7 +135,7 @@ class Redelivery:
     def _end_claims(self, group: str, topic: str) -> "list[_Move]":
         """What has to be copied; everything else that has ended is ready again."""
         attempts_max = self._consumption.rules(group).max_attempts
-        now = self._clock.now_ms()
+        now = self._clock.checked_ms()
         ready = 0
         moves: list[_Move] = []
         for queue_id, state in list(self._consumption.states(group, topic).items()):
@@ -178,7 +179,7 @@ class Redelivery:
         claim = state.held(handle.queue_offset, handle.generation)
         if claim is None:
             # After its time it may have been copied for a retry, so that finished does not mean given up.
-            in_time = self._clock.now_ms() < handle.deadline_ms
+            in_time = self._clock.now_ms() < state.rebased_ms(handle.generation, handle.deadline_ms)
             return Settled.STALE if in_time and state.is_finished(handle.queue_offset) else Settled.EXPIRED
         state.set_aside(handle.queue_offset)
         tried = max(claim.attempt, min(attempts, self._consumption.rules(group).max_attempts))

@@ -1,7 +1,8 @@
 """The clock that stored times and deadlines are read from: the wall clock, or one that tests can move.
 
-A wall clock jumps when somebody sets it. Whoever sleeps until a time of this clock asks to be told (`on_jump`), and
-looks again then.
+A wall clock jumps when somebody sets it. Whoever remembers when spans end, which are no times of the day, asks to be
+told by how much (`on_set`); whoever sleeps until a time of this clock asks to be told after that (`on_jump`), and looks
+again then. The test clock jumps too, but is not set: there the time has passed.
 """
 
 import time
@@ -21,6 +22,8 @@ class Clock:
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[], None]] = []
+        self._set_listeners: list[Callable[[int], None]] = []
+        self._check: Callable[[], None] | None = None
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -30,8 +33,29 @@ class Clock:
         """Have `listener` called after each jump, in the order of these calls."""
         self._listeners.append(listener)
 
-    def jumped(self) -> None:
-        """Tell everybody that time did not just go by."""
+    def on_set(self, listener: "Callable[[int], None]") -> None:
+        """Have `listener` called with the milliseconds by which the clock was set, before those of `on_jump`."""
+        self._set_listeners.append(listener)
+
+    def watched_by(self, check: "Callable[[], None]") -> None:
+        """Who notices when the clock was set."""
+        self._check = check
+
+    def check(self) -> None:
+        """Whoever listens has heard of it when this returns, if the clock was set until now."""
+        if self._check is not None:
+            self._check()
+
+    def checked_ms(self) -> int:
+        """The time by which something may be ended: nothing is ended since the clock was set a moment ago."""
+        self.check()
+        return self.now_ms()
+
+    def jumped(self, set_by_ms: int = 0) -> None:
+        """Tell everybody that time did not just go by; the clock was set by so much, if by anything."""
+        if set_by_ms:
+            for rebase in self._set_listeners:
+                rebase(set_by_ms)
         for listener in self._listeners:
             listener()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common import process
 from ternmq_common.clock import Clock
+from ternmq_common.clock_watch import ClockWatch
 from ternmq_common.observability.figures import MemberFigures
 from ternmq_common.observability.http_front import HttpFront
 from ternmq_common.observability.observability import Observability
@@ -51,6 +52,9 @@ class ProxyServer:
         http = HttpFront(lambda: self._not_started, self._problem, metrics=observability.scrape)
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
+        clock_watch = ClockWatch(self._clock)
+        stack.push_async_callback(clock_watch.stop)
+        clock_watch.start()
         directory = await join(settings, stack)
         catalog = Catalog(directory, auto_create=settings.auto_create, default_queues=settings.default_queues)
         messages = self._messages = ClusterMessageService(directory, proxy=self._name)

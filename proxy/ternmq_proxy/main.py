@@ -48,7 +48,11 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     messages, catalog = await open_storage(settings, clock, stack)
     observability.watch_broker(messages.figures)
     http = HttpFront(
-        lambda: None, lambda: messages.problem, metrics=observability.scrape, test_clock=settings.test_clock
+        lambda: None,
+        lambda: messages.problem,
+        degraded=lambda: messages.degraded,
+        metrics=observability.scrape,
+        test_clock=settings.test_clock,
     )
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)

@@ -65,12 +65,14 @@ def make_services(
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce)
+    renewal = Renewal(messages, clock.now_ms, catalog.rules)
+    clock.on_set(renewal.rebase)
     return Services(
         clock=clock,
         catalog=catalog,
         messages=messages,
         clients=clients,
-        renewal=Renewal(messages, clock.now_ms, catalog.rules),
+        renewal=renewal,
         orphans=OrphanChecks(messages, clients, time.monotonic, store_host=store_host),
         filters=Filters(),
         subscriptions=Subscriptions(),
@@ -96,6 +98,7 @@ async def _care_for_clients(services: Services) -> None:
             for client in services.clients.expire():
                 _log.info("client %s is gone without a word", client.client_id)
                 await depart(client, services)
+            services.clock.check()
             await services.renewal.renew()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)

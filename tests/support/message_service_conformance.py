@@ -283,6 +283,19 @@ class MessageServiceConformance:
         assert await service.acknowledge("g", TOPIC.name, [held[4].handle]) == [Settled.STALE]
         assert [body(delivery) for delivery in await self.pop(service, order())] == [b"3", b"4"]
 
+    async def test_one_message_is_skipped_whoever_has_it(self, service: MessageService) -> None:
+        queue = await self.queue(service)
+        await self.send(service, *(message(b"%d" % number) for number in range(3)))
+        with pytest.raises(MessagingError, match="has not come to offset 0") as refused:
+            await service.skip("g", queue, 0)
+        assert refused.value.code == definition_pb2.BAD_REQUEST
+        first, second, third = await self.pop(service, order())
+        await service.skip("g", queue, 0)
+        assert await service.committed("g", queue) == 1
+        handles = [first.handle, second.handle, third.handle]
+        assert await service.acknowledge("g", TOPIC.name, handles) == [Settled.STALE, Settled.DONE, Settled.DONE]
+        await service.skip("g", queue, 0)
+
     async def test_progress_says_how_far_a_group_is(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
         first, _ = await self.pop(service, order())

@@ -2,19 +2,23 @@
 
 A claim is the right of one consumer to settle a message. It is in force until its deadline; a claim that has ended
 stays until its owner, the group's consumption of that queue, decides what becomes of the message. Times are
-milliseconds since the epoch.
+milliseconds since the epoch. When the clock is set, claims keep the time that they had left (`rebase`); a receipt
+handle goes on naming the end that it was given out with.
 """
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from ternmq_common.model import Settled
 
 # A snapshot may be older than the last claims; the numbers that those may have had are left out after a restart.
 GENERATIONS_LEFT_OUT = 1_000_000
+# Of so many settings of the clock it is remembered which handles are older; it matters until their time has passed.
+_REBASES_KEPT = 32
 
 
 class Claim(NamedTuple):
@@ -33,18 +37,17 @@ UNTOUCHED = Claim(0, 0, 0)
 """Of a message that was passed over and never handed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(NamedTuple):
     """`count` offsets from `first` on that are not finished, under one claim."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple can count too, which nobody wants here
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes."""
+    """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes, which ascend."""
 
     cursor: int
     generation: int
@@ -70,7 +73,7 @@ class Claims(ABC):
     Invariants: an offset is under one claim at most; every offset with a claim is below `cursor`.
     """
 
-    __slots__ = ("_claims", "_deadlines", "_generation", "_recorded_cursor", "_touched", "_whole", "cursor")
+    __slots__ = ("_claims", "_deadlines", "_generation", "_rebases", "_recorded_cursor", "_touched", "_whole", "cursor")
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
@@ -78,6 +81,8 @@ class Claims(ABC):
         self._claims: dict[int, Claim] = {}
         # (deadline, generation, first offset, end): when to look at which offsets; claims tell whether it still holds.
         self._deadlines: list[tuple[int, int, int, int]] = []
+        # (generation, milliseconds): the claims up to that one were given out before the clock was set by so much.
+        self._rebases: list[tuple[int, int]] = []
         self._touched: set[int] = set()
         self._recorded_cursor = 0
         self._whole = True
@@ -131,7 +136,7 @@ class Claims(ABC):
         """Finish a message by its receipt handle; `deadline_ms` is the handle's own, as first given out."""
         claim = self._claims.get(offset)
         if claim is None or claim.generation != generation:
-            return Settled.STALE if now_ms < deadline_ms else Settled.EXPIRED
+            return Settled.STALE if now_ms < self.rebased_ms(generation, deadline_ms) else Settled.EXPIRED
         if now_ms >= claim.deadline_ms:
             return Settled.EXPIRED
         self.finish(offset)
@@ -186,11 +191,37 @@ class Claims(ABC):
         claim = self._claims.get(offset)
         return claim if claim is not None and claim.generation == generation else None
 
+    def has(self, offset: int) -> bool:
+        """Whether there is a claim on the message, in force or not."""
+        return offset in self._claims
+
     def is_finished(self, offset: int) -> bool:
         """Whether nothing is left to be done about a message that was there."""
         return offset < self.cursor and self._standing(offset) is None
 
     # --- time
+
+    def rebase(self, by_ms: int) -> None:
+        """The clock was set by so much: every claim keeps the time that it had left."""
+        self._rebases = [*self._rebases[1 - _REBASES_KEPT :], (self._generation, by_ms)]
+        rebased: dict[Claim, Claim] = {}
+        for offset, claim in self._claims.items():
+            if claim.generation:
+                moved = rebased.get(claim)
+                if moved is None:
+                    moved = rebased[claim] = claim._replace(deadline_ms=claim.deadline_ms + by_ms)
+                self._claims[offset] = moved
+        # Without a generation nothing is in force: such offsets only wait to be told of.
+        self._deadlines = [
+            (deadline_ms + by_ms if generation else deadline_ms, generation, first, end)
+            for deadline_ms, generation, first, end in self._deadlines
+        ]
+        heapq.heapify(self._deadlines)
+        self._whole = True
+
+    def rebased_ms(self, generation: int, deadline_ms: int) -> int:
+        """The end that a handle names, by the clock as it is now; not remembered over a restart."""
+        return deadline_ms + sum(by_ms for last, by_ms in self._rebases if generation <= last)
 
     def _watch(self, claim: Claim, first: int, end: int) -> None:
         if len(self._deadlines) > 64 + 2 * len(self._claims):
@@ -253,33 +284,43 @@ class Claims(ABC):
         """The state as it is; claims under way keep their handles over a restart."""
         return Snapshot(self.cursor, self._generation, runs_of(self._unfinished()))
 
-    def _restore_claims(self, snapshot: Snapshot, end: int) -> list[tuple[int, Claim]]:
-        """Take over what a snapshot says of the offsets below `end`; returns all that is not finished, ascending."""
+    def _restore_claims(self, snapshot: Snapshot, end: int, unfinished: MutableMapping[int, Claim]) -> None:
+        """Take over what a snapshot says of the offsets below `end`; those that are not finished go into `unfinished`,
+        ascending."""
         self._generation = snapshot.generation + GENERATIONS_LEFT_OUT
-        unfinished: list[tuple[int, Claim]] = []
-        for hole in snapshot.holes:
-            hole_end = min(hole.first + hole.count, end)
-            unfinished += ((offset, hole.claim) for offset in range(hole.first, hole_end))
-            if hole.first < hole_end:
-                entry = (hole.claim.deadline_ms, hole.claim.generation, hole.first, hole_end)
-                heapq.heappush(self._deadlines, entry)
-        return sorted(unfinished)
+        deadlines = self._deadlines
+        for first, count, claim in snapshot.holes:
+            hole_end = first + count
+            if hole_end > end:
+                hole_end = end
+                if first >= end:
+                    break
+            if count == 1:
+                unfinished[first] = claim
+            else:
+                unfinished.update(dict.fromkeys(range(first, hole_end), claim))
+            deadlines.append((claim.deadline_ms, claim.generation, first, hole_end))
+        heapq.heapify(self._deadlines)
 
 
 def runs_of(unfinished: Iterable[tuple[int, Claim]]) -> list[Hole]:
     """Neighbours under equal claims as one hole each, ascending."""
     holes: list[Hole] = []
-    first, count, current = 0, 0, UNTOUCHED
-    for offset, claim in sorted(unfinished):
-        if count and offset == first + count and claim == current:
-            count += 1
-            continue
-        if count:
-            holes.append(Hole(first, count, current))
-        first, count, current = offset, 1, claim
-    if count:
-        holes.append(Hole(first, count, current))
+    first = following = 0
+    current: Claim | None = None
+    for offset, claim in sorted(unfinished, key=_offset_of):
+        # Mostly it is the same object, and comparing tuples takes longer than all the rest.
+        if offset != following or (claim is not current and claim != current):
+            if current is not None:
+                holes.append(Hole(first, following - first, current))
+            first, current = offset, claim
+        following = offset + 1
+    if current is not None:
+        holes.append(Hole(first, following - first, current))
     return holes
+
+
+_offset_of = itemgetter(0)
 
 
 def _runs(offsets: Iterable[int]) -> list[tuple[int, int]]:

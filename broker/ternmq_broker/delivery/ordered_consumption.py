@@ -3,6 +3,7 @@
 lane        the unfinished messages of one message group, in order; messages without a group share one lane
 waiting     at the head of its lane, or behind it: to be handed out when the lane is open
 claimed     handed out; the lane is closed until each of its claimed messages is finished or its claim has ended
+blocked     the first waiting message of its lane can't be read any more: the lane is closed until somebody finishes it
 pending     below `cursor` and unfinished, but not looked at since the restart, so its lane is not known
 
 A closed lane holds up nobody but itself: reading goes on past it, and what is found for it waits there. Claims that
@@ -27,7 +28,7 @@ WAITING_MAX = 100_000
 class Lane:
     """One message group's unfinished messages; see the module."""
 
-    __slots__ = ("attempt_id", "claimed", "ended", "key", "waiting")
+    __slots__ = ("attempt_id", "blocked", "claimed", "ended", "key", "waiting")
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -35,10 +36,11 @@ class Lane:
         self.claimed: set[int] = set()
         self.ended: set[int] = set()
         self.attempt_id = ""
+        self.blocked: int | None = None
 
     @property
     def is_open(self) -> bool:
-        return not self.claimed and not self.ended
+        return not self.claimed and not self.ended and self.blocked is None
 
 
 class OrderedConsumption(Claims):
@@ -48,7 +50,9 @@ class OrderedConsumption(Claims):
     their offsets; `_claims` has every unfinished message that was ever handed out.
     """
 
-    __slots__ = ("_by_attempt_id", "_floor", "_fresh", "_heads", "_lane_of", "_lanes", "_moving", "_pending")
+    __slots__ = (
+        "_blocked", "_by_attempt_id", "_floor", "_fresh", "_heads", "_lane_of", "_lanes", "_moving", "_pending",
+    )  # fmt: skip
 
     def __init__(self, cursor: int) -> None:
         super().__init__(cursor)
@@ -59,6 +63,7 @@ class OrderedConsumption(Claims):
         self._pending: dict[int, None] = {}
         self._fresh: set[int] = set()  # waiting and never handed out
         self._moving: set[int] = set()  # on their way to the dead letters: their lanes are closed
+        self._blocked: set[int] = set()
         self._floor = 0
 
     @property
@@ -114,9 +119,20 @@ class OrderedConsumption(Claims):
         """Finish what lies below `offset` and was never looked at, or waits: retention has removed it."""
         if offset > self._floor:
             self._floor = offset
-            for each in [each for each in (*self._pending, *self._fresh) if each < offset]:
+            for each in [each for each in (*self._pending, *self._fresh, *self._blocked) if each < offset]:
                 self.skip(each)
             self.cursor = max(self.cursor, offset)
+
+    def block(self, lane: Lane) -> None:
+        """The first message of an open lane can't be read: hand out nothing behind it until it is finished."""
+        assert lane.is_open
+        lane.blocked = lane.waiting[0]
+        self._blocked.add(lane.waiting[0])
+
+    @property
+    def blocked_lanes(self) -> int:
+        """How many message groups wait for somebody to skip a message that can't be read."""
+        return len(self._blocked)
 
     # --- handing out
 
@@ -253,7 +269,7 @@ class OrderedConsumption(Claims):
         self.cursor = offset
         for held in (
             self._claims, self._deadlines, self._lanes, self._lane_of, self._heads, self._by_attempt_id,
-            self._pending, self._fresh, self._moving,
+            self._pending, self._fresh, self._moving, self._blocked,
         ):  # fmt: skip
             held.clear()
         self._whole = True
@@ -274,12 +290,15 @@ class OrderedConsumption(Claims):
         lane = self._lane_of.pop(offset, None)
         if lane is None:
             return
+        if offset == lane.blocked:
+            lane.blocked = None
+            self._blocked.discard(offset)
         if offset in lane.claimed or offset in lane.ended:
             lane.claimed.discard(offset)
             lane.ended.discard(offset)
             self._open_if_done(lane)
         else:
-            # Settled late, after its claim was released and before anyone else had it.
+            # Settled late, after its claim was released and before anyone else had it; or skipped.
             lane.waiting.remove(offset)
             if lane.is_open:
                 self._open_if_done(lane)
@@ -316,8 +335,8 @@ class OrderedConsumption(Claims):
     def restore(cls, snapshot: Snapshot, *, end: int) -> "OrderedConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back."""
         consumption = cls(min(snapshot.cursor, end))
-        for offset, claim in consumption._restore_claims(snapshot, end):
-            consumption._pending[offset] = None
-            if claim != UNTOUCHED:
-                consumption._claims[offset] = claim
+        unfinished: dict[int, Claim] = {}
+        consumption._restore_claims(snapshot, end, unfinished)
+        consumption._pending = dict.fromkeys(unfinished)
+        consumption._claims = {offset: claim for offset, claim in unfinished.items() if claim != UNTOUCHED}
         return consumption

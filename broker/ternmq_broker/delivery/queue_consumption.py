@@ -116,6 +116,11 @@ class QueueConsumption(Claims):
         self._ready_claims[offset] = claim
         heapq.heappush(self._ready, offset)
 
+    def rebase(self, by_ms: int) -> None:
+        super().rebase(by_ms)
+        # What is ready is so under the very claim that it has.
+        self._ready_claims = {offset: self._claims[offset] for offset in self._ready_claims}
+
     # --- what claims tell
 
     def _finished(self, offset: int) -> None:
@@ -136,5 +141,5 @@ class QueueConsumption(Claims):
         Claims that had ended are told of by `take_ended` again.
         """
         consumption = cls(min(snapshot.cursor, end))
-        consumption._claims.update(consumption._restore_claims(snapshot, end))
+        consumption._restore_claims(snapshot, end, consumption._claims)
         return consumption

@@ -59,6 +59,7 @@ class Answers:
             "offset_at": self._offset_at,
             "committed": self._committed,
             "set_committed": self._set_committed,
+            "skip": self._skip,
             "get_progress": self._get_progress,
             "find_by_key": self._find_by_key,
             "dead_letters": self._dead_letters,
@@ -197,6 +198,11 @@ class Answers:
         await self.earlier_forgotten(request.group_made, "group", request.group)
         reader = form.read_reader(request.reader) if request.HasField("reader") else None
         self._broker.set_committed(request.group, request.topic, request.queue_id, request.offset, reader)
+
+    async def _skip(self, request: storage.Skip, answer: storage.Answer) -> None:
+        del answer
+        await self.earlier_forgotten(request.group_made, "group", request.group)
+        self._broker.skip(request.group, request.topic, request.queue_id, request.offset)
 
     def _leave(self, request: storage.Leave, answer: storage.Answer) -> None:
         del answer

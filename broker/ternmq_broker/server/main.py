@@ -64,7 +64,9 @@ class BrokerServer:
         observability = Observability(settings, service="ternmq-broker", instance=settings.broker_name)
         stack.push_async_callback(observability.stop)
         await observability.start()
-        http = HttpFront(lambda: self._not_started, self._problem, metrics=observability.scrape)
+        http = HttpFront(
+            lambda: self._not_started, self._problem, degraded=self._degraded, metrics=observability.scrape
+        )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
         directory = await join(settings, stack)
@@ -133,6 +135,9 @@ class BrokerServer:
         rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir} --broker-name {broker.name} --registry URL"
         if warning := warning_of(unknown_topics(broker.held_topics(), known), waiting, rebuild):
             _log.warning("%s", warning)
+
+    def _degraded(self) -> str | None:
+        return None if self._broker is None else self._broker.degraded
 
     def _problem(self) -> str | None:
         """Why messages can't be stored, or can't be received, now. A lease that can't be renewed does not keep the

@@ -1,101 +1,257 @@
 """The consumption journal: what is known of each (group, topic, queue), so that progress survives a restart.
 
-Format      lines of text: crc32 of the JSON as 8 hexadecimal digits, a space, the JSON
-            `[group, topic, queue id, cursor, generation, [[first, count, attempt, generation, deadline ms] ...]]`, a
-            snapshot, which replaces what came before it; the same with `[[first, count] ...]` at its end, a delta: the
-            cursor moved, what it passed is finished but the holes, and so are these runs; or `[group, topic]` or
-            `[group]` for progress that was dropped.
-Torn tail   the first line that is not whole ends the journal; what follows is cut off.
-Compaction  when it has grown, the journal is replaced by one with the live lines only.
+Format      version 2: lines that vouch for themselves (`journal_lines`), each a list:
+            `["ternmq consumption journal", 2]`, the first one;
+            `[group, topic, queue id, cursor, generation, written ms, [first, count, attempt, generation, deadline ms,
+            first, ...]]`, a snapshot, which replaces what came before it;
+            the same with `[first, count, ...], snapshot's crc32, number` at its end, the number-th line since that
+            snapshot: the cursor moved, what it passed is finished but the holes, and so are these runs;
+            `[group, topic]` or `[group]` for progress that was dropped;
+            `[log offset]`, a loss: lines were lost when the log ended there.
+            Version 1 had no header, `[[first, count, attempt, ...] ...]` and `[[first, count] ...]`, and neither times
+            nor the last two fields; it is read, and written anew with the next write.
+Torn tail   what a power cut interrupted is cut off.
+Damage      One byte that is damaged is put right. Everything else is skipped, and whatever was skipped may have been
+            anybody's, so that this holds: what is not known to be finished is delivered again, never taken for
+            finished.
+            A line that changes what was skipped is skipped too, up to that queue's next snapshot: its group goes on
+            from what the lines before say, or from the queue's beginning if those are gone.
+            A queue of which no line is left is one in which the group may have been: see `lost_below`.
+            Of a retry queue, whose messages only a line knows, nothing is taken for finished: see `is_in_doubt`.
+            What nobody can tell any more is that a group was dropped, or moved back by an operator.
+            The damaged file is kept beside the journal, as `journal.damaged-1` up to 8, before anything is written.
+Compaction  when it has grown or was damaged, the journal is replaced by one with the live lines only, in the order in
+            which they were written.
 Threads     one caller at a time, in any thread.
 """
 
-import json
-from typing import TYPE_CHECKING
-from zlib import crc32
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from ternmq_broker.delivery.claims import Claim, Delta, Snapshot, runs_of
+from ternmq_broker.delivery.claims import Claim, Delta, Hole, Snapshot, runs_of
+from ternmq_broker.store import journal_lines
+from ternmq_broker.store.checked_file import NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.journal_lines import Fields, Found
 
+_log = logging.getLogger(__name__)
 _NAME = "journal"
+_TITLE = "ternmq consumption journal"
+_VERSION = 2
+_DAMAGED_NAME = "journal.damaged-{}"
+_DAMAGED_MAX = 8
 _COMPACT_FROM_BYTES = 4 << 20
-_CHECK_DIGITS = 8
-_DROPPED_FIELDS = 2
-_DELTA_FIELDS = 7
+_SNAPSHOT_FIELDS, _DELTA_FIELDS = 7, 10
+_SNAPSHOT_FIELDS_V1, _DELTA_FIELDS_V1 = 6, 7
 # A queue's deltas are replaced by a snapshot when they are longer than that and than the snapshot before them.
 _DELTAS_BYTES = 4096
+_EVERYTHING = 1 << 62
+_SAID_MAX = 10
 
 QueueKey = tuple[str, str, int]
 """Group, topic, queue id."""
 
 
 class ProgressJournal:
-    """What was last known of every queue's consumption: the lines of a snapshot and its deltas, for each queue."""
+    """What was last known of every queue's consumption: the lines of a snapshot and its deltas, for each queue.
+
+    `lost_below`: in queues whose messages are older than that log offset, a group may have been although nothing is
+    known of it; 0 when no line was ever lost. Who knows where the log ends sets it before the first write.
+    """
 
     def __init__(self, folder: "Folder") -> None:
+        """NewerFormat: another version has written it."""
         self._folder = folder
-        self._lines: dict[QueueKey, list[bytes]] = {}
+        self._lines: dict[QueueKey, list[bytes]] = {}  # in the order of their last lines
         self._live_bytes = 0
+        self._fields: dict[QueueKey, list[Fields]] = {}  # of the lines that were loaded, until somebody wants them
+        self._written_ms: dict[QueueKey, int] = {}
+        self._last_written_ms = 0
+        self._vouched: set[QueueKey] = set()  # of these nothing is missing
+        self._cut: set[QueueKey] = set()  # of these lines were skipped since the last snapshot
+        self._to_be_replaced = False
+        self.skipped_lines = self.mended_lines = 0
+        self.lost_below = 0
         if _NAME not in folder.names():
-            folder.replace(_NAME, b"")
+            folder.replace(_NAME, _header())
         self._file = folder.open(_NAME)
         self._load()
 
+    # --- reading
+
     def _load(self) -> None:
         data = self._file.read(0, self._file.size)
-        whole = 0
-        for line in data.splitlines(keepends=True):
-            if not line.endswith(b"\n") or line[:_CHECK_DIGITS] != _check(line[_CHECK_DIGITS + 1 : -1]):
-                break
-            whole += len(line)
-            fields = json.loads(line[_CHECK_DIGITS + 1 :])
-            if len(fields) <= _DROPPED_FIELDS:
-                self._forget(*fields)
-            else:
-                self._keep((fields[0], fields[1], fields[2]), line, is_delta=len(fields) == _DELTA_FIELDS)
-        if whole < self._file.size:
-            self._file.truncate(whole)
+        end = len(data)
+        is_old = True
+        for found in journal_lines.read(data):
+            if found.torn:
+                end = found.start
+                _log.info("a write of the consumption journal was interrupted; its %d bytes are cut off", found.size)
+                continue
+            line = found.line or b""
+            fields = journal_lines.fields_of(line) if line else None
+            if fields is None or not self._take(line, fields):
+                self._skip(found)
+            elif found.mended:
+                self.mended_lines += 1
+                _log.warning("a damaged byte of the consumption journal, in the line at %d, was put right", found.start)
+            is_old &= fields is None or not _is_header(fields)
+        if self.skipped_lines or self.mended_lines:
+            self._keep_aside(data)
+        self._to_be_replaced = is_old or self.skipped_lines + self.mended_lines > 0
+        if end < len(data):
+            self._file.truncate(end)
+        self._say_what_was_cut()
 
-    def _keep(self, key: QueueKey, line: bytes, *, is_delta: bool) -> None:
-        self._live_bytes += len(line)
-        if is_delta and key in self._lines:
-            self._lines[key].append(line)
+    def _take(self, line: bytes, fields: list[Any]) -> bool:
+        """Go by the line; False if it is none of the format."""
+        if _is_header(fields):
+            version = fields[1]
+            if version > _VERSION:
+                raise NewerFormat(f"the consumption journal has version {version}; this one knows up to {_VERSION}")
+        elif _is_drop(fields):
+            self._forget(*fields)
+        elif _is_loss(fields):
+            self.lost_below = max(self.lost_below, *fields)
+        elif _is_progress(fields):
+            self._take_progress(line, fields)
         else:
-            self._live_bytes -= sum(map(len, self._lines.get(key, ())))
-            self._lines[key] = [line]
+            upgraded = _upgraded(fields)
+            if upgraded is None:
+                return False
+            key: QueueKey = (fields[0], fields[1], fields[2])
+            if len(upgraded) == _DELTA_FIELDS and self._is_sure(key):
+                upgraded[-2:] = self._chain(key)
+            self._take_progress(journal_lines.encode(upgraded), upgraded)
+        return True
+
+    def _take_progress(self, line: bytes, fields: list[Any]) -> None:
+        key: QueueKey = (fields[0], fields[1], fields[2])
+        is_delta = len(fields) == _DELTA_FIELDS
+        chain = self._chain(key)
+        self._last_written_ms = self._written_ms[key] = fields[5]
+        if not is_delta or fields[-2:] == chain:
+            self._keep(key, line, fields, is_delta=is_delta)
+            self._vouched.add(key)
+            return
+        if fields[-2] != chain[0]:
+            # Its snapshot is gone, which may have moved the group back: nothing is sure.
+            nothing: Fields = [*fields[:3], 0, *fields[4:6], []]
+            self._keep(key, journal_lines.encode(nothing), nothing, is_delta=False)
+        self._cut.add(key)
+        self._vouched.discard(key)
+
+    def _chain(self, key: QueueKey) -> list[int]:
+        """What a delta says that follows all lines of that queue."""
+        lines = self._lines.get(key)
+        return [journal_lines.identity(lines[0]), len(lines)] if lines else [0, 0]
+
+    def _is_sure(self, key: QueueKey) -> bool:
+        return not self.skipped_lines or key in self._vouched
+
+    def _skip(self, found: "Found") -> None:
+        self.skipped_lines += 1
+        self.lost_below = _EVERYTHING
+        self._vouched.clear()
+        _log.error(
+            "the consumption journal is damaged: its bytes from %d to %d can't be read and are skipped; where groups "
+            "may have been further than the rest of it says, messages are delivered again",
+            found.start,
+            found.start + found.size,
+        )
+
+    def _keep_aside(self, data: bytes) -> None:
+        """Keep the damaged file; once, if it is found again."""
+        for number in range(1, _DAMAGED_MAX + 1):
+            name = _DAMAGED_NAME.format(number)
+            known = self._folder.content(name)
+            if known is None:
+                self._folder.replace(name, data)
+            if known in (None, data):
+                _log.warning("the consumption journal as it was found is kept beside it, as %s", name)
+                return
+        _log.warning("there are %d damaged consumption journals already; no more are kept", _DAMAGED_MAX)
+
+    def _say_what_was_cut(self) -> None:
+        for group, topic, queue_id in sorted(self._cut)[:_SAID_MAX]:
+            cursor = self._fields[group, topic, queue_id][-1][3]
+            _log.warning(
+                "what group %s did last in queue %d of topic %s is not known: it goes on from what was known before, "
+                "at offset %d",
+                *(group, queue_id, topic, cursor),
+            )
+        if len(self._cut) > _SAID_MAX:
+            _log.warning("the same holds for %d queues in all", len(self._cut))
+
+    # --- what is known
 
     def snapshots(self) -> dict[QueueKey, Snapshot]:
-        return {key: _replayed(lines) for key, lines in self._lines.items()}
+        return {
+            key: _replayed(self._fields.pop(key, []) or [_fields_of(line) for line in lines])
+            for key, lines in self._lines.items()
+        }
+
+    def written_ms(self, key: QueueKey) -> int:
+        """The latest time at which something was written of that queue, or of any the last time; 0: not known."""
+        return max(self._written_ms.get(key, 0), self._last_written_ms)
+
+    def is_in_doubt(self, key: QueueKey) -> bool:
+        """Whether something that was written of that queue may be missing."""
+        return not self._is_sure(key)
 
     def wants_snapshot(self, key: QueueKey) -> bool:
         """Whether the next line of that queue must be a snapshot, because there is none or its deltas are too long."""
         snapshot, *deltas = self._lines.get(key, (b"",))
-        return not snapshot or sum(map(len, deltas)) > max(_DELTAS_BYTES, len(snapshot))
+        return not snapshot or key in self._cut or sum(map(len, deltas)) > max(_DELTAS_BYTES, len(snapshot))
 
-    def write(self, changed: "Iterable[tuple[QueueKey, Snapshot | Delta]]") -> None:
+    # --- writing
+
+    def write(self, changed: "Iterable[tuple[QueueKey, Snapshot | Delta]]", now_ms: int) -> None:
         """Remember these, in order; they survive a power cut when this returns."""
         fresh: list[bytes] = []
         for key, record in changed:
-            line = _line([*key, *_fields(record)])
-            self._keep(key, line, is_delta=isinstance(record, Delta))
+            is_delta = isinstance(record, Delta)
+            assert not (is_delta and key in self._cut), "a delta says nothing where lines were skipped before"
+            fields: Fields = [*key, record.cursor, record.generation, now_ms, _flat(record.holes)]
+            if isinstance(record, Delta):
+                fields += [[number for run in record.finished for number in run], *self._chain(key)]
+            line = journal_lines.encode(fields)
+            self._keep(key, line, None, is_delta=is_delta)
             fresh.append(line)
         self._append(fresh)
 
     def drop(self, group: str, topic: str | None = None) -> None:
         """Forget the progress of a group, in one topic or in all."""
         self._forget(group, topic)
-        self._append([_line([group] if topic is None else [group, topic])])
+        self._append([journal_lines.encode([group] if topic is None else [group, topic])])
+
+    def _keep(self, key: QueueKey, line: bytes, fields: "Fields | None", *, is_delta: bool) -> None:
+        before = self._lines.pop(key, [])
+        if not is_delta:
+            self._live_bytes -= sum(map(len, before))
+            before = []
+            self._cut.discard(key)
+        before.append(line)
+        self._lines[key] = before
+        self._live_bytes += len(line)
+        if fields is None or not is_delta:
+            self._fields.pop(key, None)
+        if fields is not None:
+            self._fields.setdefault(key, []).append(fields)
 
     def _forget(self, group: str, topic: str | None = None) -> None:
         for key in [key for key in self._lines if key[0] == group and topic in (None, key[1])]:
             self._live_bytes -= sum(map(len, self._lines.pop(key)))
+            self._fields.pop(key, None)
+            self._cut.discard(key)
 
     def _append(self, lines: list[bytes]) -> None:
-        if self._file.size > _COMPACT_FROM_BYTES + 2 * self._live_bytes:
+        if self._to_be_replaced or self._file.size > _COMPACT_FROM_BYTES + 2 * self._live_bytes:
             self._compact()
             return
         self._file.append(lines)
@@ -103,38 +259,127 @@ class ProgressJournal:
 
     def _compact(self) -> None:
         old: StoreFile = self._file
-        self._folder.replace(_NAME, b"".join(line for kept in self._lines.values() for line in kept))
+        loss = [journal_lines.encode([self.lost_below])] if self.lost_below else []
+        lines = [line for kept in self._lines.values() for line in kept]
+        self._folder.replace(_NAME, b"".join([_header(), *loss, *lines]))
         self._file = self._folder.open(_NAME)
+        self._to_be_replaced = False
         old.close()
 
     def close(self) -> None:
         self._file.close()
 
 
-def _check(content: bytes) -> bytes:
-    return f"{crc32(content):0{_CHECK_DIGITS}x}".encode()
+# --- lines
 
 
-def _line(fields: list[object]) -> bytes:
-    content = json.dumps(fields, separators=(",", ":")).encode()
-    return _check(content) + b" " + content + b"\n"
+def _header() -> bytes:
+    return journal_lines.encode([_TITLE, _VERSION])
 
 
-def _fields(record: Snapshot | Delta) -> list[object]:
-    holes = [[hole.first, hole.count, *hole.claim] for hole in record.holes]
-    fields: list[object] = [record.cursor, record.generation, holes]
-    return [*fields, record.finished] if isinstance(record, Delta) else fields
+def _is_header(fields: "Fields") -> bool:
+    return len(fields) == 2 and fields[0] == _TITLE and isinstance(fields[1], int)
 
 
-def _replayed(lines: list[bytes]) -> Snapshot:
+def _is_drop(fields: "Fields") -> bool:
+    return 1 <= len(fields) <= 2 and _are(str, fields)
+
+
+def _is_loss(fields: "Fields") -> bool:
+    return len(fields) == 1 and _are(int, fields)
+
+
+def _is_progress(fields: "Fields") -> bool:
+    return (
+        len(fields) in (_SNAPSHOT_FIELDS, _DELTA_FIELDS)
+        and _are(str, fields[:2])
+        and _are(int, fields[2:6])
+        and _is_table(fields[6], 5)
+        and (len(fields) == _SNAPSHOT_FIELDS or (_is_table(fields[7], 2) and _are(int, fields[8:])))
+    )
+
+
+def _upgraded(fields: "Fields") -> list[Any] | None:
+    """A line of version 1 as one of version 2; its delta follows nothing yet. None if it is no such line."""
+    is_delta = len(fields) == _DELTA_FIELDS_V1
+    if not is_delta and len(fields) != _SNAPSHOT_FIELDS_V1:
+        return None
+    flat: list[object] = []
+    for rows in fields[5:]:
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+            return None
+        flat.append([number for row in rows for number in row])
+    upgraded = [*fields[:5], 0, *flat, *([-1, -1] if is_delta else [])]
+    return upgraded if _is_progress(upgraded) else None
+
+
+def _is_table(value: object, columns: int) -> bool:
+    return isinstance(value, list) and len(value) % columns == 0 and _are(int, value)
+
+
+def _are(kind: type, values: "Fields") -> bool:
+    return set(map(type, values)) <= {kind}
+
+
+def _fields_of(line: bytes) -> "Fields":
+    fields = journal_lines.fields_of(line)
+    assert fields is not None
+    return fields
+
+
+def _flat(holes: "Iterable[Hole]") -> list[int]:
+    return [number for first, count, claim in holes for number in (first, count, *claim)]
+
+
+def _replayed(lines: "list[list[Any]]") -> Snapshot:
     """The state after a snapshot and its deltas."""
-    unfinished: dict[int, Claim] = {}
-    cursor = generation = 0
-    for line in lines:
-        _, _, _, cursor, generation, holes, *more = json.loads(line[_CHECK_DIGITS + 1 :])
-        for first, count in more[0] if more else ():
+    cursor, generation = lines[-1][3:5]
+    holes: list[Hole] = []
+    for number, fields in enumerate(lines):
+        more = list(_holes(fields[6]))
+        if not _follow(holes, more) or (len(fields) == _DELTA_FIELDS and fields[7]):
+            return Snapshot(cursor, generation, _merged(holes, lines[number:]))
+        holes += more
+    return Snapshot(cursor, generation, holes)
+
+
+def _follow(holes: list[Hole], more: list[Hole]) -> bool:
+    """Whether these lie behind the others, as where a group takes messages and settles none, and are no part of
+    those."""
+    if not holes or not more:
+        return True
+    last, first = holes[-1], more[0]
+    end = last.first + last.count
+    return first.first > end or (first.first == end and first.claim != last.claim)
+
+
+def _merged(holes: list[Hole], lines: "list[list[Any]]") -> list[Hole]:
+    """The holes after these lines, offset by offset."""
+    unfinished = _unfinished(holes)
+    for fields in lines:
+        finished = fields[7] if len(fields) == _DELTA_FIELDS else []
+        for first, count in zip(finished[0::2], finished[1::2], strict=True):
             for offset in range(first, first + count):
                 unfinished.pop(offset, None)
-        for first, count, *claim in holes:
-            unfinished.update(dict.fromkeys(range(first, first + count), Claim(*claim)))
-    return Snapshot(cursor, generation, runs_of(unfinished.items()))
+        unfinished |= _unfinished(_holes(fields[6]))
+    return runs_of(unfinished.items())
+
+
+def _unfinished(holes: "Iterable[Hole]") -> dict[int, Claim]:
+    claims: dict[int, Claim] = {}
+    for first, count, claim in holes:
+        if count == 1:
+            claims[first] = claim
+        else:
+            claims.update(dict.fromkeys(range(first, first + count), claim))
+    return claims
+
+
+def _holes(flat: list[int]) -> "Iterable[Hole]":
+    claims = map(_new_claim, zip(flat[2::5], flat[3::5], flat[4::5], strict=True))
+    return map(_new_hole, zip(flat[0::5], flat[1::5], claims, strict=True))
+
+
+# There may be a million, and calling the types takes three times as long.
+_new_claim: "Callable[[tuple[int, int, int]], Claim]" = partial(tuple.__new__, Claim)
+_new_hole: "Callable[[tuple[int, int, Claim]], Hole]" = partial(tuple.__new__, Hole)

@@ -4,7 +4,7 @@ Health asks three questions, and answers 200 or 503 with the reason:
 /health/started   has it been able to begin? While it has not, waiting longer may help
 /health/live      does the event loop turn? It answers, or it doesn't: nothing else is looked at, for what a restart
                   would not heal must not cause one
-/health/ready     can it serve now?
+/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can
 /version          which version it is; like the others it tells of a test clock: `"test_clock": true`
 /metrics          in Prometheus's text format
 """
@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import h11
@@ -21,7 +22,7 @@ import h11
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
 _log = logging.getLogger(__name__)
 _READ_BYTES = 64 * 1024
@@ -33,19 +34,21 @@ _PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 
 class HttpFront:
-    """`started` and `ready` say what is in the way, None if nothing is; `metrics` makes the text for Prometheus;
-    `test_clock`: the process's clock can be moved."""
+    """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
+    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved."""
 
     def __init__(
         self,
         started: "Callable[[], str | None]",
         ready: "Callable[[], str | None]",
         *,
+        degraded: "Callable[[], str | None]" = lambda: None,
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
         test_clock: bool = False,
     ) -> None:
         self._started = started
         self._ready = ready
+        self._degraded = degraded
         self._metrics = metrics
         self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
         self._server: asyncio.Server | None = None
@@ -118,15 +121,18 @@ class HttpFront:
         if path == "/health/started":
             return self._health("started", self._started())
         if path == "/health/ready":
-            return self._health("ready", self._ready())
+            degraded = self._degraded()
+            return self._health("ready", self._ready(), {} if degraded is None else {"degraded": degraded})
         if path == "/version":
             return _json(200, {"version": version("ternmq"), **self._remark})
         paths = ", ".join(_PATHS if self._metrics is None else (*_PATHS, "/metrics"))
         return _json(404, {"error": f"{path} is not here; there are {paths}"})
 
-    def _health(self, what: str, problem: str | None) -> "tuple[int, str, bytes]":
+    def _health(
+        self, what: str, problem: str | None, more: "Mapping[str, str]" = MappingProxyType({})
+    ) -> "tuple[int, str, bytes]":
         code, text = (200, what) if problem is None else (503, problem)
-        return _json(code, {"status": text, **self._remark})
+        return _json(code, {"status": text, **more, **self._remark})
 
     async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> "tuple[int, str, bytes]":
         try:

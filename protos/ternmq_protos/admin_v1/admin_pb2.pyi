@@ -254,7 +254,7 @@ class UpdateGroupResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
 
 class ResetOffsetsRequest(_message.Message):
-    __slots__ = ("group", "topic", "queue_ids", "earliest", "latest", "time", "offset", "shift", "dry_run")
+    __slots__ = ("group", "topic", "queue_ids", "earliest", "latest", "time", "offset", "shift", "skip", "dry_run", "broker")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -263,7 +263,9 @@ class ResetOffsetsRequest(_message.Message):
     TIME_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     SHIFT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -272,8 +274,10 @@ class ResetOffsetsRequest(_message.Message):
     time: _timestamp_pb2.Timestamp
     offset: int
     shift: int
+    skip: int
     dry_run: bool
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_ids: _Optional[_Iterable[int]] = ..., earliest: bool = ..., latest: bool = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., offset: _Optional[int] = ..., shift: _Optional[int] = ..., dry_run: bool = ...) -> None: ...
+    broker: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_ids: _Optional[_Iterable[int]] = ..., earliest: bool = ..., latest: bool = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., offset: _Optional[int] = ..., shift: _Optional[int] = ..., skip: _Optional[int] = ..., dry_run: bool = ..., broker: _Optional[str] = ...) -> None: ...
 
 class OffsetMove(_message.Message):
     __slots__ = ("broker", "queue_id", "before", "after")

@@ -119,7 +119,7 @@ class QuestionAnswer(_message.Message):
     def __init__(self, id: _Optional[int] = ..., asked: bool = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "timeout_ms", "traceparent", "append", "schedule", "recall", "begin_transaction", "end_transaction", "list_transactions", "describe_transaction", "pop", "acknowledge", "change_invisible", "prolong", "release", "dead_letter", "pull", "bounds", "offset_at", "committed", "set_committed", "leave", "drop_retries", "get_progress", "find_by_key", "dead_letters", "retry", "forget_topic", "forget_group", "pulling_members", "remaining")
+    __slots__ = ("id", "timeout_ms", "traceparent", "append", "schedule", "recall", "begin_transaction", "end_transaction", "list_transactions", "describe_transaction", "pop", "acknowledge", "change_invisible", "prolong", "release", "dead_letter", "pull", "bounds", "offset_at", "committed", "set_committed", "leave", "drop_retries", "get_progress", "find_by_key", "dead_letters", "retry", "forget_topic", "forget_group", "pulling_members", "remaining", "skip")
     ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +151,7 @@ class Call(_message.Message):
     FORGET_GROUP_FIELD_NUMBER: _ClassVar[int]
     PULLING_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     REMAINING_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
     id: int
     timeout_ms: int
     traceparent: str
@@ -182,7 +183,8 @@ class Call(_message.Message):
     forget_group: ForgetGroup
     pulling_members: PullingMembers
     remaining: Remaining
-    def __init__(self, id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., traceparent: _Optional[str] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., recall: _Optional[_Union[Recall, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransaction, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransaction, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactions, _Mapping]] = ..., describe_transaction: _Optional[_Union[DescribeTransaction, _Mapping]] = ..., pop: _Optional[_Union[Pop, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., change_invisible: _Optional[_Union[ChangeInvisible, _Mapping]] = ..., prolong: _Optional[_Union[Prolong, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., dead_letter: _Optional[_Union[DeadLetter, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., bounds: _Optional[_Union[Bounds, _Mapping]] = ..., offset_at: _Optional[_Union[OffsetAt, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., set_committed: _Optional[_Union[SetCommitted, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., drop_retries: _Optional[_Union[DropRetries, _Mapping]] = ..., get_progress: _Optional[_Union[GetProgress, _Mapping]] = ..., find_by_key: _Optional[_Union[FindByKey, _Mapping]] = ..., dead_letters: _Optional[_Union[DeadLetters, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., forget_topic: _Optional[_Union[ForgetTopic, _Mapping]] = ..., forget_group: _Optional[_Union[ForgetGroup, _Mapping]] = ..., pulling_members: _Optional[_Union[PullingMembers, _Mapping]] = ..., remaining: _Optional[_Union[Remaining, _Mapping]] = ...) -> None: ...
+    skip: Skip
+    def __init__(self, id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., traceparent: _Optional[str] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., recall: _Optional[_Union[Recall, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransaction, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransaction, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactions, _Mapping]] = ..., describe_transaction: _Optional[_Union[DescribeTransaction, _Mapping]] = ..., pop: _Optional[_Union[Pop, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., change_invisible: _Optional[_Union[ChangeInvisible, _Mapping]] = ..., prolong: _Optional[_Union[Prolong, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., dead_letter: _Optional[_Union[DeadLetter, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., bounds: _Optional[_Union[Bounds, _Mapping]] = ..., offset_at: _Optional[_Union[OffsetAt, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., set_committed: _Optional[_Union[SetCommitted, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., drop_retries: _Optional[_Union[DropRetries, _Mapping]] = ..., get_progress: _Optional[_Union[GetProgress, _Mapping]] = ..., find_by_key: _Optional[_Union[FindByKey, _Mapping]] = ..., dead_letters: _Optional[_Union[DeadLetters, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., forget_topic: _Optional[_Union[ForgetTopic, _Mapping]] = ..., forget_group: _Optional[_Union[ForgetGroup, _Mapping]] = ..., pulling_members: _Optional[_Union[PullingMembers, _Mapping]] = ..., remaining: _Optional[_Union[Remaining, _Mapping]] = ..., skip: _Optional[_Union[Skip, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("id", "error", "stored", "transaction_page", "transaction", "deliveries", "outcomes", "handle", "messages", "bounds", "offset", "progress", "members", "remains")
@@ -597,6 +599,20 @@ class SetCommitted(_message.Message):
     reader: Reader
     group_made: int
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., reader: _Optional[_Union[Reader, _Mapping]] = ..., group_made: _Optional[int] = ...) -> None: ...
+
+class Skip(_message.Message):
+    __slots__ = ("group", "topic", "queue_id", "offset", "group_made")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MADE_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    group_made: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., group_made: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("group", "client_id")

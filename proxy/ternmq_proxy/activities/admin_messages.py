@@ -44,16 +44,43 @@ async def reset_offsets(
             f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
         )
     route = await services.messages.route(topic)
-    queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in wanted]
+    if request.broker and request.broker not in route.brokers:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"topic {topic.name!r} is not on broker {request.broker!r}, but on {', '.join(route.brokers)}",
+        )
+    brokers = [request.broker] if request.broker else route.brokers
+    queues = [QueueRef(topic.name, broker, queue_id) for broker in brokers for queue_id in wanted]
+    if request.WhichOneof("target") == "skip":
+        return await _skip(request, queues, services)
     # All brokers are asked before anything moves, so that one that is away refuses the whole.
     moves = await asyncio.gather(*(_move(request, queue, services) for queue in queues))
     if not request.dry_run:
         for queue, move in zip(queues, moves, strict=True):
             await services.messages.set_committed(group.name, queue, move.after)
     answer = admin_pb2.ResetOffsetsResponse(status=OK, moves=moves)
-    if not request.queue_ids and not request.dry_run:
+    if not request.queue_ids and not request.broker and not request.dry_run:
         await services.messages.drop_retries(group.name, topic.name)
     return answer
+
+
+async def _skip(
+    request: admin_pb2.ResetOffsetsRequest, queues: list[QueueRef], services: "Services"
+) -> admin_pb2.ResetOffsetsResponse:
+    """Finish one message; the answer says up to where everything was finished before and is now."""
+    if len(queues) != 1:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"an offset is one of one queue of one broker, and the request names {len(queues)} queues",
+        )
+    (queue,) = queues
+    before = await services.messages.committed(request.group, queue)
+    if not request.dry_run:
+        await services.messages.skip(request.group, queue, request.skip)
+    after = await services.messages.committed(request.group, queue)
+    known, now = (-1 if each is None else each for each in (before, after))
+    move = admin_pb2.OffsetMove(broker=queue.broker, queue_id=queue.queue_id, before=known, after=now)
+    return admin_pb2.ResetOffsetsResponse(status=OK, moves=[move])
 
 
 async def _move(request: admin_pb2.ResetOffsetsRequest, queue: QueueRef, services: "Services") -> admin_pb2.OffsetMove:

@@ -134,6 +134,9 @@ class MessageService(Protocol):
         """Let the group go on there; claims under way in that queue end. FORBIDDEN if another member has the queue for
         itself; without `reader` an operator says so, and nobody has it any more."""
 
+    async def skip(self, group: str, queue: "QueueRef", offset: int) -> None:
+        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not come there yet."""
+
     async def leave(self, group: str, client_id: str) -> None:
         """A member of the group is gone: the queues that it had for itself are free."""
 

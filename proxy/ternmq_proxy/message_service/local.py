@@ -81,6 +81,10 @@ class LocalMessageService:
         return self._broker.problem
 
     @property
+    def degraded(self) -> str | None:
+        return self._broker.degraded
+
+    @property
     def figures(self) -> "BrokerSource":
         return self._broker.figures
 
@@ -175,6 +179,9 @@ class LocalMessageService:
         self, group: str, queue: "QueueRef", offset: int, *, reader: "QueueReaderId | None" = None
     ) -> None:
         self._broker.set_committed(group, queue.topic, queue.queue_id, offset, reader)
+
+    async def skip(self, group: str, queue: "QueueRef", offset: int) -> None:
+        self._broker.skip(group, queue.topic, queue.queue_id, offset)
 
     async def leave(self, group: str, client_id: str) -> None:
         self._broker.leave(group, client_id)

@@ -90,6 +90,13 @@ class Renewal:
             for place in [place for place, entry in held.items() if entry.deadline_ms <= now]:
                 held.pop(place, None)
 
+    def rebase(self, by_ms: int) -> None:
+        """The clock was set by so much, and all claims with it."""
+        for held in self._held.values():
+            for entry in held.values():
+                entry.since_ms += by_ms
+                entry.deadline_ms += by_ms
+
     async def shift(self, by_ms: int) -> None:
         """The clock is about to be moved ahead by so much: let everything that is held end so much later, as nobody had
         the time that will have passed. The three hours still count from when a message was handed out."""

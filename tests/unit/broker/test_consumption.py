@@ -72,6 +72,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
             broker="b",
             readable_end=lambda: self.store.synced,
             rules=lambda name: Group(name=name, fifo=name == FIFO, max_attempts=MANY),
+            now_ms=self.now,
         )
 
     # --- sending and time
@@ -205,7 +206,8 @@ class ConsumptionMachine(RuleBasedStateMachine):
             [
                 (key, state.record(whole=self.journal.wants_snapshot(key)))
                 for key, state in self.consumption.take_changes()
-            ]
+            ],
+            self.now,
         )
         for seen in self.seen.values():
             seen.journalled = set(seen.acknowledged)

@@ -83,6 +83,7 @@ class House:
             broker="b",
             readable_end=lambda: self.store.end,
             rules=lambda name: Group(name=name),
+            now_ms=self.clock.now_ms(),
         )
         self.keeping = Housekeeping(
             settings(), self.store, self.consumption, self.journal, self.clock, self.room, before_removal=nothing_waits

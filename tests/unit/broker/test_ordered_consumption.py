@@ -17,7 +17,8 @@ ATTEMPTS_MAX = 3
 
 @dataclass
 class Entry:
-    """A message that is not finished: waiting (perhaps released), claimed, or moving to the dead letters."""
+    """A message that is not finished: waiting (perhaps released), claimed, moving to the dead letters, or blocked: it
+    can't be read."""
 
     group: str
     state: str = "waiting"
@@ -45,7 +46,7 @@ class OrderedMachine(RuleBasedStateMachine):
         self.journal = Journal()
         self.groups: list[str] = []
         self.skipped: set[int] = set()
-        self.now = 1000
+        self.now = 1_000_000
         self.model = Model()
         self.journalled = Model()
         self.journal.write(self.consumption.record(whole=True))
@@ -54,7 +55,8 @@ class OrderedMachine(RuleBasedStateMachine):
 
     def is_open(self, group: str) -> bool:
         return not any(
-            entry.group == group and entry.state in ("claimed", "moving") for entry in self.model.entries.values()
+            entry.group == group and entry.state in ("claimed", "moving", "blocked")
+            for entry in self.model.entries.values()
         )
 
     def in_force(self, entry: Entry) -> bool:
@@ -72,6 +74,17 @@ class OrderedMachine(RuleBasedStateMachine):
     @rule(milliseconds=st.integers(1, 40))
     def time_passes(self, milliseconds: int) -> None:
         self.now += milliseconds
+
+    @rule(by_ms=st.integers(-500, 500))
+    def the_clock_is_set(self, by_ms: int) -> None:
+        """Whoever has a message keeps the time that was left. What the journal knows was written by the clock before,
+        so it is told at once here."""
+        self.now += by_ms
+        self.consumption.rebase(by_ms)
+        for entry in self.model.entries.values():
+            if entry.generation:
+                entry.deadline_ms += by_ms
+        self.the_journal_is_written(whole=False)
 
     # --- receiving
 
@@ -190,6 +203,25 @@ class OrderedMachine(RuleBasedStateMachine):
         assert self.consumption.held(offset, entry.generation) is not None
         self.consumption.set_aside(offset)
         entry.state, entry.generation, entry.deadline_ms = "moving", 0, 0
+
+    # --- what can't be read
+
+    @rule()
+    def the_next_message_cannot_be_read(self) -> None:
+        lane = self.consumption.open_lane()
+        if lane is not None:
+            self.model.entries[lane.waiting[0]].state = "blocked"
+            self.consumption.block(lane)
+            assert self.consumption.open_lane() is not lane
+            assert self.consumption.blocked_lanes == len(self.unfinished("blocked"))
+
+    @precondition(lambda self: self.unfinished("waiting", "claimed", "blocked"))
+    @rule(data=st.data())
+    def an_operator_skips(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(self.unfinished("waiting", "claimed", "blocked")))
+        self.consumption.finish(offset)
+        del self.model.entries[offset]
+        self._settle_lanes()
 
     # --- settling
 

@@ -52,7 +52,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         self.consumption = QueueConsumption(0)
         self.journal = Journal()
         self.end = 0
-        self.now = 1000
+        self.now = 1_000_000
         self.held: dict[int, Held] = {}
         self.finished: set[int] = set()
         self.delivered: set[int] = set()
@@ -71,6 +71,15 @@ class ConsumptionMachine(RuleBasedStateMachine):
     @rule(milliseconds=st.integers(1, 40))
     def time_passes(self, milliseconds: int) -> None:
         self.now += milliseconds
+
+    @rule(by_ms=st.integers(-500, 500))
+    def the_clock_is_set(self, by_ms: int) -> None:
+        """Whoever has a message keeps the time that was left."""
+        self.now += by_ms
+        self.consumption.rebase(by_ms)
+        for held in self.held.values():
+            if held.generation:
+                held.deadline_ms += by_ms
 
     @rule(batch=st.integers(1, 6), invisible_ms=st.integers(1, 60))
     def a_consumer_receives(self, batch: int, invisible_ms: int) -> None:
@@ -145,7 +154,8 @@ class ConsumptionMachine(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(sorted(self.delivered)))
         current = self.held[offset].generation if offset in self.held else 10**9
         late = data.draw(st.booleans())
-        deadline = self.now - 1 if late else self.now + 1
+        # What the handle says, by the clock as it was when it was given out.
+        deadline = self.now - self.consumption.rebased_ms(current - back, 0) + (-1 if late else 1)
         outcome = self.consumption.acknowledge(offset, current - back, deadline, self.now)
         assert outcome is (Settled.EXPIRED if late else Settled.STALE)
 
@@ -250,3 +260,15 @@ def test_what_was_settled_before_its_time_is_not_remembered_until_then() -> None
         assert consumption.acknowledge(offset, claim.generation, 60_000, 1) is Settled.DONE
     assert len(consumption._deadlines) < 100
     assert consumption.next_deadline_ms() is None
+
+
+def test_a_handle_from_before_the_clock_was_set_is_late_when_its_time_has_passed() -> None:
+    consumption = QueueConsumption(0)
+    before = consumption.hand_out([0], attempt=1, deadline_ms=10_060_000)
+    assert consumption.acknowledge(0, before.generation, 10_060_000, 10_000_000) is Settled.DONE
+    consumption.rebase(-3_600_000)
+    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_459_999) is Settled.STALE
+    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_460_000) is Settled.EXPIRED
+    after = consumption.hand_out([1], attempt=1, deadline_ms=6_520_000)
+    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is Settled.DONE
+    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is Settled.STALE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.clock_watch import JUMP_MS, ClockWatch, make_up_for
 from ternmq_broker.store.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.clock_watch import JUMP_MS, ClockWatch, make_up_for
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
@@ -72,15 +72,20 @@ class SettableClock:
 def test_a_clock_that_is_set_is_noticed_and_said(
     jump_ms: int, direction: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wall, clock, jumps = SettableClock(), Clock(), []
-    clock.on_jump(lambda: jumps.append(1))
+    wall, clock = SettableClock(), Clock()
+    jumps: list[int | None] = []
+    clock.on_jump(lambda: jumps.append(None))
+    clock.on_set(jumps.append)
     watch = ClockWatch(clock, wall_ms=lambda: wall.now_ms)
-    ahead_ms = watch.look(watch._ahead_ms())
+    watch.check()
     assert not jumps
     wall.now_ms += jump_ms
     with caplog.at_level(logging.WARNING):
-        watch.look(ahead_ms)
-    assert jumps == [1]
+        watch.check()
+    by_ms, last = jumps
+    assert by_ms is not None
+    assert abs(by_ms - jump_ms) < JUMP_MS
+    assert last is None, "first claims are rebased, then what is planned by the clock is looked at"
     assert f"set {direction} by {abs(jump_ms) / 1000:.1f} s" in caplog.text
 
 
@@ -88,9 +93,8 @@ def test_a_clock_that_drifts_is_no_jump() -> None:
     wall, clock, jumps = SettableClock(), Clock(), []
     clock.on_jump(lambda: jumps.append(1))
     watch = ClockWatch(clock, wall_ms=lambda: wall.now_ms)
-    ahead_ms = watch._ahead_ms()
     wall.now_ms += JUMP_MS // 2
-    watch.look(ahead_ms)
+    watch.check()
     assert not jumps
 
 

@@ -324,12 +324,22 @@ async def test_a_group_that_was_just_made_waits_for_nothing(
     assert refused == []
 
 
+async def skipped(service: ClusterMessageService, there: QueueRef) -> None:
+    """The new group is not there yet, which is another answer."""
+    try:
+        await service.skip("g", there, 0)
+    except MessagingError as error:
+        if error.code != definition_pb2.BAD_REQUEST:
+            raise
+
+
 READER = QueueReaderId("g", "client", 30_000)
 CALLS_FOR_GROUPS: dict[str, Callable[[ClusterMessageService, QueueRef], Awaitable[object]]] = {
     "pop": lambda service, _: service.pop(order(), broker="", poll_s=0),
     "pull": lambda service, there: service.pull(there, 0, ALL, batch=1, poll_s=0, reader=READER),
     "committed": lambda service, there: service.committed("g", there),
     "set_committed": lambda service, there: service.set_committed("g", there, 0),
+    "skip": skipped,
     "retry": lambda service, there: service.retry("g", there.topic, [message(b"again")]),
 }
 

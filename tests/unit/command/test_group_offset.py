@@ -156,6 +156,21 @@ def test_skipping_without_a_person_or_with_yes_does_not_ask(call_server: Call, s
     assert [request.latest for request in server.resets] == [True, True]
 
 
+def test_one_message_is_skipped(call_server: Call, server: AdminServer) -> None:
+    done = call_server(*SKIP, "--queue", "1", "--offset", "4", "--broker", "broker-0", "--yes")
+    assert done.stdout.splitlines()[-1] == "skipped the message at offset 4 of queue 1 of orders"
+    (request,) = server.resets
+    assert (request.WhichOneof("target"), request.skip, list(request.queue_ids)) == ("skip", 4, [1])
+    assert request.broker == "broker-0"
+
+
+@pytest.mark.parametrize("options", [("--offset", "4"), ("--queue", "1"), ("--broker", "broker-0")])
+def test_which_message_is_skipped_is_said_in_full(call_server: Call, server: AdminServer, options: tuple[str]) -> None:
+    result = call_server(*SKIP, *options, "--yes")
+    assert (result.exit_code, server.resets) == (2, [])
+    assert "--offset goes with --queue" in result.stderr
+
+
 def test_a_group_that_is_not_there_is_refused(call_server: Call) -> None:
     for command in (("show", "x"), ("skip", "x", "--topic", "orders")):
         result = call_server("group", "offset", *command)

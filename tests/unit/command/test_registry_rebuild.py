@@ -57,7 +57,7 @@ def data_dir(tmp_path: Path) -> Path:
     store.close()
     journal = ProgressJournal(folders.consumption)
     keys = [("talk", "chat", 1), ("both", "chat", 1), ("both", "orders", 0), ("retry", "chat", RETRY_QUEUE_ID)]
-    journal.write([(key, PROGRESS) for key in keys])
+    journal.write([(key, PROGRESS) for key in keys], STORED_MS)
     journal.close()
     return tmp_path
 

@@ -101,6 +101,18 @@ async def test_a_group_goes_on_where_it_is_moved_to(
     assert (await client.receive(topic, group)).bodies == [b"%d" % number for number in range(after, 5)]
 
 
+async def test_one_message_is_skipped(client: RawClient, topic: str, group: str) -> None:
+    await client.send(topic, b"0", b"1", b"2")
+    first, *others = (await client.receive(topic, group, batch_size=3)).messages
+    assert code(await reset(client, topic, group, skip=3, queue_ids=[0])) == "BAD_REQUEST", "nobody was there yet"
+    assert moves(await reset(client, topic, group, skip=0, queue_ids=[0], dry_run=True)) == [(0, 0, 0)]
+    assert moves(await reset(client, topic, group, skip=0, queue_ids=[0])) == [(0, 0, 1)]
+    await client.ack(topic, group, *map(handle_of, [first, *others]))
+    assert (await get(client, topic, group)).offset == 3
+    for fields in ({"skip": 0, "broker": "nowhere"}, {"latest": True, "broker": "nowhere"}):
+        assert code(await reset(client, topic, group, **fields)) == "BAD_REQUEST"
+
+
 async def test_a_group_is_moved_to_the_first_message_of_a_time_or_later(
     client: RawClient, topic: str, group: str
 ) -> None:

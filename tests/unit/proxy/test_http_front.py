@@ -158,6 +158,16 @@ async def test_a_process_that_can_not_store_lives_but_is_not_ready() -> None:
     await front.stop()
 
 
+async def test_a_process_that_is_degraded_is_ready_and_says_so() -> None:
+    said: list[str | None] = [None, "3 messages can't be read any more"]
+    front = HttpFront(lambda: None, lambda: None, degraded=lambda: said.pop(0))
+    address = await front.listen("127.0.0.1:0")
+    for expected in ({}, {"degraded": "3 messages can't be read any more"}):
+        status, _, body = await ask(address, get("/health/ready"))
+        assert (status, json.loads(body)) == (200, {"status": "ready"} | expected)
+    await front.stop()
+
+
 async def test_a_process_that_has_not_begun_says_what_it_waits_for() -> None:
     front = HttpFront(lambda: "the registry was not read yet", lambda: "the registry was not read yet")
     address = await front.listen("127.0.0.1:0")

@@ -133,24 +133,44 @@ def _set_target(
 @command.command()
 @click.argument("group")
 @click.option("--topic", required=True, help="The topic whose backlog is skipped.")
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Only the message there; with --queue.")
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of that message.")
+@click.option("--broker", default="", help="The broker of that message, if there is more than one.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @endpoint_option
 @json_option
-def skip(group: str, topic: str, yes: bool, endpoint: str, as_json: bool) -> None:
+def skip(
+    group: str,
+    topic: str,
+    offset: int | None,
+    queue_id: int | None,
+    broker: str,
+    yes: bool,
+    endpoint: str,
+    as_json: bool,
+) -> None:
     """Skip the backlog of GROUP in a topic: it goes on with what is sent from now on.
 
     The messages stay in the topic, so `ternmq group offset reset` can go back to them. What waits for a retry is
-    dropped. Asks first when standard input is a terminal.
+    dropped. With --offset nothing but that message is skipped: a FIFO group stops at one that can't be read any more,
+    and goes on then. Asks first when standard input is a terminal.
 
     \b
     Examples:
       ternmq group offset skip billing --topic orders
-      ternmq group offset skip billing --topic orders --yes
+      ternmq group offset skip billing --topic orders --queue 3 --offset 4711 --yes
     """
     from ternmq.command.admin import AdminClient
     from ternmq_protos.admin_v1 import admin_pb2
 
-    request = admin_pb2.ResetOffsetsRequest(group=group, topic=topic, latest=True)
+    if (offset is None) != (queue_id is None) or (broker and offset is None):
+        raise WrongUsage("--offset goes with --queue, and --broker with both")
+    request = admin_pb2.ResetOffsetsRequest(group=group, topic=topic, latest=True, broker=broker)
+    if offset is not None and queue_id is not None:
+        request.skip = offset
+        request.queue_ids.append(queue_id)
+        _skip_one(request, endpoint, yes=yes, as_json=as_json)
+        return
     with AdminClient(endpoint) as admin:
         skipped = _unfinished(admin, request)
         confirm(f"Skip {counted(skipped, 'message')} of {topic}, so that group {group} does not get them?", yes=yes)
@@ -158,6 +178,18 @@ def skip(group: str, topic: str, yes: bool, endpoint: str, as_json: bool) -> Non
     _print_moves(request, moves, as_json=as_json)
     if not as_json:
         click.echo(f"\nskipped {counted(skipped, 'message')}")
+
+
+def _skip_one(request: "admin_pb2.ResetOffsetsRequest", endpoint: str, *, yes: bool, as_json: bool) -> None:
+    from ternmq.command.admin import AdminClient
+
+    place = f"offset {request.skip} of queue {request.queue_ids[0]} of {request.topic}"
+    with AdminClient(endpoint) as admin:
+        confirm(f"Skip the message at {place}, so that group {request.group} does not get it?", yes=yes)
+        moves = admin.reset_offsets(request)
+    _print_moves(request, moves, as_json=as_json)
+    if not as_json:
+        click.echo(f"\nskipped the message at {place}")
 
 
 def _unfinished(admin: "AdminClient", request: "admin_pb2.ResetOffsetsRequest") -> int:

@@ -236,6 +236,13 @@ class RemoteBroker:
             form.write_reader(request.reader, reader)
         await self.link.ask(frame)
 
+    async def skip(self, group: str, queue: QueueRef, offset: int, group_made: int) -> None:
+        frame, call = _begun()
+        request = call.skip
+        request.group, request.topic, request.queue_id, request.offset = group, queue.topic, queue.queue_id, offset
+        request.group_made = group_made
+        await self.link.ask(frame)
+
     async def leave(self, group: str, client_id: str) -> None:
         frame, call = _begun()
         call.leave.group, call.leave.client_id = group, client_id

@@ -313,6 +313,11 @@ class ClusterMessageService:
             lambda broker: broker.set_committed(group, queue, offset, reader, self._group_made(group)),
         )
 
+    async def skip(self, group: str, queue: QueueRef, offset: int) -> None:
+        await self._repeats.repeated(
+            queue.broker, lambda broker: broker.skip(group, queue, offset, self._group_made(group))
+        )
+
     def _group_made(self, group: str) -> int:
         return self._directory.snapshot.group_made(group)
 

@@ -2,6 +2,9 @@
 
 Between two looks the wall clock and the monotonic clock must have gone on alike. What drifts less than half a second
 from one look to the next is no jump: time servers slew, and machines are suspended for a moment.
+
+Who is about to end something since its time has passed has the clock looked at first (`Clock.checked_ms`): what only a
+jump has passed is to be rebased, not ended.
 """
 
 import asyncio
@@ -42,6 +45,8 @@ class ClockWatch:
         self._clock = clock
         self._wall_ms = wall_ms
         self._task: asyncio.Task[None] | None = None
+        self._looked_ms = self._ahead_ms()
+        clock.watched_by(self.check)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._watch(), name="clock watch")
@@ -52,24 +57,25 @@ class ClockWatch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _watch(self) -> None:
-        ahead_ms = self._ahead_ms()
         while True:
             await asyncio.sleep(_LOOK_S)
-            ahead_ms = self.look(ahead_ms)
+            self.check()
 
-    def look(self, before_ms: float) -> float:
-        """How far the wall clock is ahead of the monotonic one, after `before_ms` at the look before."""
-        ahead_ms = self._ahead_ms()
-        jump_ms = ahead_ms - before_ms
+    def check(self) -> None:
+        """Look at once; what depends on the clock has heard of a jump when this returns."""
+        before_ms, self._looked_ms = self._looked_ms, self._ahead_ms()
+        self._tell(self._looked_ms - before_ms)
+
+    def _tell(self, jump_ms: float) -> None:
         if abs(jump_ms) >= JUMP_MS:
             direction = "forward" if jump_ms > 0 else "back"
             _log.warning(
-                "the clock was set %s by %.1f s; what waits for a time is looked at again",
+                "the clock was set %s by %.1f s; claims keep the time they had left, and what waits for a time is "
+                "looked at again",
                 direction,
                 abs(jump_ms) / 1000,
             )
-            self._clock.jumped()
-        return ahead_ms
+            self._clock.jumped(round(jump_ms))
 
     def _ahead_ms(self) -> float:
         return self._wall_ms() - time.monotonic() * 1000

@@ -1,0 +1,94 @@
+"""Somebody sets the machine's clock while messages are claimed: each consumer keeps the time that it had left."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.clock import Clock
+from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, Settled
+from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.local import LocalMessageService
+
+GROUP, TOPIC = "readers", "orders"
+QUEUE = QueueRef(TOPIC, "broker-0", 0)
+HOUR_MS = 3_600_000
+POLL_S = 20.0
+
+
+class Wall:
+    """The wall clock as everybody reads it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._real = time.time_ns
+        self.set_by_ms = 0
+        monkeypatch.setattr(time, "time_ns", lambda: self._real() + self.set_by_ms * 1_000_000)
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
+    return Wall(monkeypatch)
+
+
+async def opened(folder: Path, clock: Clock, *, fifo: bool = False) -> LocalMessageService:
+    settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC)
+    return await LocalMessageService.open(settings, lambda name: Group(name=name, fifo=fifo), clock)
+
+
+async def send(service: LocalMessageService, *message_ids: str) -> None:
+    await service.append(
+        QUEUE,
+        [
+            NewMessage(definition_pb2.SystemProperties(message_id=each).SerializeToString(), b"", each, (), "")
+            for each in message_ids
+        ],
+    )
+
+
+async def receive(service: LocalMessageService, *, invisible_ms: int) -> list[Delivery]:
+    order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=8, invisible_ms=invisible_ms)
+    return await service.pop(order, broker="broker-0", poll_s=POLL_S)
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+async def test_claims_end_in_time_when_the_clock_is_set_back(tmp_path: Path, wall: Wall, *, fifo: bool) -> None:
+    clock = Clock()
+    service = await opened(tmp_path, clock, fifo=fifo)
+    await send(service, "m")
+    await receive(service, invisible_ms=500)
+    wall.set_by_ms -= HOUR_MS
+    clock.check()
+    (again,) = await receive(service, invisible_ms=500)
+    assert again.attempt == 2
+    await service.close()
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+async def test_claims_go_on_when_the_clock_is_set_forward(tmp_path: Path, wall: Wall, *, fifo: bool) -> None:
+    clock = Clock()
+    service = await opened(tmp_path, clock, fifo=fifo)
+    await send(service, "m", "n")
+    first, second = await receive(service, invisible_ms=60_000)
+    wall.set_by_ms += HOUR_MS
+    # Nobody has looked at the clock yet when this has the broker look at its claims.
+    await service.change_invisible(GROUP, TOPIC, first.handle, 0, counts=True)
+    assert await service.acknowledge(GROUP, TOPIC, [second.handle]) == [Settled.DONE]
+    await service.close()
+
+
+async def test_claims_end_in_time_when_the_clock_was_set_back_while_the_broker_was_down(
+    tmp_path: Path, wall: Wall
+) -> None:
+    service = await opened(tmp_path, Clock())
+    await send(service, "m")
+    await receive(service, invisible_ms=500)
+    await service.close()
+    wall.set_by_ms -= HOUR_MS
+    service = await opened(tmp_path, Clock())
+    async with asyncio.timeout(POLL_S):
+        (again,) = await receive(service, invisible_ms=500)
+    assert again.attempt == 2
+    await service.close()
