@@ -127,7 +127,8 @@ class Housekeeping:
                 except OSError:
                     self._store.give_up_spill(job)
                     raise
-                self._store.finish_spill(job)
+                for _ in self._store.finish_spill_slowly(job):
+                    await asyncio.sleep(0)
                 await asyncio.to_thread(self._store.prepare_checkpoint())
 
     async def _retain(self) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.disk_room import DiskRoom, disk_bytes
-from ternmq_broker.store.commit_log import CommitLogCorrupted
+from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.reserve import MIB, Reserve, reserve_bytes
@@ -54,23 +55,42 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
             "give this user the right and the room to write there, or choose another --data-dir"
         ) from error
     try:
+        store, journal = _recovered(settings, folders)
+        room = _room(settings)
+    except BaseException:
+        lock.release()
+        raise
+    if store.recovered:
+        _log.info("recovered %d messages that the index did not have yet", store.recovered)
+    return OpenedStore(lock, store, journal, room)
+
+
+def _room(settings: "BrokerSettings") -> DiskRoom:
+    reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
+    room = DiskRoom(lambda: disk_bytes(settings.folder), reserve, free_min_bytes=settings.disk_free_min_bytes)
+    room.renew_reserve()
+    return room
+
+
+def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[MessageStore, ProgressJournal]:
+    try:
         store = MessageStore(
             folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
         )
-        journal = ProgressJournal(folders.consumption)
-        disk = disk_bytes(settings.folder)
-        reserve = Reserve(settings.folder, reserve_bytes(disk.total))
-        room = DiskRoom(lambda: disk_bytes(settings.folder), reserve, free_min_bytes=settings.disk_free_min_bytes)
-        room.renew_reserve()
+        return store, ProgressJournal(folders.consumption)
     except CommitLogCorrupted as error:
-        lock.release()
         raise StartupError(
             f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
             "--accept-corruption to go on without the records that are damaged"
         ) from error
+    except DamagedFile as error:
+        raise StartupError(
+            f"in {settings.folder} {error}; restore it from a copy, or start with --accept-corruption to go on without "
+            "what it says"
+        ) from error
+    except NewerFormat as error:
+        raise StartupError(
+            f"the store in {settings.folder} was written by a newer version of TernMQ: {error}; start that version"
+        ) from error
     except OSError as error:
-        lock.release()
-        raise StartupError(f"the store in {settings.folder} can't be opened: {error}; look at its disk") from error
-    if store.recovered:
-        _log.info("recovered %d messages that the index did not have yet", store.recovered)
-    return OpenedStore(lock, store, journal, room)
+        raise StartupError(f"the store in {settings.folder} can't be opened: {error}") from error

@@ -97,6 +97,7 @@ class MemoryFolders:
     commit_log: MemoryFolder = field(default_factory=MemoryFolder)
     index: MemoryFolder = field(default_factory=MemoryFolder)
     timers: MemoryFolder = field(default_factory=MemoryFolder)
+    set_aside: MemoryFolder = field(default_factory=MemoryFolder)
 
     def crash(self, keep: "Callable[[int], int]", noise: bytes) -> "MemoryFolders":
         return MemoryFolders(
@@ -104,4 +105,5 @@ class MemoryFolders:
             self.commit_log.crash(keep, noise),
             self.index.crash(keep, noise),
             self.timers.crash(keep, noise),
+            self.set_aside.crash(keep, noise),
         )

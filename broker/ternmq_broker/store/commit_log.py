@@ -2,11 +2,9 @@
 
 Segments    files named by the log offset of their first byte, 20 digits. A segment ends where the next one begins;
             only the last one grows. A batch may be cut between two records to go into two segments.
-            A segment that grows reserves room ahead; its zeros look like a torn tail to a recovery.
+            A segment that grows reserves room ahead; its zeros are no record.
 Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
-Torn tail   a crash may leave a broken suffix above the last sync: recovery cuts it off.
-Corruption  a broken record below that point was acknowledged once: recovery refuses to start, unless it is told to
-            accept that; then it skips what is broken and nothing else.
+Recovery    is `log_recovery`'s: it tells a torn tail from damage.
 Threads     one thread appends and rolls; `sync` may run in another, and a lock keeps files open under it; readers
             need no lock.
 """
@@ -17,24 +15,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
-from ternmq_broker.store.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, Record, announced_size, decode, encode
+from ternmq_broker.store.record import BadRecord, Head, Record, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.record_layouts import RecordLayouts
 
 _NAME_DIGITS = 20
-_SCAN_BYTES = 1 << 20
 _RESERVE_BYTES = 16 << 20
-
-
-class CommitLogCorrupted(Exception):
-    """A record that was durable once can't be read any more."""
-
-    def __init__(self, *, log_offset: int, durable: int, reason: str) -> None:
-        self.log_offset = log_offset
-        super().__init__(f"log offset {log_offset} (all below {durable} was durable): the record {reason}")
 
 
 @dataclass(slots=True)
@@ -60,11 +50,12 @@ class CommitLog:
     """Appends records and says which of them are safe.
 
     Invariants: `start <= synced <= end`; bytes below `synced` survive a power cut, bytes above it may not; every
-    log offset handed out is the start of a whole record.
+    log offset handed out is the start of a whole record. Before it was recovered nothing may be appended.
     """
 
-    def __init__(self, folder: "Folder", *, segment_bytes: int) -> None:
+    def __init__(self, folder: "Folder", layouts: "RecordLayouts", *, segment_bytes: int) -> None:
         self._folder = folder
+        self.layouts = layouts
         self._segment_bytes = segment_bytes
         self._reserve_bytes = min(_RESERVE_BYTES, segment_bytes)
         self._segments = [
@@ -76,16 +67,13 @@ class CommitLog:
             self._segments.append(self._create(0))
             folder.sync_names()
         self._bases = [segment.base for segment in self._segments]
-        for segment, following in zip(self._segments, self._bases[1:], strict=False):
-            if segment.end > following:  # a crash left room that was reserved
-                segment.file.truncate(following - segment.base)
         self._unsealed_from = self._bases[-1]
         self._names_unsynced = False
         self._open_files = threading.Lock()
         self._detached = DetachedFiles(folder)
         self.synced = self.start
-        self.records = self.skipped_bytes = 0
-        """What was appended, and what recovery stepped over, since the log was opened."""
+        self.records = 0
+        """How many were appended since the log was opened."""
 
     @property
     def start(self) -> int:
@@ -106,9 +94,10 @@ class CommitLog:
         pieces: list[bytes] = []
         position = began
         room = self._segments[-1].base + self._segment_bytes
+        synced, key = self.synced, self.layouts.key
         try:
             for record in records:
-                encoded = encode(record)
+                encoded = encode(record, position, synced, key)
                 size = sum(map(len, encoded))
                 if position + size > room and position > self._segments[-1].base:
                     self._segments[-1].file.append(pieces)
@@ -156,20 +145,47 @@ class CommitLog:
             self.synced = max(self.synced, target)
             return self.synced
 
+    # --- reading
+
     def read(self, log_offset: int, size: int, *, may_block: bool = True) -> bytes:
         """Up to `size` bytes from there, within one segment; WouldBlock as in `StoreFile.read`."""
         segment = self._segment_of(log_offset)
         return segment.file.read(log_offset - segment.base, size, may_block=may_block)
 
+    def head_at(self, log_offset: int) -> Head:
+        """The header of the record that begins there; BadRecord if none does."""
+        return self.layouts.decode_head(self.read(log_offset, self.layouts.header_bytes(log_offset)), log_offset)
+
+    def placed_at(self, log_offset: int) -> Placed:
+        """The record that begins there; BadRecord if none does."""
+        size = self.head_at(log_offset).size
+        if log_offset + size > self.end_of_segment(log_offset):
+            raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
+        return Placed(log_offset, size, self.layouts.decode(self.read(log_offset, size), log_offset))
+
     def record_at(self, log_offset: int) -> Record:
         """The record that begins there; BadRecord if none does."""
-        return self._placed_at(log_offset).record
+        return self.placed_at(log_offset).record
 
     def _segment_of(self, log_offset: int) -> _Segment:
         index = bisect.bisect_right(self._bases, log_offset) - 1
         if index < 0:
             raise BadRecord(f"log offset {log_offset} was removed; the log begins at {self.start}")
         return self._segments[index]
+
+    def end_of_segment(self, log_offset: int) -> int:
+        """Where the bytes of that segment end that are there; its records end where the next one begins."""
+        index = bisect.bisect_right(self._bases, log_offset)
+        assert index > 0
+        end = self._segments[index - 1].end
+        return min(end, self._bases[index]) if index < len(self._bases) else end
+
+    def following_segment(self, log_offset: int) -> int:
+        """Where the next segment begins; the end of the log in the last one."""
+        index = bisect.bisect_right(self._bases, log_offset)
+        return self._bases[index] if index < len(self._bases) else self.end
+
+    # --- removing
 
     def cut(self, end: int) -> None:
         """Drop everything from log offset `end` on."""
@@ -182,6 +198,22 @@ class CommitLog:
                 last.file.truncate(max(0, end - last.base))
             self._unsealed_from = min(self._unsealed_from, last.base)
             self.synced = min(self.synced, end)
+
+    def sync_below(self, log_offset: int) -> None:
+        """Make durable what lies below, while the log is recovered."""
+        for segment in self._segments:
+            if self.synced < segment.end and segment.base < log_offset:
+                segment.file.sync()
+
+    def recovered(self, end: int, since: int) -> None:
+        """What is whole ends at `end`: cut off the rest, give back room that a crash left reserved, and sync what lies
+        behind `since`."""
+        self.cut(end)
+        for segment, following in zip(self._segments, self._bases[1:], strict=False):
+            if segment.end > following:
+                segment.file.truncate(following - segment.base)
+        self.synced = min(since, end)
+        self.sync()
 
     def detach_segments(self, count: int) -> None:
         """Forget the oldest segments, never the one that grows; their files wait for `delete_detached`."""
@@ -210,71 +242,6 @@ class CommitLog:
                 segment.file.seal()
                 segment.file.close()
             self._detached.close()
-
-    def recover(self, *, since: int, durable: int, accept_corruption: bool = False) -> "Iterator[Placed]":
-        """Yield every whole record from log offset `since` on, then cut the torn tail and sync.
-
-        `durable` is the end of what was known to be synced. Raises CommitLogCorrupted for a bad record below it, unless
-        `accept_corruption`, where the bad bytes are stepped over.
-        """
-        position = max(since, self.start)
-        if self.end < durable and not accept_corruption:
-            raise CommitLogCorrupted(log_offset=self.end, durable=durable, reason="is missing at the end of the log")
-        while position < self.end:
-            try:
-                placed = self._placed_at(position)
-            except BadRecord as error:
-                if position < durable and not accept_corruption:
-                    raise CommitLogCorrupted(log_offset=position, durable=durable, reason=str(error)) from error
-                found = self._next_whole_record(position) if position < durable else None
-                if found is None:
-                    break
-                self.skipped_bytes += found - position
-                position = found
-                continue
-            yield placed
-            position += placed.size
-        self.cut(position)
-        self.synced = min(max(since, self.start), self.end)
-        self.sync()
-
-    def _placed_at(self, log_offset: int) -> Placed:
-        segment = self._segment_of(log_offset)
-        size = announced_size(segment.file.read(log_offset - segment.base, HEADER_BYTES))
-        if log_offset + size > self._end_of(segment):
-            raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
-        return Placed(log_offset, size, decode(segment.file.read(log_offset - segment.base, size)))
-
-    def _next_whole_record(self, bad: int) -> int | None:
-        """The first log offset after `bad` where a whole record begins; None if there is none."""
-        position = bad + 1
-        while position < self.end:
-            segment = self._segment_of(position)
-            window = segment.file.read(position - segment.base, _SCAN_BYTES)
-            at = window.find(MAGIC_BYTES)
-            while at >= 0:
-                if self._is_whole(position + at):
-                    return position + at
-                at = window.find(MAGIC_BYTES, at + 1)
-            if position + len(window) < self._end_of(segment):
-                position += len(window) - len(MAGIC_BYTES) + 1  # the magic may lie across two windows
-            else:
-                position = next((base for base in self._bases if base > segment.base), self.end)
-                if self._is_whole(position):
-                    return position
-        return None
-
-    def _end_of(self, segment: _Segment) -> int:
-        """Where its records end at the latest: after a crash zeros may follow, or bytes may be missing."""
-        following = bisect.bisect_right(self._bases, segment.base)
-        return min(segment.end, self._bases[following]) if following < len(self._bases) else segment.end
-
-    def _is_whole(self, log_offset: int) -> bool:
-        try:
-            self._placed_at(log_offset)
-        except BadRecord:
-            return False
-        return True
 
 
 def _name(base: int) -> str:

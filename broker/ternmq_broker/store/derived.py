@@ -18,7 +18,7 @@ from ternmq_common.names import DISCARD_TOPIC
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ternmq_broker.store.commit_log import Placed
     from ternmq_broker.store.files import Folder
@@ -68,6 +68,23 @@ class Derived:
     def covered(self) -> int:
         return min(self.index.covered, self.timers.covered, self.halves.covered)
 
+    @property
+    def promised(self) -> int:
+        """Up to where the log was durable once, by what the files speak of."""
+        return max(self.covered_most, self.index.promised, self.timers.promised, self.halves.promised)
+
+    @property
+    def covered_most(self) -> int:
+        """Up to where one of the parts covers the log."""
+        return max(self.index.covered, self.timers.covered, self.halves.covered)
+
+    def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
+        """Why a record that was found in the log can't stand there, if at most so many messages were lost before it."""
+        record = placed.record
+        if record.kind is not Kind.MESSAGE or placed.log_offset < self.index.covered:
+            return None
+        return self.index.contradiction(record.topic, record.queue_id, record.queue_offset, lost_max)
+
     def replay(self, placed: "Placed") -> None:
         """A record that was found in the log, in the log's order."""
         record = placed.record
@@ -96,6 +113,15 @@ class Derived:
             else:
                 self.halves.checked(origin.log_offset, checks)
 
+    @staticmethod
+    def remove_files(index_folder: "Folder", timer_folder: "Folder") -> None:
+        """Let the next `load` find nothing, so that all is made anew from the log."""
+        for folder in (index_folder, timer_folder):
+            for name in folder.names():
+                if name[:1].isdigit():
+                    folder.remove(name)
+            folder.sync_names()
+
     # --- moving to disk
 
     @property
@@ -108,15 +134,18 @@ class Derived:
         log_to = synced if index is None else index.log_to
         return Spill(log_to, index, self.timers.prepare_spill(log_to)) if self.covered < log_to else None
 
-    def finish_spill(self, spill: Spill) -> None:
+    def finish_spill(self, spill: Spill) -> "Iterator[None]":
+        """In steps of about a millisecond; all of them, before the next spill."""
         if spill.index is not None:
-            self.index.finish_spill(spill.index)
+            yield from self.index.finish_spill(spill.index)
         if spill.timers is not None:
             self.timers.finish_spill(spill.timers)
         self.halves.cover(spill.log_to)
 
     def give_up_spill(self, spill: Spill) -> None:
         """It could not be written; another one will be prepared."""
+        if spill.index is not None:
+            self.index.give_up_spill(spill.index)
         if spill.timers is not None:
             self.timers.release(spill.timers)
 

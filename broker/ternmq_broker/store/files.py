@@ -228,3 +228,4 @@ class DiskFolders:
         self.index: Folder = DiskFolder(path / "index")
         self.timers: Folder = DiskFolder(path / "timers")
         self.consumption: Folder = DiskFolder(path / "consumption")
+        self.set_aside: Folder = DiskFolder(path / "set-aside")

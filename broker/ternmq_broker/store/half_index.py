@@ -39,11 +39,12 @@ class HalfIndex:
     """Half messages by the log offsets of their records.
 
     Invariants: everything in `waiting` was added and not settled; `_settled` holds, in the log's order, what was
-    settled by records from `covered` on. `uncovered` counts records since the last checkpoint, about.
+    settled by records from `covered` on. `uncovered` counts records since the last checkpoint, about. `promised` is up
+    to where the log was durable, by the checkpoint that was loaded.
     """
 
     def __init__(self) -> None:
-        self.covered = 0
+        self.covered = self.promised = 0
         self.waiting: dict[int, Waiting] = {}
         self.uncovered = 0
         self._settled: deque[tuple[int, int, Waiting]] = deque()
@@ -56,6 +57,7 @@ class HalfIndex:
         What it says of the log below `log_start` is out of date: nothing is removed that waits.
         """
         covered = checkpoint.get("covered", 0)
+        self.promised = covered
         if covered <= log_end:
             self.covered = covered
             for log_offset, size, checks in checkpoint.get("waiting", ()):

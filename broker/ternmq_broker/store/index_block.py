@@ -20,6 +20,7 @@ import struct
 import sys
 from array import array
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from zlib import crc32
 
 _MAGIC = 0x58494D54
@@ -40,8 +41,12 @@ def key_hash(topic: str, key: str) -> int:
     return crc32(f"{topic}\n{key}".encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+def key_prefix_hash(topic: bytes) -> int:
+    """What to go on from for the keys of one topic: `crc32(key, key_prefix_hash(topic))` is the hash of a key."""
+    return crc32(topic + b"\n")
+
+
+class Run(NamedTuple):
     """Consecutive messages of one queue: `rows` of them from `first_offset` on, at `first_row` of the block."""
 
     topic: str
@@ -66,12 +71,11 @@ class BlockContent:
 
 @dataclass(frozen=True, slots=True)
 class BlockHead:
-    """What of a block stays in memory: what it covers, its runs, and where in the file its tables are."""
+    """What of a block stays in memory: what it covers, and where in the file its tables are."""
 
     log_from: int
     log_to: int
     base: int
-    runs: list[Run]
     rows_at: int
     keys_at: int
     keys: int
@@ -122,7 +126,15 @@ def announced_size(head: bytes) -> int:
     return size
 
 
-def decode(data: bytes, *, file_position: int) -> BlockHead:
+def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockHead:
+    """The head of the block `data` that was made of `content` and stands at `file_position` of its file."""
+    keys = len(content.key_hashes)
+    keys_at = file_position + len(data) - 8 * keys
+    rows_at = keys_at - 4 * len(content.rows)
+    return BlockHead(content.log_from, content.log_to, content.base, rows_at, keys_at, keys, len(data))
+
+
+def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[Run]]:
     """Check a whole block that stands at `file_position` of its file and say what it holds."""
     if announced_size(data) != len(data):
         raise BadBlock("cut off")
@@ -134,7 +146,8 @@ def decode(data: bytes, *, file_position: int) -> BlockHead:
     rows_at = runs_at + run_count * _RUN.size
     runs = [Run(topics[number], *rest) for number, *rest in _RUN.iter_unpack(data[runs_at:rows_at])]
     keys_at = rows_at + row_count * ROW_BYTES
-    return BlockHead(log_from, log_to, base, runs, file_position + rows_at, file_position + keys_at, key_count, size)
+    head = BlockHead(log_from, log_to, base, file_position + rows_at, file_position + keys_at, key_count, size)
+    return head, runs
 
 
 def _little_endian(values: "array[int]") -> bytes:

@@ -3,29 +3,35 @@
 Files       one for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
             when enough is in memory. After a crash only what no block covers is read again from the log.
 Floors      offsets below which a queue holds nothing, for queues that retention or a deletion emptied: without them a
-            queue would begin again at 0 after a restart. Kept in the file `floors` as JSON, with the offset at which
-            the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
+            queue would begin again at 0 after a restart. Kept in the side file `floors`, with the offset at which the
+            queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
 Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
             belongs to the store's own.
 """
 
-import json
+import bisect
+import logging
 import threading
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import index_block
+from ternmq_broker.store import index_block, side_files
 from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.queue_index import Location, QueueIndex
+from ternmq_broker.store.timer_merge import breathe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.side_files import SideFiles
 
+_log = logging.getLogger(__name__)
 _FLOORS = "floors"
+# So many queues of a spill are dealt with before others get their turn: about a millisecond.
+_QUEUES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +40,55 @@ class _Block:
     file: "StoreFile"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SpillJob:
-    """A block that is ready to be written behind `file_position`; then `LogIndex.finish_spill` takes it over. With it
-    the index covers the log up to `log_to`."""
+    """A block of what lies below log offset `log_to`: `write` makes it, `LogIndex.finish_spill` takes it over.
 
+    Of the queues only what is there already is looked at, so others may add to them meanwhile.
+    """
+
+    log_from: int
     log_to: int
-    file: "StoreFile"
-    file_position: int
-    data: bytes
-    keys: int
-    counts: list[tuple[QueueIndex, int]]
+    base: int
+    folder: "Folder"
+    file: "StoreFile | None"
+    queues: list[QueueIndex]
+    keys: "tuple[array[int], array[int]]"
+    written: BlockHead | None = None
+    counts: list[tuple[QueueIndex, int, int]] = field(default_factory=list)
+    """Of each queue in the block how many rows are there, and at which row they begin."""
 
     def write(self) -> None:
-        self.file.append([self.data])
-        self.file.sync()
+        if self.file is None:
+            self.file = self.folder.create(f"{self.base:020d}")
+            self.folder.sync_names()
+        content = BlockContent(self.log_from, self.log_to, self.base, [])
+        for number, queue in enumerate(self.queues):
+            self._add(queue, content)
+            if number % _QUEUES_AT_ONCE == 0:
+                breathe()
+        hashes, positions = self.keys
+        count = bisect.bisect_left(positions, self.log_to)
+        content.key_hashes = hashes[:count]
+        content.key_positions = array("I", [position - self.base for position in positions[:count]])
+        data = index_block.encode(content)
+        file_position = self.file.size
+        head = index_block.head_of(content, data, file_position=file_position)
+        try:
+            self.file.append([data])
+            self.file.sync()
+        except OSError:
+            self.file.truncate(file_position)
+            raise
+        self.written = head
+
+    def _add(self, queue: QueueIndex, content: BlockContent) -> None:
+        count = queue.tail_below(self.log_to)
+        if count:
+            first_row = len(content.rows) * 4 // ROW_BYTES
+            content.runs.append(Run(queue.topic, queue.queue_id, queue.tail_first, first_row, count))
+            content.rows.extend(queue.rows(count, self.base))
+            self.counts.append((queue, count, first_row))
 
 
 class LogIndex:
@@ -71,12 +111,18 @@ class LogIndex:
         self._floors_made = self._floors_saved = 0
         self.entries_in_memory = 0
         self.covered = 0
+        self.promised = 0
+        """Up to where the log was durable once, by blocks that speak of more than it has."""
+        self._lost = 0
+        self._is_cut = False
+        """Whether the log has lost its beginning to retention."""
 
     # --- opening
 
     def load(self, segments: "Sequence[int]", log_end: int) -> None:
         """Open the files of `segments`, drop others, and drop what speaks of bytes that the log does not have."""
         self.covered = segments[0]
+        self._is_cut = segments[0] > 0
         wanted = {f"{base:020d}" for base in segments}
         for name in self._folder.names():
             if name.isdigit() and name not in wanted:
@@ -92,18 +138,25 @@ class LogIndex:
         while position < file.size:
             try:
                 size = index_block.announced_size(file.read(position, index_block.HEAD_BYTES))
-                head = index_block.decode(file.read(position, size), file_position=position)
-            except BadBlock:
+                head, runs = index_block.decode(file.read(position, size), file_position=position)
+            except BadBlock as error:
+                _log.warning(
+                    "the index file %020d is damaged from byte %d on (%s); that part is made anew from the commit log",
+                    base,
+                    position,
+                    error,
+                )
                 break
             if head.log_from != self.covered or head.log_to > log_end:
+                self.promised = max(self.promised, head.log_to)
                 break
-            self._take_block(head, file)
+            self._take_block(head, runs, file)
             position += size
         file.truncate(position)
 
-    def _take_block(self, head: BlockHead, file: "StoreFile") -> None:
+    def _take_block(self, head: BlockHead, runs: "Iterable[Run]", file: "StoreFile") -> None:
         number = self._keep_block(head, file)
-        for run in head.runs:
+        for run in runs:
             queue = self._queues.get((run.topic, run.queue_id))
             if queue is None:
                 queue = self._queues[run.topic, run.queue_id] = QueueIndex(run.topic, run.queue_id, run.first_offset)
@@ -116,21 +169,38 @@ class LogIndex:
         self.covered = head.log_to
         return number
 
+    def contradiction(self, topic: str, queue_id: int, queue_offset: int, lost_max: int) -> str | None:
+        """Why no record that comes next in the log can have that place, if at most so many messages were lost."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None and self._is_cut:
+            return None  # it may begin anywhere
+        end = 0 if queue is None else queue.end
+        place = f"is said to be message {queue_offset} of queue {queue_id} of topic {topic!r}, which goes on at {end}"
+        if queue_offset < end:
+            return place
+        if queue_offset - end > lost_max - self._lost:
+            return f"{place}, and nothing is missing that could hold those in between"
+        return None
+
     def recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
-        """Make room for a record found in the log that is to be added next, with whatever was lost before it."""
+        """Make room for a record found in the log that is to be added next, with whatever was lost before it.
+
+        It must be no `contradiction`."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            self._queues[topic, queue_id] = QueueIndex(topic, queue_id, queue_offset)
-            return
+            first = queue_offset if self._is_cut else 0
+            queue = self._queues[topic, queue_id] = QueueIndex(topic, queue_id, first)
         if queue_offset > queue.end:
             self._dirty[queue] = None
+            self._lost += queue_offset - queue.end
             self.entries_in_memory += queue_offset - queue.end
             queue.add_lost(queue_offset, log_offset)
         assert queue.end == queue_offset
 
-    def load_floors(self) -> None:
-        """To be called when all records are known."""
-        for topic, queue_id, floor, origin in json.loads(self._folder.content(_FLOORS) or b"[]"):
+    def load_floors(self, files: "SideFiles") -> None:
+        """To be called when all records are known. DamagedFile."""
+        floors = files.needed(self._folder, _FLOORS)
+        for topic, queue_id, floor, origin in floors if isinstance(floors, list) else ():
             queue = self.queue(topic, queue_id)
             queue.raise_first(floor)
             queue.origin = origin
@@ -144,6 +214,23 @@ class LogIndex:
         if queue is None:
             queue = self._queues[key] = QueueIndex(topic, queue_id)
         return queue
+
+    # For a reader of the whole log, which adds many messages itself.
+
+    def known_queue(self, topic: str, queue_id: int) -> QueueIndex | None:
+        """The queue's index, to be added to; None if there is none yet."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            self._dirty[queue] = None
+        return queue
+
+    def keys_to_extend(self) -> "tuple[array[int], array[int]]":
+        """The hashes of keys and the log offsets of their records, each to be appended to; see `index_block`."""
+        return self._keys
+
+    def added(self, count: int) -> None:
+        """So many messages were added by the caller."""
+        self.entries_in_memory += count
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""
@@ -201,44 +288,41 @@ class LogIndex:
 
     # --- moving to disk
 
+    @property
+    def queues_in_memory(self) -> int:
+        """How many queues have entries in memory."""
+        return len(self._dirty)
+
     def prepare_spill(self, segments: "Sequence[int]", upto: int) -> SpillJob | None:
         """The next block to write, of one segment and of log bytes below `upto`, which must be durable."""
         if self.covered >= upto:
             return None
         base = max(segment for segment in segments if segment <= self.covered)
         log_to = min((segment for segment in segments if segment > base), default=upto)
-        log_to = min(log_to, upto)
-        content = BlockContent(self.covered, log_to, base, [])
-        counts = []
-        for queue in self._dirty:
-            count = queue.tail_below(log_to)
-            if count:
-                content.runs.append(
-                    Run(queue.topic, queue.queue_id, queue.tail_first, len(content.rows) * 4 // ROW_BYTES, count)
-                )
-                content.rows.extend(queue.rows(count, base))
-                counts.append((queue, count))
-        hashes, positions = self._keys
-        keys = sum(position < log_to for position in positions)
-        content.key_hashes.extend(hashes[:keys])
-        content.key_positions.extend(position - base for position in positions[:keys])
-        file = self._files.get(base)
-        if file is None:
-            file = self._files[base] = self._folder.create(f"{base:020d}")
-            self._folder.sync_names()
-        return SpillJob(log_to, file, file.size, index_block.encode(content), keys, counts)
+        return SpillJob(
+            self.covered, min(log_to, upto), base, self._folder, self._files.get(base), list(self._dirty), self._keys
+        )
 
-    def finish_spill(self, job: SpillJob) -> None:
-        """`job.write` is done: let go of what the block holds."""
-        head = index_block.decode(job.data, file_position=job.file_position)
-        number = self._keep_block(head, job.file)
-        for run, (queue, count) in zip(head.runs, job.counts, strict=True):
-            queue.drop_tail(count, number, run.first_row)
+    def finish_spill(self, job: SpillJob) -> "Iterator[None]":
+        """`job.write` is done: let go of what the block holds, a little at a time; all of it, before the next one."""
+        assert job.file is not None
+        assert job.written is not None
+        self._files[job.base] = job.file
+        number = self._keep_block(job.written, job.file)
+        hashes, positions = self._keys
+        self._keys = (hashes[job.written.keys :], positions[job.written.keys :])
+        for done, (queue, count, first_row) in enumerate(job.counts, start=1):
+            queue.drop_tail(count, number, first_row)
             self.entries_in_memory -= count
             if queue.tail_first == queue.end:
                 del self._dirty[queue]
-        hashes, positions = self._keys
-        self._keys = (hashes[job.keys :], positions[job.keys :])
+            if done % _QUEUES_AT_ONCE == 0:
+                yield
+
+    def give_up_spill(self, job: SpillJob) -> None:
+        """`job.write` has failed; what is left of it is perhaps a file without a block, for the next one."""
+        if job.file is not None:
+            self._files[job.base] = job.file
 
     # --- forgetting
 
@@ -283,16 +367,19 @@ class LogIndex:
         floors = [
             (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
         ]
-        content = json.dumps(floors).encode()
         number = self._floors_made = self._floors_made + 1
 
         def save() -> None:
             with self._saving_floors:
                 if number > self._floors_saved:  # else later ones are there, and floors only rise
-                    self._folder.replace(_FLOORS, content)
+                    side_files.write(self._folder, _FLOORS, floors)
                     self._floors_saved = number
 
         return save
+
+    def write_floors(self) -> None:
+        """Make lasting what is known of floors."""
+        self._save_floors()()
 
     def close(self) -> None:
         for file in self._files.values():

@@ -1,33 +1,53 @@
 """The store of one broker: the commit log, its indexes, and the checkpoint, as one thing that opens, appends and reads.
 
-Layout of the store's folder: `commitlog/`, `index/`, `timers/`, `checkpoint`, `forgotten`, `lock` (design section 5).
-Checkpoint  what was known durable, and what the indexes have beside their files, as JSON. Absent or stale it is never
-            wrong, only slower and less watchful.
-Forgotten   for topics that were deleted, where the log ended then, as JSON: their timers below that never appear.
+`STORE.md`, in the broker's folder, has the layout of every file.
+Checkpoint  what was known durable, and what the indexes have beside their files. Absent or stale it is never wrong,
+            only slower and less watchful.
+Durable     the file `durable` says more of the same while nothing is written: entries of a log offset u64 and the crc32
+            of its bytes u32, of which the last one counts. It is written without a sync, for what it says is true
+            before.
+Forgotten   for topics that were deleted, where the log ended then: their timers below that never appear.
 Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 """
 
 import contextlib
-import json
+import logging
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
+from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.commit_log import CommitLog
 from ternmq_broker.store.derived import Derived, Spill, keys_of
+from ternmq_broker.store.log_recovery import LogRecovery
 from ternmq_broker.store.queue_index import Location
-from ternmq_broker.store.record import HEADER_BYTES, BadRecord, Kind, Origin, Record, decode, stored_ms_of
+from ternmq_broker.store.record import BadRecord, Kind, Origin, Record, Reference
+from ternmq_broker.store.record_layouts import RecordLayouts
+from ternmq_broker.store.replay import Replay
+from ternmq_broker.store.set_aside import SetAside
+from ternmq_broker.store.side_files import SideFiles
+from ternmq_broker.store.store_format import StoreFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.half_index import HalfIndex
     from ternmq_broker.store.timer_index import TimerIndex
 
+_log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
 _FORGOTTEN = "forgotten"
+_ACCEPTED = "accepted-damage"
+_DURABLE = "durable"
+_DURABLE_ENTRY = struct.Struct("<QI")
+_DURABLE_BYTES_MAX = 4000
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
 _SPAN_FACTOR = 4
+_EVERYTHING = 1 << 63
+_ROWS_FOR_QUEUE = 3
+_SPILL_ENTRIES_MAX = 262_144
 
 
 class StoreFolders(Protocol):
@@ -41,16 +61,20 @@ class StoreFolders(Protocol):
     def index(self) -> "Folder": ...
     @property
     def timers(self) -> "Folder": ...
+    @property
+    def set_aside(self) -> "Folder": ...
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message to be stored; see `ternmq_common.model.NewMessage` for `system`, `rest` and `keys`."""
+    """A message to be stored; see `ternmq_common.model.NewMessage` for `system`, `rest` and `keys`. With a `reference`
+    its rest is that of the record there, and its own is empty."""
 
     tag_hash: int
     system: bytes
     rest: bytes
     keys: "tuple[str, ...]"
+    reference: Reference | None = None
 
 
 NO_MESSAGE = Incoming(0, b"", b"", ())
@@ -91,35 +115,84 @@ class MessageStore:
     """Appends batches, finds and reads messages. What `append` wrote is durable once `synced` has passed its end."""
 
     def __init__(self, folders: StoreFolders, *, segment_bytes: int, accept_corruption: bool = False) -> None:
+        """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, OSError."""
         self._root = folders.root
-        checkpoint = self._json(_CHECKPOINT)
-        self._forgotten: dict[str, int] = self._json(_FORGOTTEN)
-        self._log = CommitLog(folders.commit_log, segment_bytes=segment_bytes)
+        self._set_aside = SetAside(folders.set_aside)
+        known = store_format.read(folders.root, folders.commit_log)
+        is_layout_1 = known is None and any(name.isdigit() for name in folders.commit_log.names())
+        found = known or StoreFormat(store_format.drawn_key())
+        if known is None and not is_layout_1:
+            found.write(self._root)
+        files = SideFiles(self._set_aside, accept_damage=accept_corruption, plain=is_layout_1)
+        self._forgotten: dict[str, int] = _as_dict(files.needed(self._root, _FORGOTTEN))
+        self._last_ms = 0
+        self._open_durable()
+        layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
+        self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
+        durable = max(found.layout_1_below, self._marked_durable)
+        self.recovered = self._recover(folders, files, durable, accept=accept_corruption)
+        if self._log.end < self._derived.covered_most:
+            # Damage was accepted at the end of the log, and the indexes speak of what is gone.
+            self._derived.close()
+            Derived.remove_files(folders.index, folders.timers)
+            folders.root.remove(_CHECKPOINT)
+            self.recovered = self._recover(folders, files, 0, accept=True)
+        self._index.load_floors(files)
+        if is_layout_1:
+            self._bring_up_to_date(found.key)
+
+    def _recover(self, folders: StoreFolders, files: SideFiles, durable: int, *, accept: bool) -> int:
+        """Open the indexes, and add what the log says beyond them; how many records that were."""
+        checkpoint = _as_dict(files.derived(self._root, _CHECKPOINT))
+        self._last_ms = max(self._last_ms, checkpoint.get("stored_ms", 0))
         self._derived = Derived(folders.index, folders.timers)
         self._index = self._derived.index
-        self._last_ms: int = checkpoint.get("stored_ms", 0)
         self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
-        self.recovered = self._recover(checkpoint.get("durable", 0), accept_corruption=accept_corruption)
+        recovery = self._recovery = LogRecovery(
+            self._log,
+            self._set_aside,
+            durable=max(durable, checkpoint.get("durable", 0), self._derived.promised),
+            accepted=_ranges(files.derived(self._root, _ACCEPTED)),
+            accept=accept,
+            contradicts=self._derived.contradiction,
+        )
+        replay = Replay(self._log, self._derived)
+        replay.run(recovery)
+        self._last_ms = max(self._last_ms, replay.stored_ms)
+        if recovery.newly_accepted:
+            side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
+            self.save_checkpoint()
+            self._durable_file.truncate(0)
+            self._marked_durable = 0
+        return replay.count
 
-    def _recover(self, durable: int, *, accept_corruption: bool) -> int:
-        covered = self._derived.covered
-        count = 0
-        durable = max(durable, covered)
-        for placed in self._log.recover(since=covered, durable=durable, accept_corruption=accept_corruption):
-            self._derived.replay(placed)
-            self._last_ms = max(self._last_ms, placed.record.stored_ms)
-            count += 1
-        self._index.load_floors()
-        return count
+    def _bring_up_to_date(self, key: int) -> None:
+        """Make a store of layout 1 one of today's; the file `format` is written last."""
+        side_files.write(self._root, _FORGOTTEN, self._forgotten)
+        self._index.write_floors()
+        self.save_checkpoint()
+        StoreFormat(key, self._log.end).write(self._root)
+        self._log.layouts = RecordLayouts(key, self._log.end)
+        _log.info("the store was brought up to date, from layout 1 to %d", store_format.LAYOUT)
 
-    def _json(self, name: str) -> dict[str, Any]:
-        content = self._root.content(name)
-        if content is not None:
-            with contextlib.suppress(ValueError):
-                found = json.loads(content)
-                if isinstance(found, dict):
-                    return found
-        return {}
+    # --- what is durable
+
+    def _open_durable(self) -> None:
+        is_there = _DURABLE in self._root.names()
+        self._durable_file = self._root.open(_DURABLE) if is_there else self._root.create(_DURABLE)
+        data = self._durable_file.read(0, self._durable_file.size)
+        whole = len(data) - len(data) % _DURABLE_ENTRY.size
+        entries = _DURABLE_ENTRY.iter_unpack(data[:whole])
+        self._marked_durable = max((end for end, check in entries if check == _check_of(end)), default=0)
+
+    def mark_durable(self) -> None:
+        """While nothing is written there is no later record that vouches for the last ones; so let the file do it."""
+        synced = self._log.synced
+        if synced == self._log.end and synced > self._marked_durable:
+            if self._durable_file.size > _DURABLE_BYTES_MAX:
+                self._durable_file.truncate(0)
+            self._durable_file.append([_DURABLE_ENTRY.pack(synced, _check_of(synced))])
+            self._marked_durable = synced
 
     @property
     def timers(self) -> "TimerIndex":
@@ -146,6 +219,7 @@ class MessageStore:
                 message.tag_hash,
                 message.system,
                 message.rest,
+                reference=message.reference,
             )
             for number, message in enumerate(messages)
         ]
@@ -189,6 +263,7 @@ class MessageStore:
             message.rest,
             draft.origin,
             draft.sender,
+            message.reference,
         )
 
     @property
@@ -238,18 +313,27 @@ class MessageStore:
         try:
             if len(data) < location.size:
                 data = self._log.read(location.log_offset, location.size, may_block=may_block)
-            return decode(data)
+            record = self._log.layouts.decode(data, location.log_offset)
+            return record if record.reference is None else self._dereferenced(record, may_block=may_block)
         except BadRecord:
             return None
+
+    def _dereferenced(self, record: Record, *, may_block: bool) -> Record:
+        """The record with the rest that it shares with an earlier one; BadRecord if that is gone."""
+        reference = record.reference
+        if reference is not None:
+            data = self._log.read(reference.log_offset, reference.size, may_block=may_block)
+            record.rest = self._log.layouts.decode(data, reference.log_offset).rest
+        return record
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """The first offset stored at or after that time, the end if there is none. Reads, so for a thread."""
         low, high = self.bounds(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
-            (location,) = self.locate(topic, queue_id, middle, 1, may_block=True)
-            if stored_ms_of(self._log.read(location.log_offset, HEADER_BYTES)) < time_ms:
-                low = middle + 1
+            readable, stored_ms = self._stored_at(topic, queue_id, middle, high)
+            if stored_ms is not None and stored_ms < time_ms:
+                low = readable + 1
             else:
                 high = middle
         return low
@@ -257,16 +341,24 @@ class MessageStore:
     def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at that offset, or the first one that is left, was stored. Reads, so for a thread."""
         first, end = self.bounds(topic, queue_id)
-        at = max(first, offset)
-        found = self.locate(topic, queue_id, at, 1, may_block=True) if at < end else []
-        return stored_ms_of(self._log.read(found[0].log_offset, HEADER_BYTES)) if found and found[0].size else None
+        return self._stored_at(topic, queue_id, max(first, offset), end)[1]
+
+    def _stored_at(self, topic: str, queue_id: int, offset: int, end: int) -> tuple[int, int | None]:
+        """The first offset from there on whose record can be read, and when that was stored; None if there is none."""
+        while offset < end:
+            for location in self.locate(topic, queue_id, offset, end - offset, may_block=True):
+                if location.size:
+                    with contextlib.suppress(BadRecord):  # damage is told to whoever reads the message
+                        return offset, self._log.head_at(location.log_offset).stored_ms
+                offset += 1
+        return end, None
 
     def find_by_key(self, topic: str, key: str, limit: int) -> list[Record]:
         """The newest messages of the topic with that key or message id. Reads, so for a thread."""
         found: list[Record] = []
         for log_offset in self._index.candidates(topic, key):
             with contextlib.suppress(BadRecord):
-                record = self._log.record_at(log_offset)
+                record = self._dereferenced(self._log.record_at(log_offset), may_block=True)
                 is_held = record.queue_offset >= self.bounds(topic, record.queue_id)[0]
                 if record.topic == topic and is_held and key in keys_of(record.system):
                     found.append(record)
@@ -277,7 +369,9 @@ class MessageStore:
     def record_at(self, log_offset: int) -> Record | None:
         """The record of any kind that begins there, None if none does. Reads, so for a thread."""
         try:
-            return self._log.record_at(log_offset) if 0 <= log_offset < self._log.end else None
+            if not 0 <= log_offset < self._log.end:
+                return None
+            return self._dereferenced(self._log.record_at(log_offset), may_block=True)
         except BadRecord:
             return None
 
@@ -297,13 +391,23 @@ class MessageStore:
     # --- housekeeping
 
     def prepare_spill(self, *, entries_min: int) -> Spill | None:
-        """What is to be written of the indexes, when at least that many entries are in memory."""
-        if self._derived.entries_in_memory < entries_min:
+        """What is to be written of the indexes, when at least that many entries are in memory; and, unless that is one,
+        some for each queue, since blocks would else have little more than the names of queues."""
+        derived = self._derived
+        if entries_min > 1:
+            entries_min = max(entries_min, min(_SPILL_ENTRIES_MAX, _ROWS_FOR_QUEUE * derived.index.queues_in_memory))
+        if derived.entries_in_memory < entries_min:
             return None
-        return self._derived.prepare_spill(self._log.segment_bases, self._log.synced)
+        return derived.prepare_spill(self._log.segment_bases, self._log.synced)
 
     def finish_spill(self, spill: Spill) -> None:
-        self._derived.finish_spill(spill)
+        """`spill.write` is done: let go of what is on disk."""
+        for _ in self._derived.finish_spill(spill):
+            pass
+
+    def finish_spill_slowly(self, spill: Spill) -> "Iterator[None]":
+        """As `finish_spill`, in steps of about a millisecond, between which others may have their turn."""
+        return self._derived.finish_spill(spill)
 
     def give_up_spill(self, spill: Spill) -> None:
         self._derived.give_up_spill(spill)
@@ -311,25 +415,24 @@ class MessageStore:
     def prepare_checkpoint(self) -> "Callable[[], None]":
         """What is returned remembers how far the log is durable, and how far the indexes are; in a thread."""
         checkpoint = {"durable": self._log.synced, "stored_ms": self._last_ms, **self._derived.checkpoint()}
-        return lambda: self._root.replace(_CHECKPOINT, json.dumps(checkpoint).encode())
+        return lambda: side_files.write(self._root, _CHECKPOINT, checkpoint)
 
     def save_checkpoint(self) -> None:
         self.prepare_checkpoint()()
 
     def expired_segments(self, before_ms: int) -> int:
         """How many of the oldest segments hold only messages stored before that time. Reads, so for a thread."""
-        bases = self._log.segment_bases
-        count = 0
-        for following in bases[1:]:
+        expired = 0
+        for count, following in enumerate(self._log.segment_bases[1:], start=1):
             try:
-                head = self._log.read(following, HEADER_BYTES)
-                first_ms = stored_ms_of(head) if len(head) == HEADER_BYTES else self._last_ms
+                is_empty = following == self._log.end
+                first_ms = self._last_ms if is_empty else self._log.head_at(following).stored_ms
             except BadRecord:
-                break
+                continue  # the next one says whether this one is old too
             if first_ms >= before_ms:
                 break
-            count += 1
-        return count
+            expired = count
+        return expired
 
     @property
     def last_stored_ms(self) -> int:
@@ -351,7 +454,17 @@ class MessageStore:
     @property
     def skipped_bytes(self) -> int:
         """What recovery stepped over."""
-        return self._log.skipped_bytes
+        return self._recovery.skipped_bytes
+
+    @property
+    def torn_bytes(self) -> int:
+        """What recovery cut off as a torn tail."""
+        return self._recovery.torn_bytes
+
+    @property
+    def files_set_aside(self) -> int:
+        """How many files there are of bytes that were cut off or stepped over, by any start."""
+        return len(self._set_aside.names())
 
     def roll(self) -> None:
         self._log.roll()
@@ -379,11 +492,11 @@ class MessageStore:
         settle. What is returned makes that last, in a thread."""
         self._forgotten = {name: end for name, end in self._forgotten.items() if end > self._log.start}
         self._forgotten[topic] = self._log.end
-        content = json.dumps(self._forgotten).encode()
+        forgotten = dict(self._forgotten)
         finish_index = self._index.forget_topic(topic)
 
         def finish() -> None:
-            self._root.replace(_FORGOTTEN, content)
+            side_files.write(self._root, _FORGOTTEN, forgotten)
             finish_index()
 
         return finish
@@ -411,3 +524,16 @@ class MessageStore:
         though the kernel has dropped what the first could not write."""
         self._log.close()
         self._derived.close()
+        self._durable_file.close()
+
+
+def _as_dict(content: object) -> dict[str, Any]:
+    return content if isinstance(content, dict) else {}
+
+
+def _ranges(content: object) -> list[tuple[int, int]]:
+    return [(begin, end) for begin, end in content] if isinstance(content, list) else []
+
+
+def _check_of(log_offset: int) -> int:
+    return crc32(log_offset.to_bytes(8, "little"))

@@ -63,6 +63,11 @@ class QueueIndex:
         self._sizes.append(size)
         self._tags.append(tag_hash)
 
+    def adders(self) -> "tuple[Callable[[int], None], Callable[[int], None], Callable[[int], None]]":
+        """What `add` calls with log offset, size and hash of the tag, for who adds many; good until the next
+        `drop_tail`."""
+        return self._positions.append, self._sizes.append, self._tags.append
+
     def add_lost(self, end: int, log_offset: int) -> None:
         """Let the queue go on at offset `end`; what lies between was lost before `log_offset`."""
         for _ in range(end - self.end):

@@ -1,46 +1,59 @@
-"""A record of the commit log: a fixed header, then the topic's name and the message as it came over the wire.
+"""A record of the commit log: a header of fixed size, then the topic's name and the message as it came over the wire.
 
     at  size  field
     0   u16   magic 0x4D54 ("TM")
-    2   u8    version of this layout, 1
+    2   u8    version of this layout, 2
     3   u8    kind: 1 message, 2 half message, 3 operation, 4 timer, 5 tombstone
     4   u32   size of the whole record, this header included
-    8   u32   crc32 of all other bytes of the record
-    12  u32   hash of the tag; 0 when there is none
-    16  u64   queue offset; of a timer when it is due, in milliseconds since the epoch; 0 of others that are in no queue
-    24  u64   store timestamp, milliseconds since the epoch
-    32  u32   queue id
-    36  u16   length of the topic's name
-    38  u16   flags: 1 it has an origin, 2 its sender is known
-    40  u32   length of the system properties
-    44        topic's name, UTF-8
+    8   u64   log offset at which the record begins
+    16  u64   log offset below which the log was durable when the record was written
+    24  u64   queue offset; of a timer when it is due, in milliseconds since the epoch; 0 of others that are in no queue
+    32  u64   store timestamp, milliseconds since the epoch
+    40  u32   queue id
+    44  u32   hash of the tag; 0 when there is none
+    48  u16   length of the topic's name
+    50  u16   flags: 1 it has an origin, 2 its sender is known, 4 its rest is that of another record
+    52  u32   length of the system properties
+    56  u32   crc32 of all bytes behind the header
+    60  u32   crc32 of the header's bytes before, xor the key of the log
+    64        topic's name, UTF-8
               with flag 1: u64 log offset of the earlier record that this one is about, u64 when that is due, or 0
               with flag 2: u16 length and name of the client that sent it, UTF-8
+              with flag 4: u64 log offset and u32 size of the record whose rest is this one's too; none follows here
               serialized SystemProperties | serialized rest of the Message
+
+The header names its own place, and its checksum is made with a key that each log has for itself: bytes elsewhere, such
+as a client's in a body, are never taken for a record. Since it says how far the log was durable, a later whole record
+vouches for all that lies below: what is broken there is damage, and no torn tail (`log_recovery`).
 
 A timer or half message is settled by the first record whose origin it is: the message that it became, a tombstone (the
 timer was recalled), a copy of itself further on in the log, or an operation; except by an operation that only says that
 a producer was asked (`half_index`). All integers are little-endian. A record never spans two segments.
+Layout 1, which stores of before may begin with, is in `record_layout_1`.
 """
 
 import enum
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
-_MAGIC = 0x4D54
-_VERSION = 1
-_IDENTITY = struct.Struct("<HBBI")
+MAGIC = 0x4D54
+VERSION = 2
+_HEAD = struct.Struct("<HBBIQQQQIIHHII")
 _CHECK = struct.Struct("<I")
-_FIELDS = struct.Struct("<IQQIHHI")
 _ORIGIN = struct.Struct("<QQ")
 _LENGTH = struct.Struct("<H")
+_REFERENCE = struct.Struct("<QI")
 _FLAG_ORIGIN = 1
 _FLAG_SENDER = 2
-_FIELDS_START = _IDENTITY.size + _CHECK.size
-HEADER_BYTES = _FIELDS_START + _FIELDS.size
-assert HEADER_BYTES == 44
-MAGIC_BYTES = struct.pack("<HB", _MAGIC, _VERSION)
+_FLAG_REFERENCE = 4
+_FLAGS = _FLAG_ORIGIN | _FLAG_SENDER | _FLAG_REFERENCE
+PLACE_AT = 8
+"""Where in a header its own log offset stands."""
+HEADER_BYTES = _HEAD.size + _CHECK.size
+assert HEADER_BYTES == 64
+MAGIC_BYTES = struct.pack("<HB", MAGIC, VERSION)
 
 
 class Kind(enum.IntEnum):
@@ -51,11 +64,23 @@ class Kind(enum.IntEnum):
     TOMBSTONE = 5
 
 
-_KINDS = {kind.value: kind for kind in Kind}
+KINDS = {kind.value: kind for kind in Kind}
 
 
 class BadRecord(Exception):
-    """The bytes are no whole record: torn, garbled, or of another format."""
+    """The bytes are no whole record: torn, garbled, or of another place."""
+
+
+class NewerRecord(BadRecord):
+    """The bytes may be a record of a layout that this program does not know."""
+
+
+class BadContent(BadRecord):
+    """The header is whole, so that the record's `size` is known, and what follows it is not."""
+
+    def __init__(self, reason: str, size: int) -> None:
+        self.size = size
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +91,18 @@ class Origin:
     due_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The record, whole bytes of it, whose rest another one has too."""
+
+    log_offset: int
+    size: int
+
+
 @dataclass(slots=True)
 class Record:
-    """One record in memory; the module has the meaning and unit of each field."""
+    """One record in memory; the module has the meaning and unit of each field. With a `reference` its own `rest` is
+    empty until that was read."""
 
     kind: Kind
     topic: str
@@ -80,30 +114,53 @@ class Record:
     rest: bytes
     origin: Origin | None = None
     sender: str = ""
+    reference: Reference | None = None
 
 
-def encode(record: Record) -> tuple[bytes, bytes, bytes]:
-    """The record as pieces to be written one after the other; the message's own bytes are not copied."""
-    topic = record.topic.encode()
-    flags, extras = (0, b"") if record.origin is None and not record.sender else _extras(record)
-    identity = _IDENTITY.pack(
-        _MAGIC, _VERSION, record.kind, HEADER_BYTES + len(topic) + len(extras) + len(record.system) + len(record.rest)
+class Head(NamedTuple):
+    """What a whole header says; see the module."""
+
+    kind: int
+    size: int
+    durable_to: int
+    queue_offset: int
+    stored_ms: int
+    queue_id: int
+    tag_hash: int
+    topic_bytes: int
+    flags: int
+    system_bytes: int
+    content_check: int
+
+
+def encode(record: Record, log_offset: int, durable_to: int, key: int) -> tuple[bytes, bytes, bytes]:
+    """The record as pieces to be written one after the other; the message's own bytes are not copied.
+
+    `durable_to` is the end of what is known to be durable of the log, `key` the log's.
+    """
+    begin = topic = record.topic.encode()
+    flags = 0
+    if record.origin is not None or record.sender or record.reference is not None:
+        flags, extras = _extras(record)
+        begin = topic + extras
+    system, rest = record.system, record.rest
+    head = _HEAD.pack(
+        MAGIC,
+        VERSION,
+        record.kind,
+        HEADER_BYTES + len(begin) + len(system) + len(rest),
+        log_offset,
+        durable_to,
+        record.queue_offset,
+        record.stored_ms,
+        record.queue_id,
+        record.tag_hash,
+        len(topic),
+        flags,
+        len(system),
+        crc32(rest, crc32(system, crc32(begin))),
     )
-    fields = (
-        _FIELDS.pack(
-            record.tag_hash,
-            record.queue_offset,
-            record.stored_ms,
-            record.queue_id,
-            len(topic),
-            flags,
-            len(record.system),
-        )
-        + topic
-        + extras
-    )
-    check = crc32(record.rest, crc32(record.system, crc32(fields, crc32(identity))))
-    return identity + _CHECK.pack(check) + fields, record.system, record.rest
+    return head + _CHECK.pack(crc32(head) ^ key) + begin, system, rest
 
 
 def _extras(record: Record) -> tuple[int, bytes]:
@@ -113,72 +170,70 @@ def _extras(record: Record) -> tuple[int, bytes]:
     if record.sender:
         sender = record.sender.encode()
         flags, extras = flags | _FLAG_SENDER, extras + _LENGTH.pack(len(sender)) + sender
+    if record.reference is not None:
+        assert not record.rest
+        flags |= _FLAG_REFERENCE
+        extras += _REFERENCE.pack(record.reference.log_offset, record.reference.size)
     return flags, extras
 
 
-def decode(data: bytes) -> Record:
-    """The record that `data` is, no byte more or less; BadRecord otherwise."""
-    if len(data) < HEADER_BYTES:
-        raise BadRecord(f"{len(data)} bytes are less than a header")
-    magic, version, kind, size = _IDENTITY.unpack_from(data)
-    if magic != _MAGIC or version != _VERSION:
-        raise BadRecord(f"begins with {data[:3].hex()} instead of {MAGIC_BYTES.hex()}")
-    if size != len(data):
-        raise BadRecord(f"is {size} bytes by its header, {len(data)} are there")
-    (check,) = _CHECK.unpack_from(data, _IDENTITY.size)
-    if check != crc32(memoryview(data)[_FIELDS_START:], crc32(data[: _IDENTITY.size])):
-        raise BadRecord("the check sum does not fit the bytes")
-    if kind not in _KINDS:
-        raise BadRecord(f"is of kind {kind}, which this version does not know")
-    tag_hash, queue_offset, stored_ms, queue_id, topic_bytes, flags, system_bytes = _FIELDS.unpack_from(
-        data, _FIELDS_START
-    )
-    system_start = topic_end = HEADER_BYTES + topic_bytes
-    origin, sender = None, ""
-    if flags:
-        origin, sender, system_start = _decode_extras(data, topic_end, flags)
-    rest_start = system_start + system_bytes
-    return Record(
-        _KINDS[kind],
+def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> Head:
+    """The header that stands at `at` in `data`, and at `log_offset` of the log; BadRecord if it is not whole."""
+    if len(data) - at < HEADER_BYTES:
+        raise BadRecord(f"{len(data) - at} bytes are less than a header")
+    magic, version, kind, size, place, *rest = _HEAD.unpack_from(data, at)
+    if magic != MAGIC:
+        raise BadRecord(f"begins with {data[at : at + 2].hex()} instead of {MAGIC_BYTES[:2].hex()}")
+    if version > VERSION:
+        raise NewerRecord(f"has layout {version}, and this program knows layouts up to {VERSION}")
+    (check,) = _CHECK.unpack_from(data, at + _HEAD.size)
+    if version != VERSION or check != crc32(data[at : at + _HEAD.size]) ^ key:
+        raise BadRecord("has a header whose checksum does not fit")
+    if place != log_offset:
+        raise BadRecord(f"was written at log offset {place}, and stands at {log_offset}")
+    head = Head(kind, size, *rest)
+    if kind not in KINDS or head.flags & ~_FLAGS:
+        raise NewerRecord(f"is of kind {kind} with flags {head.flags}, which this program does not know")
+    return head
+
+
+def decode(data: bytes, log_offset: int, key: int) -> Record:
+    """The record that `data` is, no byte more or less, and that stands at that log offset; BadRecord otherwise."""
+    head = decode_head(data, log_offset, key)
+    if head.size != len(data):
+        raise BadContent(f"is {head.size} bytes by its header, {len(data)} are there", head.size)
+    if head.content_check != crc32(memoryview(data)[HEADER_BYTES:]):
+        raise BadContent("has bytes that do not fit its checksum", head.size)
+    system_start = topic_end = HEADER_BYTES + head.topic_bytes
+    record = Record(
+        KINDS[head.kind],
         data[HEADER_BYTES:topic_end].decode(),
-        queue_id,
-        queue_offset,
-        stored_ms,
-        tag_hash,
-        data[system_start:rest_start],
-        data[rest_start:],
-        origin,
-        sender,
+        head.queue_id,
+        head.queue_offset,
+        head.stored_ms,
+        head.tag_hash,
+        b"",
+        b"",
     )
+    if head.flags:
+        system_start = _decode_extras(record, data, topic_end, head.flags)
+    rest_start = system_start + head.system_bytes
+    record.system = data[system_start:rest_start]
+    record.rest = data[rest_start:]
+    return record
 
 
-def _decode_extras(data: bytes, position: int, flags: int) -> tuple[Origin | None, str, int]:
-    """The record's origin, its sender, and where its system properties begin."""
-    origin, sender = None, ""
+def _decode_extras(record: Record, data: bytes, position: int, flags: int) -> int:
+    """Fill in what the flags speak of; where the system properties begin."""
     if flags & _FLAG_ORIGIN:
-        origin = Origin(*_ORIGIN.unpack_from(data, position))
+        record.origin = Origin(*_ORIGIN.unpack_from(data, position))
         position += _ORIGIN.size
     if flags & _FLAG_SENDER:
         (length,) = _LENGTH.unpack_from(data, position)
         position += _LENGTH.size
-        sender = data[position : position + length].decode()
+        record.sender = data[position : position + length].decode()
         position += length
-    return origin, sender, position
-
-
-def announced_size(head: bytes) -> int:
-    """How many bytes the record has that begins with `head`; BadRecord if none can begin so."""
-    if len(head) < HEADER_BYTES:
-        raise BadRecord(f"{len(head)} bytes are less than a header")
-    magic, version, _, size = _IDENTITY.unpack_from(head)
-    if magic != _MAGIC or version != _VERSION or size < HEADER_BYTES:
-        raise BadRecord(f"begins with {head[:8].hex()}, which no record does")
-    assert isinstance(size, int)
-    return size
-
-
-def stored_ms_of(head: bytes) -> int:
-    """The store timestamp in a record's first HEADER_BYTES, unchecked: for searching, where a record is read later."""
-    value = _FIELDS.unpack_from(head, _FIELDS_START)[2]
-    assert isinstance(value, int)
-    return value
+    if flags & _FLAG_REFERENCE:
+        record.reference = Reference(*_REFERENCE.unpack_from(data, position))
+        position += _REFERENCE.size
+    return position

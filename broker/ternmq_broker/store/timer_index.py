@@ -93,6 +93,11 @@ class TimerIndex:
         """The log offset up to which nothing of the log has to be repeated after a restart."""
         return self._disk.covered
 
+    @property
+    def promised(self) -> int:
+        """Up to where the log was durable once, by runs that speak of more than it has."""
+        return self._disk.runs.promised
+
     # --- opening
 
     def load(self, checkpoint: "Mapping[str, object] | None", *, log_start: int, log_end: int) -> list[BadRun]:

@@ -32,6 +32,8 @@ class TimerRuns:
         self._chain: list[TimerRun] = []
         self._obsolete: list[TimerRun] = []
         self._last_serial = 0
+        self.promised = 0
+        """Up to where the log was durable once, by runs that speak of more than it has."""
 
     @property
     def chain(self) -> "Sequence[TimerRun]":
@@ -71,6 +73,7 @@ class TimerRuns:
                 else:
                     if run.relies_on_log_to <= log_end:
                         return run
+                    self.promised = max(self.promised, run.relies_on_log_to)
                     bad.append(BadRun(f"{name}: the log ends at {log_end}, before {run.relies_on_log_to}"))
                 left.remove(name)
                 file.close()

@@ -1,10 +1,22 @@
-"""A record is read as it was written, and nothing else is taken for one."""
+"""A record is read as it was written, where it was written, and nothing else is taken for one."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.record import BadRecord, Kind, Origin, Record, announced_size, decode, encode, stored_ms_of
+from ternmq_broker.store.record import (
+    HEADER_BYTES,
+    BadContent,
+    BadRecord,
+    Kind,
+    NewerRecord,
+    Origin,
+    Record,
+    Reference,
+    decode,
+    decode_head,
+    encode,
+)
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -21,33 +33,76 @@ RECORDS = st.builds(
     rest=st.binary(max_size=60),
     origin=st.none() | st.builds(Origin, U64, U64),
     sender=TEXT,
+) | st.builds(
+    Record,
+    kind=st.just(Kind.MESSAGE),
+    topic=TEXT,
+    queue_id=U32,
+    queue_offset=U64,
+    stored_ms=U64,
+    tag_hash=U32,
+    system=st.binary(max_size=60),
+    rest=st.just(b""),
+    reference=st.builds(Reference, U64, U32),
 )
+PLAIN = Record(Kind.MESSAGE, "topic", 1, 2, 3, 4, b"sys", b"rest")
+KEY = 0x1234ABCD
 
 
-@given(RECORDS)
-def test_a_record_is_read_as_it_was_written(record: Record) -> None:
-    data = b"".join(encode(record))
-    assert decode(data) == record
-    assert announced_size(data) == len(data)
-    assert stored_ms_of(data) == record.stored_ms
+def encoded(record: Record, log_offset: int = 1000, key: int = KEY) -> bytes:
+    return b"".join(encode(record, log_offset, 900, key))
+
+
+@given(RECORDS, U64, U64, U32)
+def test_a_record_is_read_as_it_was_written(record: Record, log_offset: int, durable_to: int, key: int) -> None:
+    data = b"".join(encode(record, log_offset, durable_to, key))
+    assert decode(data, log_offset, key) == record
+    head = decode_head(data, log_offset, key)
+    assert (head.size, head.durable_to, head.stored_ms) == (len(data), durable_to, record.stored_ms)
 
 
 @given(RECORDS, st.data())
 def test_a_changed_byte_is_noticed(record: Record, data: st.DataObject) -> None:
-    encoded = bytearray(b"".join(encode(record)))
-    position = data.draw(st.integers(0, len(encoded) - 1))
-    encoded[position] ^= data.draw(st.integers(1, 255))
+    changed = bytearray(encoded(record))
+    position = data.draw(st.integers(0, len(changed) - 1))
+    changed[position] ^= data.draw(st.integers(1, 255))
     with pytest.raises(BadRecord):
-        decode(bytes(encoded))
+        decode(bytes(changed), 1000, KEY)
 
 
 @given(RECORDS, st.data())
 def test_a_record_that_is_cut_off_is_none(record: Record, data: st.DataObject) -> None:
-    encoded = b"".join(encode(record))
+    whole = encoded(record)
     with pytest.raises(BadRecord):
-        decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
+        decode(whole[: data.draw(st.integers(0, len(whole) - 1))], 1000, KEY)
 
 
-def test_a_plain_message_is_as_long_as_before_there_were_origins() -> None:
-    plain = Record(Kind.MESSAGE, "topic", 1, 2, 3, 4, b"sys", b"rest")
-    assert len(b"".join(encode(plain))) == 44 + len(b"topic" + b"sys" + b"rest")
+@given(RECORDS, U64.filter(lambda place: place != 1000))
+def test_bytes_that_were_written_for_another_place_are_no_record(record: Record, log_offset: int) -> None:
+    with pytest.raises(BadRecord, match="was written at log offset 1000"):
+        decode(encoded(record), log_offset, KEY)
+
+
+@given(RECORDS, U32.filter(lambda key: key != KEY))
+def test_a_record_of_another_log_is_none(record: Record, key: int) -> None:
+    with pytest.raises(BadRecord, match="checksum does not fit"):
+        decode(encoded(record), 1000, key)
+
+
+def test_damage_behind_the_header_leaves_the_size_known() -> None:
+    data = bytearray(encoded(PLAIN))
+    data[-1] ^= 1
+    with pytest.raises(BadContent) as error:
+        decode(bytes(data), 1000, KEY)
+    assert error.value.size == len(data)
+
+
+def test_a_layout_that_is_not_known_is_told_from_damage() -> None:
+    data = bytearray(encoded(PLAIN))
+    data[2] = 3
+    with pytest.raises(NewerRecord, match="layout 3"):
+        decode(bytes(data), 1000, KEY)
+
+
+def test_a_plain_message_costs_its_header_and_its_own_bytes() -> None:
+    assert len(encoded(PLAIN)) == HEADER_BYTES + len(b"topic" + b"sys" + b"rest")

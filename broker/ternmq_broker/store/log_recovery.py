@@ -1,0 +1,265 @@
+"""What a start finds in the commit log: whole records, a torn tail, or damage.
+
+Durable     everything below a log offset for which somebody vouches: whoever opens the log (checkpoint, indexes), every
+            later record, whose header says how far the log was durable when it was written, and the end of the records
+            of layout 1.
+Torn tail   from a bad record on for which nobody vouches: a crash left it, and nothing of it was acknowledged, unless
+            its very last bytes were damaged afterwards. It is set aside and cut off; zeros are room that was reserved,
+            and just go.
+Damage      a bad record for which somebody vouches was acknowledged once. The start is refused, and the place is told;
+            with `accept` the bytes up to the next whole record are set aside and stepped over, and remembered, so that
+            the next start steps over them by itself.
+Impossible  a whole record that contradicts those before it, such as a queue offset that was given before, or one that
+            leaves out more messages than the damaged bytes had room for, is treated as a bad one.
+Newer       bytes that look like a record of a layout that this program does not know, with none that it knows behind
+            them, are refused and never cut.
+Layout 1    its records vouch for nothing. While a store is brought up to date, a bad one is damage if a whole one
+            follows, since neither is known.
+"""
+
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.log_walk import LogWalk
+from ternmq_broker.store.record import PLACE_AT, BadRecord, Head, NewerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ternmq_broker.store.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log_walk import TakePlain
+    from ternmq_broker.store.set_aside import SetAside
+
+_log = logging.getLogger(__name__)
+_SCAN_BYTES = 1 << 20
+_RECORD_BYTES_MIN = 44
+
+Range = tuple[int, int]
+"""Log offsets where damaged bytes begin and end."""
+
+
+class CommitLogCorrupted(Exception):
+    """A record that was durable once can't be read any more."""
+
+    def __init__(self, *, log_offset: int, durable: int, reason: str) -> None:
+        self.log_offset = log_offset
+        super().__init__(f"log offset {log_offset} (all below {durable} was durable): the record {reason}")
+
+
+class LogRecovery:
+    """Walks a log once, when it is opened.
+
+    `durable` is up to where it was known to be durable, `accepted` what was stepped over by earlier starts,
+    `contradicts` says what is impossible about a record, if that may leave out so many messages of its queue.
+    """
+
+    def __init__(
+        self,
+        log: "CommitLog",
+        set_aside: "SetAside",
+        *,
+        durable: int,
+        accepted: "Iterable[Range]" = (),
+        accept: bool = False,
+        contradicts: "Callable[[Placed, int], str | None]" = lambda _placed, _lost_max: None,
+    ) -> None:
+        self._log = log
+        self._set_aside = set_aside
+        self._durable = durable
+        self._accept = accept
+        self._contradicts = contradicts
+        self.accepted = {begin: end for begin, end in accepted if end > log.start}
+        self.newly_accepted = False
+        """Whether damage was met that was not accepted before: what promised those bytes is to be written anew."""
+        self.skipped_bytes = self.torn_bytes = 0
+        """What was stepped over by this start, or an earlier one, as far as it was walked; and what was cut off."""
+
+    def records(self, since: int, take_plain: "TakePlain | None" = None) -> "Iterator[Placed]":
+        """Every whole record from log offset `since` on, but those that `take_plain` takes (`LogWalk`); then the torn
+        tail is cut off, and all is synced.
+
+        CommitLogCorrupted, NewerFormat; OSError if there is no room to set something aside. Then nothing has changed.
+        """
+        log = self._log
+        position = since = max(since, log.start)
+        if log.end < self._durable and not self._accept:
+            raise CommitLogCorrupted(log_offset=log.end, durable=self._durable, reason="is missing at the log's end")
+        self.newly_accepted = log.end < self._durable
+        while position < log.end:
+            following = log.following_segment(position)
+            walk = LogWalk(log, position, take_plain)
+            try:
+                for placed in walk:
+                    self._check(placed)
+                    yield placed
+                if walk.log_offset < following:
+                    self._missing(following)
+                position = following
+            except BadRecord as error:
+                after = self._after_bad(walk.log_offset, error)
+                if after is None:
+                    position = walk.log_offset
+                    break
+                position = after
+        log.recovered(position, since)
+
+    def _check(self, placed: "Placed") -> None:
+        problem = self._contradicts(placed, self.skipped_bytes // _RECORD_BYTES_MIN)
+        if problem is not None:
+            raise BadRecord(problem)
+
+    def _missing(self, following: int) -> NoReturn:
+        raise BadRecord(f"is missing, as are all bytes up to {following}, where the next segment begins")
+
+    # --- what is bad
+
+    def _after_bad(self, bad: int, error: BadRecord) -> int | None:
+        """Where to go on behind a bad record; None if it begins the torn tail."""
+        known = self.accepted.get(bad, self._log.end)
+        if known < self._log.end:
+            self.skipped_bytes += known - bad
+            return known
+        following = self._next_head(bad)
+        if following is None and isinstance(error, NewerRecord):
+            raise NewerFormat(f"the record at log offset {bad} {error}") from error
+        durable = self._vouched_to(bad, following)
+        if bad < durable and not self._accept:
+            raise CommitLogCorrupted(log_offset=bad, durable=durable, reason=str(error)) from error
+        if bad < durable and following is not None:
+            self._step_over(bad, following, str(error))
+            return following
+        self._keep_tail(bad, str(error), is_torn=bad >= durable)
+        return None
+
+    def _vouched_to(self, bad: int, following: int | None) -> int:
+        """Up to where the log was durable, by all that is known and what whole records behind `bad` say."""
+        durable = self._durable
+        while following is not None and durable <= bad:
+            if following < self._log.layouts.layout_1_below:
+                return following
+            head = self._log.head_at(following)
+            durable = max(durable, head.durable_to)
+            following = self._next_head(following, head)
+        return durable
+
+    def _step_over(self, bad: int, end: int, reason: str) -> None:
+        name = self._copy(bad, end)
+        self.accepted[bad] = end
+        self.newly_accepted = True
+        self.skipped_bytes += end - bad
+        _log.error(
+            "stepped over %d damaged bytes of the commit log, from log offset %d up to %d: the record there %s; "
+            "they were copied to set-aside/%s",
+            end - bad,
+            bad,
+            end,
+            reason,
+            name,
+        )
+
+    def _keep_tail(self, bad: int, reason: str, *, is_torn: bool) -> None:
+        end = self._end_of_bytes(bad)
+        if is_torn and end == bad:
+            return  # room that was reserved
+        name = self._copy(bad, end)
+        if is_torn:
+            self.torn_bytes = end - bad
+            level, what = logging.WARNING, "is a torn tail of a crash: nothing says that it was durable"
+        else:
+            self.skipped_bytes += end - bad
+            self.newly_accepted = True
+            level, what = logging.ERROR, "is damaged"
+        _log.log(
+            level,
+            "the end of the commit log, %d bytes from log offset %d on, %s; the record there %s; "
+            "it was copied to set-aside/%s and cut off",
+            end - bad,
+            bad,
+            what,
+            reason,
+            name,
+        )
+
+    def _copy(self, begin: int, end: int) -> str:
+        return self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", self._pieces(begin, end))
+
+    def _pieces(self, begin: int, end: int) -> "Iterator[bytes]":
+        while begin < end:
+            there = self._log.end_of_segment(begin) - begin
+            piece = self._log.read(begin, max(0, min(_SCAN_BYTES, end - begin, there)))
+            if piece:
+                yield piece
+            # Bytes may be missing at the end of a segment.
+            begin = begin + len(piece) if piece else self._log.following_segment(begin)
+
+    def _end_of_bytes(self, begin: int) -> int:
+        """Behind the last byte from there on that is not zero; `begin` if all are."""
+        end, position = begin, begin
+        for piece in self._pieces(begin, self._log.end):
+            stripped = piece.rstrip(b"\0")
+            position += len(piece)
+            if stripped:
+                end = position - len(piece) + len(stripped)
+        return end
+
+    # --- looking for what follows
+
+    def _next_head(self, position: int, head: Head | None = None) -> int | None:
+        """Where the next record begins whose header is whole: behind the one with that `head`, or behind `position`."""
+        log = self._log
+        if head is not None:
+            position += head.size
+            if self._is_head(position):
+                return position
+        else:
+            position += 1
+        while position < log.end:
+            found = self._head_within(position, self._end_of_stretch(position))
+            if found is not None:
+                return found
+            position = self._following_stretch(position)
+        return None
+
+    def _end_of_stretch(self, position: int) -> int:
+        """Where the bytes end of that segment and of that layout."""
+        end, boundary = self._log.end_of_segment(position), self._log.layouts.layout_1_below
+        return min(end, boundary) if position < boundary else end
+
+    def _following_stretch(self, position: int) -> int:
+        following, boundary = self._log.following_segment(position), self._log.layouts.layout_1_below
+        return min(following, boundary) if position < boundary else following
+
+    def _head_within(self, position: int, end: int) -> int | None:
+        magic = self._log.layouts.magic_bytes(position)
+        while position < end:
+            window = self._log.read(position, min(_SCAN_BYTES, end - position))
+            at = window.find(magic)
+            while at >= 0:
+                if self._may_begin(window, at, position + at) and self._is_head(position + at):
+                    return position + at
+                at = window.find(magic, at + 1)
+            if position + len(window) >= end:
+                return None
+            position += len(window) - len(magic) + 1  # a magic may lie across two windows
+        return None
+
+    def _may_begin(self, window: bytes, at: int, log_offset: int) -> bool:
+        """A quick look, since a body may be full of what looks like headers: does it name this place?"""
+        place = window[at + PLACE_AT : at + PLACE_AT + 8]
+        is_elsewhere = len(place) == 8 and int.from_bytes(place, "little") != log_offset
+        return not is_elsewhere or log_offset < self._log.layouts.layout_1_below
+
+    def _is_head(self, log_offset: int) -> bool:
+        """Whether a record begins there: of today's layout by its header, which has a checksum; else a whole one."""
+        log = self._log
+        if log_offset >= log.end:
+            return False
+        try:
+            if log_offset < log.layouts.layout_1_below:
+                log.placed_at(log_offset)
+            else:
+                return log_offset + log.head_at(log_offset).size <= log.end_of_segment(log_offset)
+        except BadRecord:
+            return False
+        return True

@@ -1,0 +1,58 @@
+"""Reads on through one segment of the commit log, record by record, a large piece of the file at a time."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.commit_log import Placed
+from ternmq_broker.store.record import BadRecord
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.commit_log import CommitLog
+
+_READ_BYTES = 1 << 20
+
+TakePlain = Callable[[bytes, int, int], int]
+"""Takes records out of a window of the log: gets the window, where in it to begin, and the log offset of that; returns
+where in the window it ended."""
+
+
+class LogWalk:
+    """The records from `log_offset` on up to the end of the segment, but those that `take_plain` takes.
+
+    Invariant: all before `log_offset` was yielded or taken, and was whole; there begins the next record, or the bad one
+    for which BadRecord was raised. While one is with the caller, it is that one.
+    """
+
+    def __init__(self, log: "CommitLog", log_offset: int, take_plain: TakePlain | None = None) -> None:
+        self.log_offset = log_offset
+        self._log = log
+        self._end = log.end_of_segment(log_offset)
+        self._take_plain = take_plain
+        self._window = b""
+        self._window_begin = log_offset
+
+    def __iter__(self) -> Iterator[Placed]:
+        layouts = self._log.layouts
+        while self.log_offset < self._end:
+            at = self._ensure(layouts.header_bytes(self.log_offset))
+            if self._take_plain is not None:
+                taken = self._take_plain(self._window, at, self.log_offset) - at
+                if taken:
+                    self.log_offset += taken
+                    continue
+            head_end = at + layouts.header_bytes(self.log_offset)
+            size = layouts.decode_head(self._window[at:head_end], self.log_offset).size
+            if size > self._end - self.log_offset:
+                raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
+            at = self._ensure(size)
+            record = layouts.decode(self._window[at : at + size], self.log_offset)
+            yield Placed(self.log_offset, size, record)
+            self.log_offset += size
+
+    def _ensure(self, size: int) -> int:
+        """Have so many bytes from `log_offset` on in the window, if there are so many; where in it they begin."""
+        at = self.log_offset - self._window_begin
+        if len(self._window) - at < size:
+            wanted = min(max(size, _READ_BYTES), self._end - self.log_offset)
+            self._window, self._window_begin, at = self._log.read(self.log_offset, wanted), self.log_offset, 0
+        return at

@@ -1,0 +1,74 @@
+"""Brings the indexes up to date when a store is opened, with what the log says beyond their files.
+
+Mostly that is a fraction of a second's messages. When an index was lost it is the whole log: then what was read is
+moved to disk as it grows, so that memory does not, and the log tells every few seconds how far it is.
+"""
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.plain_records import PlainRecords
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.commit_log import CommitLog
+    from ternmq_broker.store.derived import Derived
+    from ternmq_broker.store.log_recovery import LogRecovery
+
+_log = logging.getLogger(__name__)
+_SPILL_ENTRIES = 262_144
+_TELL_EVERY_S = 2.0
+
+
+class Replay:
+    """One pass over the log. `count` is how many records it had, `stored_ms` when the newest was stored, 0 for none."""
+
+    def __init__(self, log: "CommitLog", derived: "Derived") -> None:
+        self._log = log
+        self._derived = derived
+        self._plain = PlainRecords(derived.index, log.layouts.key)
+        self._begin = max(derived.covered, log.start)
+        self._began = self._told = time.monotonic()
+        self.count = self.stored_ms = 0
+
+    def run(self, recovery: "LogRecovery") -> None:
+        """Errors are those of `LogRecovery.records`."""
+        for placed in recovery.records(self._begin, self._take_plain):
+            self._derived.replay(placed)
+            self.stored_ms = max(self.stored_ms, placed.record.stored_ms)
+            self.count += 1
+            self._look_after(placed.log_offset + placed.size)
+        if self._told > self._began:
+            _log.info("%d records were read from the commit log in %.1f s", self.count, time.monotonic() - self._began)
+
+    def _take_plain(self, window: bytes, at: int, log_offset: int) -> int:
+        end, count = self._plain.take(window, at, log_offset)
+        self.stored_ms = max(self.stored_ms, self._plain.stored_ms)
+        self.count += count
+        self._look_after(log_offset + end - at)
+        return end
+
+    def _look_after(self, log_offset: int) -> None:
+        """All below is in the indexes, and whole."""
+        if self._derived.entries_in_memory >= _SPILL_ENTRIES:
+            self._spill(log_offset)
+        now = time.monotonic()
+        if now - self._told >= _TELL_EVERY_S:
+            self._told = now
+            done, whole = log_offset - self._begin, max(1, self._log.end - self._begin)
+            left_s = (now - self._began) * (whole - done) / max(1, done)
+            _log.info(
+                "reading the commit log: %.0f %% of %.1f GB, %.0f records/s, about %.0f s to go",
+                100 * done / whole,
+                whole / 1e9,
+                self.count / (now - self._began),
+                left_s,
+            )
+
+    def _spill(self, log_offset: int) -> None:
+        self._log.sync_below(log_offset)
+        while job := self._derived.prepare_spill(self._log.segment_bases, log_offset):
+            job.write()
+            for _ in self._derived.finish_spill(job):
+                pass
+        self._plain.forget()

@@ -1,0 +1,68 @@
+"""The small files beside the commit log, each read once, when the store is opened.
+
+Derived     what the log can tell too: a damaged file is as good as none, and that is logged.
+Needed      what nothing else can tell: a damaged file refuses the start, unless damage is accepted; then it is set
+            aside and as good as none.
+Plain       in a store of layout 1 these files were bare JSON without a checksum.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import checked_file
+from ternmq_broker.store.checked_file import DamagedFile
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.set_aside import SetAside
+
+_log = logging.getLogger(__name__)
+VERSION = 1
+"""Of all side files but `format`: what they hold has not changed since they have a checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideFiles:
+    """How side files are read while a store is opened. All raise NewerFormat."""
+
+    set_aside: "SetAside"
+    accept_damage: bool
+    plain: bool
+
+    def derived(self, folder: "Folder", name: str) -> object | None:
+        """The content, None if there is none that can be believed."""
+        try:
+            return self._read(folder, name)
+        except DamagedFile as error:
+            _log.warning("%s; what it says is made anew from the commit log", error)
+            return None
+
+    def needed(self, folder: "Folder", name: str) -> object | None:
+        """The content, None if there is no such file; DamagedFile."""
+        try:
+            return self._read(folder, name)
+        except DamagedFile as error:
+            if not self.accept_damage:
+                raise
+            kept = self.set_aside.keep(name, [folder.content(name) or b""])
+            _log.error("%s; it was copied to set-aside/%s, and the store goes on without it", error, kept)
+            return None
+
+    def _read(self, folder: "Folder", name: str) -> object | None:
+        data = folder.content(name)
+        if data is None:
+            return None
+        if self.plain and not checked_file.is_checked(data):
+            try:
+                content: object = json.loads(data)
+            except ValueError as error:
+                raise DamagedFile(name, "it is no JSON") from error
+            return content
+        return checked_file.decoded(name, name, VERSION, data)
+
+
+def write(folder: "Folder", name: str, content: object) -> None:
+    """Replace a side file; durable when this returns."""
+    checked_file.write(folder, name, name, VERSION, content)

@@ -1,0 +1,77 @@
+"""Which layout a store has, and what its records' checksums are made with: the file `format`, and a copy of it.
+
+Layout 2    has this file, and records as in `record` says; side files have checksums. The key of the log is drawn once,
+            when the store is made.
+Layout 1    has none; records are those of `record_layout_1`. It is brought up to date when it is opened: recovered by
+            the rules of then, its side files written anew, and `format` last. Who dies in between does it again.
+Newer       a higher number in the file is refused. Programs that know no layout are kept out by the lock (`lock`).
+"""
+
+import logging
+import secrets
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import checked_file, record_layout_1
+from ternmq_broker.store.checked_file import DamagedFile
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder
+
+_log = logging.getLogger(__name__)
+LAYOUT = 2
+NAME = "format"
+COPY = "format.copy"
+_KEY_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFormat:
+    """`key` is the log's (`record`), and records below log offset `layout_1_below` are of layout 1."""
+
+    key: int
+    layout_1_below: int = 0
+
+    def write(self, root: "Folder") -> None:
+        """The store is of today's layout from now on; durable when this returns."""
+        for name in (COPY, NAME):
+            checked_file.write(root, name, NAME, LAYOUT, asdict(self))
+
+
+def drawn_key() -> int:
+    """A key for a new log."""
+    return secrets.randbits(_KEY_BITS)
+
+
+def read(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
+    """What the store is; None of one that is empty, or of layout 1. DamagedFile, NewerFormat."""
+    problem: DamagedFile | None = None
+    for name in (NAME, COPY):
+        try:
+            content = checked_file.read(root, name, NAME, LAYOUT)
+        except DamagedFile as error:
+            problem = error
+            continue
+        if isinstance(content, dict):
+            found = StoreFormat(**content)
+            if problem is not None or root.content(NAME) is None:
+                _log.warning("the file %r is written anew from its copy: it is damaged or missing", NAME)
+                found.write(root)
+            return found
+    if problem is not None:
+        raise problem
+    if _has_records(commit_log, but_of_layout=record_layout_1.VERSION):
+        raise DamagedFile(NAME, "it is missing, and so is its copy")
+    return None
+
+
+def _has_records(commit_log: "Folder", *, but_of_layout: int) -> bool:
+    """Whether a segment begins with a record of another layout."""
+    for name in commit_log.names():
+        if name.isdigit():
+            file = commit_log.open(name)
+            head = file.read(0, 3)
+            file.close()
+            if head[:2] == record_layout_1.MAGIC_BYTES[:2] and head[2] != but_of_layout:
+                return True
+    return False
