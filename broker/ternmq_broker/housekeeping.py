@@ -120,6 +120,8 @@ class Housekeeping:
             await asyncio.to_thread(self._journal.drop, group)
 
     async def _spill(self, entries_min: int = _SPILL_ENTRIES) -> None:
+        if not self._room.is_short:
+            self._store.mark_durable()
         async with self._spill_turn:
             while job := self._store.prepare_spill(entries_min=entries_min):
                 try:

@@ -55,8 +55,7 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
             "give this user the right and the room to write there, or choose another --data-dir"
         ) from error
     try:
-        store, journal = _recovered(settings, folders)
-        room = _room(settings)
+        store, journal, room = _recovered(settings, folders)
     except BaseException:
         lock.release()
         raise
@@ -65,19 +64,12 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
     return OpenedStore(lock, store, journal, room)
 
 
-def _room(settings: "BrokerSettings") -> DiskRoom:
-    reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
-    room = DiskRoom(lambda: disk_bytes(settings.folder), reserve, free_min_bytes=settings.disk_free_min_bytes)
-    room.renew_reserve()
-    return room
-
-
-def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[MessageStore, ProgressJournal]:
+def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[MessageStore, ProgressJournal, DiskRoom]:
     try:
         store = MessageStore(
             folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
         )
-        return store, ProgressJournal(folders.consumption)
+        return store, ProgressJournal(folders.consumption), _room(settings)
     except CommitLogCorrupted as error:
         raise StartupError(
             f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
@@ -93,4 +85,11 @@ def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[Messag
             f"the store in {settings.folder} was written by a newer version of TernMQ: {error}; start that version"
         ) from error
     except OSError as error:
-        raise StartupError(f"the store in {settings.folder} can't be opened: {error}") from error
+        raise StartupError(f"the store in {settings.folder} can't be opened: {error}; look at its disk") from error
+
+
+def _room(settings: "BrokerSettings") -> DiskRoom:
+    reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
+    room = DiskRoom(lambda: disk_bytes(settings.folder), reserve, free_min_bytes=settings.disk_free_min_bytes)
+    room.renew_reserve()
+    return room

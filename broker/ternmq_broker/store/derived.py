@@ -144,8 +144,6 @@ class Derived:
 
     def give_up_spill(self, spill: Spill) -> None:
         """It could not be written; another one will be prepared."""
-        if spill.index is not None:
-            self.index.give_up_spill(spill.index)
         if spill.timers is not None:
             self.timers.release(spill.timers)
 

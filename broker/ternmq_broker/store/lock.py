@@ -56,6 +56,6 @@ def _locked(folder: "Path", name: str) -> int:
         raise StartupError(
             f"{folder} is in use by another stack (process {owner}); stop it, or choose another --data-dir"
         ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    # In the place of what is there: a disk without room takes that.
+    os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
     return fd

@@ -51,7 +51,8 @@ class SpillJob:
     log_to: int
     base: int
     folder: "Folder"
-    file: "StoreFile | None"
+    files: "dict[int, StoreFile]"
+    """By segment; the one of this block is made if it is not there."""
     queues: list[QueueIndex]
     keys: "tuple[array[int], array[int]]"
     written: BlockHead | None = None
@@ -59,8 +60,9 @@ class SpillJob:
     """Of each queue in the block how many rows are there, and at which row they begin."""
 
     def write(self) -> None:
-        if self.file is None:
-            self.file = self.folder.create(f"{self.base:020d}")
+        file = self.files.get(self.base)
+        if file is None:
+            file = self.files[self.base] = self.folder.create(f"{self.base:020d}")
             self.folder.sync_names()
         content = BlockContent(self.log_from, self.log_to, self.base, [])
         for number, queue in enumerate(self.queues):
@@ -72,13 +74,13 @@ class SpillJob:
         content.key_hashes = hashes[:count]
         content.key_positions = array("I", [position - self.base for position in positions[:count]])
         data = index_block.encode(content)
-        file_position = self.file.size
+        file_position = file.size
         head = index_block.head_of(content, data, file_position=file_position)
         try:
-            self.file.append([data])
-            self.file.sync()
+            file.append([data])
+            file.sync()
         except OSError:
-            self.file.truncate(file_position)
+            file.truncate(file_position)  # the next try begins where this one did
             raise
         self.written = head
 
@@ -299,16 +301,12 @@ class LogIndex:
             return None
         base = max(segment for segment in segments if segment <= self.covered)
         log_to = min((segment for segment in segments if segment > base), default=upto)
-        return SpillJob(
-            self.covered, min(log_to, upto), base, self._folder, self._files.get(base), list(self._dirty), self._keys
-        )
+        return SpillJob(self.covered, min(log_to, upto), base, self._folder, self._files, list(self._dirty), self._keys)
 
     def finish_spill(self, job: SpillJob) -> "Iterator[None]":
         """`job.write` is done: let go of what the block holds, a little at a time; all of it, before the next one."""
-        assert job.file is not None
         assert job.written is not None
-        self._files[job.base] = job.file
-        number = self._keep_block(job.written, job.file)
+        number = self._keep_block(job.written, self._files[job.base])
         hashes, positions = self._keys
         self._keys = (hashes[job.written.keys :], positions[job.written.keys :])
         for done, (queue, count, first_row) in enumerate(job.counts, start=1):
@@ -318,11 +316,6 @@ class LogIndex:
                 del self._dirty[queue]
             if done % _QUEUES_AT_ONCE == 0:
                 yield
-
-    def give_up_spill(self, job: SpillJob) -> None:
-        """`job.write` has failed; what is left of it is perhaps a file without a block, for the next one."""
-        if job.file is not None:
-            self._files[job.base] = job.file
 
     # --- forgetting
 
@@ -352,7 +345,8 @@ class LogIndex:
             queue.drop_runs(dropped.__contains__)
         for number in dropped:
             del self._blocks[number]
-        for base in [base for base in self._files if base < log_start]:
+        # A copy: a spill may add a file in its thread.
+        for base in [base for base in list(self._files) if base < log_start]:
             self._detached.add(f"{base:020d}", self._files.pop(base))
 
     def _blocks_before(self, log_start: int) -> set[int]:
