@@ -75,9 +75,14 @@ class SpillJob:
         content.key_hashes = hashes[:count]
         content.key_positions = array("I", [position - self.base for position in positions[:count]])
         data = index_block.encode(content)
-        head = index_block.head_of(content, data, file_position=file.size)
-        file.append([data])
-        file.sync()
+        file_position = file.size
+        head = index_block.head_of(content, data, file_position=file_position)
+        try:
+            file.append([data])
+            file.sync()
+        except OSError:
+            file.truncate(file_position)  # the next try begins where this one did
+            raise
         self.written = head
 
     def _add(self, queue: QueueIndex, content: BlockContent) -> None:
@@ -351,7 +356,8 @@ class LogIndex:
             queue.drop_runs(dropped.__contains__)
         for number in dropped:
             del self._blocks[number]
-        for base in [base for base in self._files if base < log_start]:
+        # A copy: a spill may add a file in its thread.
+        for base in [base for base in list(self._files) if base < log_start]:
             self._detached.add(f"{base:020d}", self._files.pop(base))
 
     def _blocks_before(self, log_start: int) -> set[int]:

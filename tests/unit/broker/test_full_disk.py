@@ -9,12 +9,13 @@ import pytest
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.disk_room import DiskBytes, DiskShort
+from ternmq_broker.server.main import BrokerServer
 from ternmq_broker.store.files import DiskFile, DiskFolder
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import RETRY_QUEUE_ID, Group, HalfMessage, NewMessage, Resolution, Settled, TimedMessage
 from ternmq_common.names import dead_letter_topic
-from ternmq_common.server_settings import FlushMode, StorageSettings
+from ternmq_common.server_settings import BrokerServerSettings, FlushMode, StorageSettings
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -101,6 +102,18 @@ async def test_sends_work_again_when_there_is_room(broker: Broker) -> None:
     broker._room.look()
     await broker.append(TOPIC, 0, [message("a")])
     assert broker.problem is None
+
+
+async def test_a_broker_process_and_an_embedded_stack_are_not_ready_then(broker: Broker, clock: MovableClock) -> None:
+    server = BrokerServer(BrokerServerSettings(), clock)
+    server._not_started = None
+    server._broker = broker
+    embedded = LocalMessageService(broker)
+    assert (server._problem(), embedded.problem) == (None, None)
+    has_no_room(broker)
+    assert server._problem() == embedded.problem == broker.problem
+    figures = broker.figures.now()
+    assert (figures.disk_refuses, figures.disk_free_bytes, figures.disk_free_min_bytes) == (True, 0, (1 << 40) // 20)
 
 
 def no_room(self: object, *_: object, **__: object) -> None:

@@ -163,6 +163,17 @@ async def test_a_start_after_a_removal_that_stopped_in_the_middle_finds_every_me
     assert again.bounds(TOPIC, 0) == kept
 
 
+async def test_a_start_after_floors_were_written_and_nothing_was_forgotten_yet_goes_on_at_the_same_offsets() -> None:
+    house = House()
+    house.store.roll()
+    await house.keeping._spill(entries_min=1)
+    house.store.prepare_removal(house.store.segments - 1).write()
+    again = house.restarted()
+    end = house.store.bounds(TOPIC, 0)[1]
+    assert again.bounds(TOPIC, 0) == (end, end)
+    assert again.append(TOPIC, 0, [Incoming(0, b"", b"", ())], house.clock.now_ms()).first_offset == end
+
+
 async def test_floors_of_a_topic_that_is_deleted_meanwhile_do_not_undo_those_of_a_removal() -> None:
     """Both are written in threads, in any order."""
     house = House()
