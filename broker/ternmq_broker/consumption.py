@@ -346,7 +346,14 @@ class Consumption:
         locations = within_bytes(self.reader.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
         chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
         records = self.reader.read(queue.topic, queue.queue_id, chosen, passing)
-        return Pulled([stored_message(queue, record) for record in records], offset + len(locations))
+        following = offset + len(locations)
+        total = 0
+        for number, record in enumerate(records):
+            total += len(record.rest)
+            if total > PULL_BYTES_MAX and number:  # of a retry topic, where bodies may be elsewhere
+                following, records = record.queue_offset, records[:number]
+                break
+        return Pulled([stored_message(queue, record) for record in records], following)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group is in the queue; None if it never was there."""

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.message_store import Incoming
+from ternmq_broker.store.record import Reference
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ternmq_broker.store.queue_index import Location
     from ternmq_broker.store.record import Record
 
 # RocketMQ's names. Producers can't use them, so that nothing of theirs is in the way.
@@ -25,9 +27,22 @@ REAL_QUEUE_ID = "REAL_QID"
 CHECKS = "TRAN_MSG"
 
 
+# Of a short one a copy costs less than to read two records for it; long ones would add up unseen in a batch, as what a
+# batch may hold is told by the sizes of records.
+_REFERRED_BYTES = range(512, 64 * 1024)
+
+
 def copied(record: "Record") -> Incoming:
     """The message as it was."""
     return Incoming(record.tag_hash, record.system, record.rest, keys_of(record.system))
+
+
+def referred(record: "Record", location: "Location") -> Incoming:
+    """The message as it was; its body and properties stay in the record at `location`, if they are long enough."""
+    if record.reference is not None or len(record.rest) not in _REFERRED_BYTES:
+        return copied(record)
+    reference = Reference(location.log_offset, location.size)
+    return Incoming(record.tag_hash, record.system, b"", keys_of(record.system), reference)
 
 
 def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) -> Incoming:

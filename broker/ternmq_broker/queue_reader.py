@@ -96,8 +96,11 @@ class QueueReader:
                 or record.topic != topic
                 or record.kind is not Kind.MESSAGE
             ):
-                self._lose(topic, queue_id, offset, located[offset], "is damaged" if record is None else "is another")
                 records[number] = None
+                if record is not None or not self._store.has_expired(located[offset]):
+                    self._lose(
+                        topic, queue_id, offset, located[offset], "is damaged" if record is None else "is another"
+                    )
         return records
 
     def _alone(self, location: Location) -> "Record | None":

@@ -1,6 +1,7 @@
 """What becomes of messages whose claims have ended, at the time when they end, whether anybody polls or not.
 
-First failure     a copy goes into the group's retry topic and is ready there at once; its message is finished
+First failure     a copy goes into the group's retry topic and is ready there at once; its message is finished. The copy
+                  refers to the body where it is, for as long as that is not old
 Later failures    the copy is ready again in place; a new one is made only when it has become old, so that retention
                   can't remove what is still to be delivered
 Last attempt      a copy goes to the group's dead letters, and the message is finished
@@ -16,7 +17,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.copies import copied, dead_letter
+from ternmq_broker.copies import copied, dead_letter, referred
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.dead_letters import Reason
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption import Consumption, QueueState
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.store.message_store import Incoming, MessageStore
+    from ternmq_broker.store.queue_index import Location
     from ternmq_broker.store.record import Record
     from ternmq_common.clock import Clock
     from ternmq_common.pollers import Pollers
@@ -212,16 +214,18 @@ class Redelivery:
         """Copy the messages, and finish each when its copy is durable; OSError, MessagingError: none was moved."""
         records = [await self._read(move) for move in moves]
         copies: defaultdict[str, list[tuple[_Move, Incoming]]] = defaultdict(list)
-        for move, record in zip(moves, records, strict=True):
+        for move, found in zip(moves, records, strict=True):
             if not self._is_current(move):
                 continue  # the group was moved or deleted meanwhile
-            if record is None:
+            record, location = found or (None, None)
+            if record is None or location is None:
                 move.state.finish(move.offset)  # retention has removed it, or its record was lost
                 self._consumption.changes(move.group, move.topic, move.queue_id)
-            elif move.reason is None and self._is_fresh_copy(move, record):
+            elif move.reason is None and move.queue_id == RETRY_QUEUE_ID and self._is_fresh(record):
                 self._show(move)
             elif move.reason is None:
-                copies[retry_topic(move.group)].append((move, copied(record)))
+                copy = referred(record, location) if self._is_fresh(record) else copied(record)
+                copies[retry_topic(move.group)].append((move, copy))
             else:
                 letter = dead_letter(record, topic=move.topic, attempts=move.attempts, reason=move.reason)
                 copies[dead_letter_topic(move.group)].append((move, letter))
@@ -243,15 +247,18 @@ class Redelivery:
         else:
             self.dead_letters += copies
 
-    async def _read(self, move: _Move) -> "Record | None":
+    async def _read(self, move: _Move) -> "tuple[Record, Location] | None":
+        """The message and where it is, None if it can't be had any more."""
         queue = self._consumption.place_of(move.group, move.topic, move.queue_id)
+        reader = self._consumption.reader
         while True:
             try:
-                found = self._consumption.reader.read_offsets(queue.topic, queue.queue_id, [move.offset], ALL)
+                located = reader.locate_offsets(queue.topic, queue.queue_id, [move.offset])
+                records = reader.read(queue.topic, queue.queue_id, located, ALL)
             except WouldBlock as reading:
                 await asyncio.to_thread(reading.wait)
             else:
-                return found.get(move.offset)
+                return (records[0], located[move.offset]) if records else None
 
     def _finish(self, placed: list[tuple[_Move, int]]) -> None:
         """The copies are durable: let them take their messages' places, unless the group was reset meanwhile."""
@@ -273,8 +280,9 @@ class Redelivery:
         known = self._consumption.states(move.group, move.topic).get(move.queue_id)
         return known is move.state and move.state.held(move.offset, 0) is not None
 
-    def _is_fresh_copy(self, move: _Move, record: "Record") -> bool:
-        return move.queue_id == RETRY_QUEUE_ID and self._clock.now_ms() - record.stored_ms <= self._copy_again_after_ms
+    def _is_fresh(self, record: "Record") -> bool:
+        """Whether the body of the message will be there for half the retention at least."""
+        return self._clock.now_ms() - (record.rest_stored_ms or record.stored_ms) <= self._copy_again_after_ms
 
     def _show(self, move: _Move) -> None:
         """Let the message be delivered again where it is."""

@@ -328,8 +328,17 @@ class MessageStore:
         reference = record.reference
         if reference is not None:
             data = self._log.read(reference.log_offset, reference.size, may_block=may_block)
-            record.rest = self._log.layouts.decode(data, reference.log_offset).rest
+            referred = self._log.layouts.decode(data, reference.log_offset)
+            record.rest, record.rest_stored_ms = referred.rest, referred.stored_ms
         return record
+
+    def has_expired(self, location: Location) -> bool:
+        """Whether the record there is whole, and shares its rest with one that retention has removed."""
+        try:
+            reference = self._log.record_at(location.log_offset).reference
+        except BadRecord:
+            return False
+        return reference is not None and reference.log_offset < self._log.start
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """The first offset stored at or after that time, the end if there is none. Reads, so for a thread."""

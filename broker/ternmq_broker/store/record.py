@@ -102,7 +102,7 @@ class Reference:
 @dataclass(slots=True)
 class Record:
     """One record in memory; the module has the meaning and unit of each field. With a `reference` its own `rest` is
-    empty until that was read."""
+    empty until that was read; `rest_stored_ms` is when the record was stored that has it."""
 
     kind: Kind
     topic: str
@@ -115,6 +115,7 @@ class Record:
     origin: Origin | None = None
     sender: str = ""
     reference: Reference | None = None
+    rest_stored_ms: int = 0
 
 
 class Head(NamedTuple):
