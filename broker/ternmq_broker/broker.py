@@ -123,6 +123,7 @@ class Broker:
             self._timers,
             self.transactions,
             opened.room,
+            journal,
         )
         self._counts = self.figures.counts
         self.looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self.transactions)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.redelivery import Redelivery
     from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.progress_journal import ProgressJournal
     from ternmq_broker.timers import Timers
     from ternmq_broker.transactions import Transactions
     from ternmq_common.pollers import Pollers
@@ -36,6 +37,7 @@ class Figures:
         timers: "Timers",
         transactions: "Transactions",
         room: "DiskRoom",
+        journal: "ProgressJournal",
     ) -> None:
         self.counts = MessageCounts()
         self._folder = folder
@@ -47,6 +49,7 @@ class Figures:
         self._timers = timers
         self._transactions = transactions
         self._room = room
+        self._journal = journal
 
     def now(self) -> BrokerFigures:
         """For any thread."""
@@ -63,6 +66,9 @@ class Figures:
             segments=store.segments,
             records=store.records,
             skipped_bytes=store.skipped_bytes,
+            torn_bytes=store.torn_bytes,
+            journal_lines_skipped=self._journal.skipped_lines,
+            files_set_aside=store.files_set_aside,
             disk_used=disk_used(self._folder),
             disk_free_bytes=self._room.free_bytes,
             disk_free_min_bytes=self._room.free_min_bytes,

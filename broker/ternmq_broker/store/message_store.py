@@ -141,6 +141,7 @@ class MessageStore:
         self._index.load_floors(files)
         if is_layout_1:
             self._bring_up_to_date(found.key)
+        self._set_aside_files = len(self._set_aside.names())
 
     def _recover(self, folders: StoreFolders, files: SideFiles, durable: int, *, accept: bool) -> int:
         """Open the indexes, and add what the log says beyond them; how many records that were."""
@@ -477,8 +478,8 @@ class MessageStore:
 
     @property
     def files_set_aside(self) -> int:
-        """How many files there are of bytes that were cut off or stepped over, by any start."""
-        return len(self._set_aside.names())
+        """How many files there were at the start of bytes that were cut off or stepped over, then or before."""
+        return self._set_aside_files
 
     def roll(self) -> None:
         self._log.roll()

@@ -108,6 +108,9 @@ class BrokerFigures:
     segments: int
     records: int
     skipped_bytes: int
+    torn_bytes: int
+    journal_lines_skipped: int
+    files_set_aside: int
     disk_used: float
     disk_free_bytes: int
     disk_free_min_bytes: int

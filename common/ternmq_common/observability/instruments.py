@@ -88,6 +88,13 @@ DISK_REFUSES = Instrument(
 )
 RECORDS = Instrument("ternmq.store.records", Kind.COUNTER, "{record}", "Records that were appended to the commit log")
 SKIPPED = Instrument("ternmq.store.skipped", Kind.COUNTER, "By", "Bytes of damaged records that recovery stepped over")
+TORN = Instrument("ternmq.store.torn", Kind.COUNTER, "By", "Bytes of a torn tail that recovery cut off")
+JOURNAL_SKIPPED = Instrument(
+    "ternmq.store.journal.skipped", Kind.COUNTER, "{line}", "Damaged lines of the consumption journal"
+)
+SET_ASIDE = Instrument(
+    "ternmq.store.set_aside", Kind.LEVEL, "{file}", "Files of bytes that were cut off or stepped over"
+)
 SYNC_DURATION = Instrument("ternmq.store.sync.duration", Kind.DURATION, "s", "Syncs of the commit log (fdatasync)")
 ACCEPTS = Instrument("ternmq.broker.accepting", Kind.LEVEL, "{broker}", "1 while the broker stores messages")
 BROKER_POLLS = Instrument("ternmq.broker.polls", Kind.LEVEL, "{poll}", "Polls that wait on the broker")
