@@ -5,7 +5,7 @@ what it missed, before it takes messages of a topic that was made later, or serv
 of a topic or group that was made anew must not be forgotten with what was of the old one. For the same reason it notes
 what it has done, beside the store and before anybody hears of it: the registry may be out when it is to be told.
 
-File        `deletions-done`, a `CheckedFile`: JSON, `up_to` is the version up to which all was done, `beyond` what was
+File        `deletions-done`, a `NoteFile`: JSON, `up_to` is the version up to which all was done, `beyond` what was
             done above it.
 """
 
@@ -15,7 +15,7 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-from ternmq_broker.server.checked_file import CheckedFile
+from ternmq_broker.server.note_file import NoteFile
 from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import MessagingError
 
@@ -36,7 +36,7 @@ class Forgetting:
         self._broker = broker
         self._directory = directory
         self._registry = directory.registry
-        self._notes = CheckedFile(
+        self._notes = NoteFile(
             folder / _NOTES,
             old=re.compile(r"\{.*\}"),
             advice="restore it from a copy; or delete it, if no topic or group that was deleted was made again, since "

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.server.checked_file import CheckedFile
 from ternmq_broker.server.forgetting import Forgetting
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
+from ternmq_broker.server.note_file import NoteFile
 from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common import process
@@ -153,7 +153,7 @@ def store_id(data_dir: "Path", *, is_used: bool) -> str:
 
     Blocks. StartupError if the file is damaged: with another id the registry takes it for a store that never was there.
     """
-    file = CheckedFile(
+    file = NoteFile(
         data_dir / "store-id",
         old=re.compile("[0-9a-f]{32}"),
         advice="restore it from a copy; or delete it, and the broker gets another id, and its name when the lease of "

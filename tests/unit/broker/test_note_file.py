@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.server.checked_file import CheckedFile
 from ternmq_broker.server.main import store_id
+from ternmq_broker.server.note_file import NoteFile
+from ternmq_broker.store import checked_file
 from ternmq_common.errors import StartupError
 
 OLD = re.compile("[0-9a-f]{32}")
@@ -17,8 +18,8 @@ ID = "00112233445566778899aabbccddeeff"
 NOTES = '{"up_to": 7, "beyond": [[9, "topic", "orders"]]}'
 
 
-def file_of(path: Path, old: re.Pattern[str] = OLD) -> CheckedFile:
-    return CheckedFile(path, old=old, advice="do this")
+def file_of(path: Path, old: re.Pattern[str] = OLD) -> NoteFile:
+    return NoteFile(path, old=old, advice="do this")
 
 
 @pytest.mark.parametrize(("content", "old"), [(ID, OLD), (NOTES, OLD_JSON), ("", OLD)])
@@ -51,17 +52,14 @@ def test_a_file_of_an_earlier_version_is_read_and_written_anew(
     path = tmp_path / "store-id"
     path.write_text(f"{content}\n")
     assert file_of(path, old).read() == content
-    assert path.read_text().startswith(f"1 {content} ")
+    assert path.read_text().startswith("TernMQ store-id 1 ")
     assert file_of(path, old).read() == content
 
 
 def test_a_file_of_a_newer_version_is_not_called_damaged(tmp_path: Path) -> None:
     path = tmp_path / "store-id"
-    path.write_text("2 whatever 8e5f2d0a\n")
-    with pytest.raises(StartupError, match="is damaged"):
-        file_of(path).read()
-    path.write_text("2 whatever 264e240a\n")
-    with pytest.raises(StartupError, match=r"is of a newer TernMQ \(version 2, this one knows 1\): upgrade it"):
+    path.write_bytes(checked_file.encoded("store-id", 2, {"whatever": 1}))
+    with pytest.raises(StartupError, match=r"is of a newer TernMQ, start that version: .* has layout 2"):
         file_of(path).read()
 
 

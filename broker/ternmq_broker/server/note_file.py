@@ -1,0 +1,55 @@
+"""The small files beside a broker's store: checked files (`store/checked_file`) that hold one text.
+
+Earlier versions wrote the bare text; it is read, and written anew. Who reads says how that looks: nothing that a
+checked file has may look so with one byte changed. What is damaged is refused, as nothing else can tell it.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import checked_file
+from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store.files import DiskFolder
+from ternmq_common.errors import StartupError
+
+if TYPE_CHECKING:
+    import re
+    from pathlib import Path
+
+_VERSION = 1
+
+
+class NoteFile:
+    """One such file. `old` fits the whole of one that is bare text, `advice` says what to do with a damaged one."""
+
+    def __init__(self, path: "Path", *, old: "re.Pattern[str]", advice: str) -> None:
+        self._path = path
+        self._old = old
+        self._advice = advice
+
+    def read(self) -> str | None:
+        """What it says, None if there is none; blocks. StartupError if it is damaged, or too new for us."""
+        name = self._path.name
+        found = DiskFolder(self._path.parent).content(name)
+        if found is None:
+            return None
+        bare = found.decode(errors="replace").strip()
+        if self._old.fullmatch(bare):
+            self.write(bare)
+            return bare
+        try:
+            content = checked_file.decoded(name, name, _VERSION, found)
+        except DamagedFile as error:
+            raise self.damaged() from error
+        except NewerFormat as error:
+            raise StartupError(f"{self._path} is of a newer TernMQ, start that version: {error}") from error
+        if not isinstance(content, str):
+            raise self.damaged()
+        return content
+
+    def damaged(self) -> StartupError:
+        """What to raise if the content, for all its checksum, makes no sense."""
+        return StartupError(f"the file {self._path} is damaged: {self._advice}")
+
+    def write(self, content: str) -> None:
+        """Replace it; what it says is durable when this returns. Blocks."""
+        checked_file.write(DiskFolder(self._path.parent), self._path.name, self._path.name, _VERSION, content)
