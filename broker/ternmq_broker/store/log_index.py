@@ -172,6 +172,10 @@ class LogIndex:
             queue = self._queues[key] = QueueIndex(topic, queue_id)
         return queue
 
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and id of every queue that was ever used, as far as is known."""
+        return sorted(self._queues)
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""
         queue = self._queues.get((topic, queue_id))

@@ -270,6 +270,10 @@ class MessageStore:
 
     # --- reading
 
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and id of every queue that was ever used, as far as is known."""
+        return self._index.queues()
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first queue offset that is held, and the one after the last."""
         return self._index.bounds(topic, queue_id)
