@@ -154,6 +154,20 @@ class LogIndex:
             queue.add_lost(queue_offset, log_offset)
         assert queue.end == queue_offset
 
+    def lost_up_to(self, topic: str, queue_id: int, end: int, log_offset: int) -> None:
+        """The queue was known to go on at `end`: what it lacks up to there was lost, before that log offset."""
+        queue = self.queue(topic, queue_id)
+        if queue.end < end:
+            self.entries_in_memory += end - queue.end
+            queue.add_lost(end, log_offset)
+            self._dirty[queue] = None
+
+    def begins_at(self, topic: str, queue_id: int, floor: int, origin: int) -> None:
+        """Nothing is left of that queue below `floor`; see `write_floors`."""
+        queue = self.queue(topic, queue_id)
+        queue.raise_first(floor)
+        queue.origin = origin
+
     def load_floors(self, files: "SideFiles") -> None:
         """To be called when all records are known. DamagedFile."""
         floors = files.needed(self._folder, _FLOORS)

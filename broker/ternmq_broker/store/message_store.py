@@ -29,7 +29,7 @@ from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.half_index import HalfIndex
@@ -477,6 +477,16 @@ class MessageStore:
             finish_index()
 
         return finish
+
+    def lost_up_to(self, topic: str, queue_id: int, end: int) -> None:
+        """Let the queue go on at `end`, if it is not further: for a repair, that no offset is given twice."""
+        self._index.lost_up_to(topic, queue_id, end, max(self._log.start, self._log.end - 1))
+
+    def begin_queues_at(self, floors: "Iterable[tuple[str, int, int, int]]") -> None:
+        """For a repair: topic, queue id, the offset below which nothing is left, and the one where the queue began."""
+        for floor in floors:
+            self._index.begins_at(*floor)
+        self._index.write_floors()
 
     def is_forgotten(self, topic: str, log_offset: int) -> bool:
         """Whether the topic was deleted after the record at that place was stored for it."""

@@ -7,10 +7,11 @@ Vanished    a broker may remove a file between the list and the opening; then th
 """
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 _LOOKS = 20
@@ -24,6 +25,12 @@ class OverlayFile:
         self._fd = fd
         self._kept = size
         self._added = bytearray()
+
+    @classmethod
+    def on_disk(cls, path: "Path") -> Self:
+        """The file as it is now; OSError. To be let go of."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return cls(fd, os.fstat(fd).st_size)
 
     @property
     def size(self) -> int:
@@ -139,8 +146,7 @@ def _opened(path: "Path") -> dict[str, OverlayFile]:
         files: dict[str, OverlayFile] = {}
         try:
             for name in _names(path):
-                fd = os.open(path / name, os.O_RDONLY | os.O_CLOEXEC)
-                files[name] = OverlayFile(fd, os.fstat(fd).st_size)
+                files[name] = OverlayFile.on_disk(path / name)
         except BaseException as error:
             for file in files.values():
                 file.let_go()
@@ -161,3 +167,13 @@ def _names(path: "Path") -> list[str]:
             )
     except FileNotFoundError:
         return []
+
+
+@contextmanager
+def looked_at(path: "Path") -> "Iterator[OverlayFile]":
+    """One file, for as long as the context lasts. OSError."""
+    file = OverlayFile.on_disk(path)
+    try:
+        yield file
+    finally:
+        file.let_go()

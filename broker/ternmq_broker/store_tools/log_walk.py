@@ -5,14 +5,15 @@ It goes by the rules of a start (`log_recovery`) that takes damage, so what it s
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file, index_block
-from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store import index_block
+from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.index_block import BadBlock
 from ternmq_broker.store.log_recovery import LogRecovery
 from ternmq_broker.store.record import Kind
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store_tools.damaged_places import DamagedPlaces
 from ternmq_broker.store_tools.durable_file import durable_marks
+from ternmq_broker.store_tools.side_content import side_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -117,13 +118,13 @@ class _QueueOrder:
 
 def accepted_ranges(view: "StoreView") -> "list[Range]":
     """What earlier starts have stepped over, as far as the file that says so can be read."""
-    content = _content(view.folders.root, ACCEPTED)
+    content = side_content(view.folders.root, ACCEPTED)
     return [(begin, end) for begin, end in content] if isinstance(content, list) else []
 
 
 def durable_by_files(view: "StoreView") -> int:
     """Up to where the log was durable once, by the files beside it."""
-    checkpoint = _content(view.folders.root, "checkpoint")
+    checkpoint = side_content(view.folders.root, "checkpoint")
     durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
     durable = max(durable, view.layouts.layout_1_below if not view.is_layout_1 else 0, *durable_marks(view)[0])
     for name in reversed(view.folders.index.names()):
@@ -153,9 +154,3 @@ def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead,
         position += size
     file.close()
 
-
-def _content(folder: "Folder", name: str) -> object | None:
-    try:
-        return checked_file.read(folder, name, name, 1)
-    except DamagedFile:
-        return None  # told by who checks the side files

@@ -88,11 +88,12 @@ class StoreView:
 
 
 @contextmanager
-def looking_at(directory: "Path") -> "Iterator[StoreView]":
-    """The store of that directory, as it is now. StartupError, NewerFormat, OSError."""
+def looking_at(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreView]":
+    """The store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError, NewerFormat, OSError.
+    """
     path = store_folder(directory)
     _allow_files()
-    is_running = is_in_use(path)
+    is_running = not is_ours and is_in_use(path)
     with OverlayFolders(path) as folders:
         found, problem = _format(folders)
         view = StoreView(path, folders, is_running, found, problem)

@@ -62,9 +62,10 @@ class Verified:
     set_aside: list[str] = field(default_factory=list)
 
 
-def verified(directory: "Path", progress: Progress = nobody) -> Verified:
-    """Verify the store of that directory. StartupError, NewerFormat (of a side file), OSError."""
-    with looking_at(directory) as view:
+def verified(directory: "Path", progress: Progress = nobody, *, is_ours: bool = False) -> Verified:
+    """Verify the store of that directory; `is_ours`: the caller has its lock. StartupError, NewerFormat (of a side
+    file), OSError."""
+    with looking_at(directory, is_ours=is_ours) as view:
         result = Verified(view.is_running, set_aside=view.folders.set_aside.names())
         timers_bytes = sum(view.folders.timers.open(name).size for name in view.folders.timers.names())
         stepping = Stepping(progress, view.log_bytes + timers_bytes)
