@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.store import index_block
 from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.index_block import BlockContent
 from ternmq_broker.store.message_store import NO_MESSAGE, Draft, Incoming, MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record import Kind, Origin, Reference
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_broker.store.queue_index import Location
 
 SEGMENT_BYTES = 3000
@@ -131,3 +135,28 @@ def flip(path: Path, at: int, mask: int = 0xFF) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= mask
     path.write_bytes(data)
+
+
+def segment_of(data_dir: Path, log_offset: int) -> Path:
+    """The file of the log that has that byte."""
+    return max(path for path in (data_dir / "store" / "commitlog").iterdir() if int(path.name) <= log_offset)
+
+
+def flip_record(data_dir: Path, log_offset: int) -> None:
+    """Damage the record there, behind its header."""
+    path = segment_of(data_dir, log_offset)
+    flip(path, log_offset - int(path.name) + 70)
+
+
+def rewritten_block(data_dir: Path, change: "Callable[[BlockContent], None]") -> None:
+    """The first block of the index with other content, and a checksum that fits."""
+    path = data_dir / "store" / "index" / f"{0:020d}"
+    data = path.read_bytes()
+    size = index_block.announced_size(data)
+    head = index_block.decode(data[:size], file_position=0)
+    content = BlockContent(head.log_from, head.log_to, head.base, head.runs)
+    content.rows.frombytes(data[head.rows_at : head.keys_at])
+    content.key_hashes.frombytes(data[head.keys_at : head.keys_at + 4 * head.keys])
+    content.key_positions.frombytes(data[head.keys_at + 4 * head.keys : size])
+    change(content)
+    path.write_bytes(index_block.encode(content) + data[size:])

@@ -44,6 +44,10 @@ class DamagedPlaces:
         at = bisect_right(self._ranges, (log_offset, 1 << 64)) - 1
         return self._ranges[at] if at >= 0 and log_offset < self._ranges[at][1] else None
 
+    def is_accepted(self, log_offset: int) -> bool:
+        """Whether a start has stepped over that byte, with leave."""
+        return self.holding(log_offset) in self._accepted
+
     def name(self, place: "Range", message: Message) -> None:
         """That message was there."""
         names = self._messages.setdefault(place, [])

@@ -47,7 +47,7 @@ class StoreView:
     """A store's files as they are at one moment.
 
     `format` is None of a store of layout 1, or of one that has neither that file nor a record that tells; with a
-    `format_problem` it was found out from the log. The segment that a running broker writes to ends with its records.
+    `format_problem` it was found out from the log; `format_files` are the file and its copy as they are. The segment that a running broker writes to ends with its records.
     """
 
     path: "Path"
@@ -55,6 +55,7 @@ class StoreView:
     is_running: bool
     format: "StoreFormat | None"
     format_problem: DamagedFile | None
+    format_files: dict[str, bytes | None]
 
     @property
     def is_layout_1(self) -> bool:
@@ -95,8 +96,9 @@ def looking_at(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreVi
     _allow_files()
     is_running = not is_ours and is_in_use(path)
     with OverlayFolders(path) as folders:
+        format_files = {name: folders.root.content(name) for name in (store_format.NAME, store_format.COPY)}
         found, problem = _format(folders)
-        view = StoreView(path, folders, is_running, found, problem)
+        view = StoreView(path, folders, is_running, found, problem, format_files)
         if is_running and view.segments():
             base, file = view.segments()[-1]
             file.truncate(written_bytes(file, base, view.layouts))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ternmq_broker.store import checked_file, store_format
-from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store.checked_file import DamagedFile
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store_tools import durable_file
 from ternmq_broker.store_tools.durable_file import durable_marks
@@ -28,46 +28,41 @@ _CHECK_DIGITS = 8
 
 
 def check_side_files(view: "StoreView", findings: Findings) -> None:
-    """Their checksums."""
+    """Their checksums. NewerFormat."""
     if not view.is_layout_1:
         for name in (store_format.NAME, store_format.COPY):
-            _check_file(view.folders.root, name, store_format.NAME, store_format.LAYOUT, findings, is_needed=True)
+            _check_format(name, view.format_files.get(name), findings)
     for name in (*DERIVED, *NEEDED):
-        _check_file(view.folders.root, name, name, 1, findings, is_plain=view.is_layout_1)
-    _check_file(view.folders.index, FLOORS, FLOORS, 1, findings, is_plain=view.is_layout_1, folder_name="index/")
+        _check_file(view.folders.root, "", name, findings, is_plain=view.is_layout_1)
+    _check_file(view.folders.index, "index/", FLOORS, findings, is_plain=view.is_layout_1)
     bad_bytes = durable_marks(view)[1]
     if bad_bytes:
         findings.add(Finding(Part.SIDE_FILE, durable_file.NAME, f"{bad_bytes} bytes of it are no entries"))
 
 
-def _check_file(
-    folder: "Folder",
-    name: str,
-    what: str,
-    version: int,
-    findings: Findings,
-    *,
-    is_needed: bool = False,
-    is_plain: bool = False,
-    folder_name: str = "",
-) -> None:
-    data = folder.content(name)
-    part = Part.FORMAT if what == store_format.NAME else Part.SIDE_FILE
+def _check_format(name: str, data: bytes | None, findings: Findings) -> None:
     if data is None:
-        if is_needed and folder.names():
-            findings.add(Finding(part, name, "is missing"))
+        findings.add(Finding(Part.FORMAT, name, "is missing"))
+        return
+    try:
+        checked_file.decoded(name, store_format.NAME, store_format.LAYOUT, data)
+    except DamagedFile as error:
+        findings.add(Finding(Part.FORMAT, name, error.reason))
+
+
+def _check_file(folder: "Folder", folder_name: str, name: str, findings: Findings, *, is_plain: bool) -> None:
+    data = folder.content(name)
+    if data is None:
         return
     try:
         if is_plain and not checked_file.is_checked(data):
             json.loads(data)
         else:
-            checked_file.decoded(name, what, version, data)
+            checked_file.decoded(name, name, 1, data)
     except DamagedFile as error:
-        findings.add(Finding(part, folder_name + name, error.reason))
-    except NewerFormat as error:
-        findings.add(Finding(part, folder_name + name, str(error)))
+        findings.add(Finding(Part.SIDE_FILE, folder_name + name, error.reason))
     except ValueError:
-        findings.add(Finding(part, folder_name + name, "it is no JSON"))
+        findings.add(Finding(Part.SIDE_FILE, folder_name + name, "it is no JSON"))
 
 
 def check_journal(view: "StoreView", findings: Findings) -> int:
@@ -78,7 +73,8 @@ def check_journal(view: "StoreView", findings: Findings) -> int:
         count += 1
         if _is_whole(line):
             continue
-        is_torn = position + len(line) == len(data) and not line.endswith(b"\n")
+        # A line whose checksum fits was written to its end.
+        is_torn = position + len(line) == len(data) and not line.endswith(b"\n") and not _is_whole(line[:-1] + b"\n")
         findings.add(
             Finding(
                 Part.JOURNAL,

@@ -146,6 +146,7 @@ class _Verifying:
                     placed.log_offset,
                     placed.size,
                     (message,) if record.kind is Kind.MESSAGE else (),
+                    accepted=self._walk.places.is_accepted(record.reference.log_offset),
                 )
             )
 

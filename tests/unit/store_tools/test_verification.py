@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Snapshot
-from ternmq_broker.store import index_block
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index_block import BlockContent
 from ternmq_broker.store.lock import StoreLock
@@ -20,7 +19,21 @@ from ternmq_broker.store.timer_run_writer import RunWriter
 from ternmq_broker.store_tools.findings import Part
 from ternmq_broker.store_tools.verification import Verified, verified
 from ternmq_common.errors import StartupError
-from tests.support.disk_store import contents, files_of, fill, flip, incoming, opened, state_of
+from tests.support.disk_store import (
+    contents,
+    files_of,
+    fill,
+    flip,
+    flip_record,
+    incoming,
+    opened,
+    rewritten_block,
+    segment_of,
+    state_of,
+)
+
+
+SEGMENT_OF_A_BROKER = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +81,7 @@ def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
     store = opened(store_at)
     [location] = store.locate("orders", 1, 4, 1, may_block=True)
     store.abandon()
-    base = max(int(path.name) for path in (store_at / "store" / "commitlog").iterdir() if int(path.name) <= location.log_offset)
-    flip(store_at / "store" / "commitlog" / f"{base:020d}", location.log_offset - base + 70)
+    flip_record(store_at, location.log_offset)
     found = verified(store_at)
     [finding] = [each for each in found.findings.kept if each.is_problem]
     assert (finding.part, finding.log_offset, finding.size) == (Part.LOG, location.log_offset, location.size)
@@ -84,20 +96,6 @@ def test_a_message_whose_shared_bytes_are_damaged_is_told(store_at: Path) -> Non
     flip(store_at / "store" / "commitlog" / f"{0:020d}", location.log_offset + location.size - 1)
     told = [each for each in verified(store_at).findings.kept if "the rest of this record" in each.reason]
     assert [str(message) for finding in told for message in finding.messages] == ["copies queue 0 offset 0"]
-
-
-def rewritten_block(data_dir: Path, change: Callable[[BlockContent], None]) -> None:
-    """The first block of the index with other content, and a checksum that fits."""
-    path = data_dir / "store" / "index" / f"{0:020d}"
-    data = path.read_bytes()
-    size = index_block.announced_size(data)
-    head = index_block.decode(data[:size], file_position=0)
-    content = BlockContent(head.log_from, head.log_to, head.base, head.runs)
-    content.rows.frombytes(data[head.rows_at : head.keys_at])
-    content.key_hashes.frombytes(data[head.keys_at : head.keys_at + 4 * head.keys])
-    content.key_positions.frombytes(data[head.keys_at + 4 * head.keys : size])
-    change(content)
-    path.write_bytes(index_block.encode(content) + data[size:])
 
 
 def wrong_place(content: BlockContent) -> None:
@@ -171,7 +169,7 @@ def test_a_group_beyond_the_end_of_its_queue_is_found(store_at: Path) -> None:
 
 def test_a_torn_tail_is_harmless(tmp_path: Path) -> None:
     data_dir = fill(tmp_path / "data", closed=False)
-    last = max((data_dir / "store" / "commitlog").iterdir())
+    last = segment_of(data_dir, 1 << 62)
     last.write_bytes(last.read_bytes() + b"TM\x02torn")
     found = verified(data_dir)
     assert found.findings.is_sound
@@ -187,16 +185,13 @@ def test_a_store_that_a_broker_writes_to_is_sound_at_every_moment(tmp_path: Path
         store.append("orders", 0, [incoming("more")], 200)
         found = verified(data_dir)
         assert (found.is_running, found.findings.kept, found.messages) == (True, [], 43)
-        last = max((data_dir / "store" / "commitlog").iterdir())
+        last = segment_of(data_dir, 1 << 62)
         assert last.stat().st_size > store.end - int(last.name), "room is reserved"
         torn = last.read_bytes()
         end = store.end - int(last.name)
         last.write_bytes(torn[:end] + b"TM\x02\x01" + torn[end + 4 :])
         assert verified(data_dir).findings.is_sound, "a record that is being written"
         store.abandon()
-
-
-SEGMENT_OF_A_BROKER = 1 << 20
 
 
 def test_what_is_no_store_is_said_in_a_line(tmp_path: Path) -> None:
