@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.store import overlay
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
@@ -109,33 +110,41 @@ def live(data_dir: Path) -> Iterator[Live]:
     running.close()
 
 
-STEPS = ("_copy_whole", "_copy_earlier", "_copy_log", "_copy_registry", "_copy_later", "_copy", "_link_or_copy")
+STEPS = [
+    *((backup_module._Backup, name, 1) for name in ("_copy_earlier", "_copy_log", "_copy_registry", "_copy_later")),
+    *((backup_module._Backup, name, count) for name in ("_copy", "_link_or_copy") for count in (1, 3)),
+    *((overlay, "_opened", count) for count in range(1, 8)),
+]
+"""Whose step it is, and before which call of it something happens; the files are opened folder by folder."""
 
 
 @pytest.mark.parametrize("change", [Live.send, Live.spill, Live.retain, Live.compact, Live.delete_topic])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("owner", "step", "call"), STEPS)
 def test_whatever_happens_meanwhile_the_backup_is_sound(
     data_dir: Path,
     tmp_path: Path,
     live: Live,
     change: Callable[[Live], None],
+    owner: object,
     step: str,
+    call: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = contents_of(live)
-    whole = getattr(backup_module._Backup, step)
-    left = 2
+    whole = getattr(owner, step)
+    left = call
 
     def disturbed(*arguments: object, **options: object) -> object:
         nonlocal left
         left -= 1
-        if left in (0, 1):
+        if left == 0:
             change(live)
         return whole(*arguments, **options)
 
-    monkeypatch.setattr(backup_module._Backup, step, disturbed)
-    made = backed_up(data_dir, tmp_path / "backup")
-    assert left < 2, "the store changed in the midst of it"
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, disturbed)
+        made = backed_up(data_dir, tmp_path / "backup")
+    assert left <= 0, "the store changed in the midst of it"
     assert made.is_running
     restored(tmp_path / "backup", tmp_path / "new")
     found = verified(tmp_path / "new")
