@@ -22,7 +22,10 @@ SHORT = timedelta(seconds=10)
 
 
 class Load:
-    """Sends in one thread and consumes in another, until it is stopped; notes what the broker said yes to."""
+    """Sends in one thread and consumes in another, until it is stopped; notes what the broker said yes to.
+
+    Every second message is received and not acknowledged.
+    """
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -31,9 +34,11 @@ class Load:
         self.sent = 0
         self.stored: set[int] = set()
         self.acknowledged: set[int] = set()
+        self._producer = Producer(stack.grpc, topics=[TOPIC])
         self._threads = [threading.Thread(target=self._send), threading.Thread(target=self._consume)]
 
     def __enter__(self) -> "Load":
+        self._producer.start()
         for thread in self._threads:
             thread.start()
         return self
@@ -42,23 +47,24 @@ class Load:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+        self._producer.close()
 
     def _send(self) -> None:
-        with Producer(self._stack.grpc, topics=[TOPIC]) as producer:
-            while not self._stopping.is_set():
-                number = self.sent
-                self.sent += 1
-                producer.send(Message(TOPIC, body_of(number), keys=(f"key-{number}",)))
-                self.stored.add(number)
-                self._look()
+        while not self._stopping.is_set():
+            number = self.sent
+            self.sent += 1
+            self._producer.send(Message(TOPIC, body_of(number), keys=(f"key-{number}",)))
+            self.stored.add(number)
+            self._look()
 
     def _consume(self) -> None:
         with SimpleConsumer(self._stack.grpc, GROUP, {TOPIC: "*"}, await_duration=timedelta(seconds=1)) as consumer:
             while not self._stopping.is_set():
                 views = consumer.receive(max_messages=4, invisible_duration=SHORT)
-                if views:
-                    consumer.ack(views)
-                    self.acknowledged.update(number_of(view.body) for view in views)
+                good = [view for view in views if number_of(view.body) % 2]
+                if good:
+                    consumer.ack(good)
+                    self.acknowledged.update(number_of(view.body) for view in good)
                 self._look()
 
     def _look(self) -> None:

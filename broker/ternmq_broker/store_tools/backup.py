@@ -1,4 +1,5 @@
-"""A backup of a store and of what is beside it, also while a broker runs on it: a consistent cut, by the order of copying.
+"""A backup of a store and of what is beside it, also while a broker runs on it: a cut that is consistent by the
+order in which files are looked at.
 
 1. Journal, checkpoint    what they say of the log is true of every later one. The journal is opened once, so that its
    timers, index          replacement does not matter. They are copied as far as they are whole.

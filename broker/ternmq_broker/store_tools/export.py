@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Messages of these topics, or of all but retries and dead letters; stored from `since_ms` on, before `until_ms`."""
+    """Messages of these topics, or of all but retries and dead letters; from `since_ms` on, and before `until_ms`."""
 
     topics: frozenset[str] = frozenset()
     since_ms: int = 0
@@ -50,9 +50,7 @@ class Skipped:
     messages: int = 0
 
 
-def exported(
-    directory: "Path", wanted: Wanted, skipped: Skipped, progress: Progress = nobody
-) -> "Iterator[Record]":
+def exported(directory: "Path", wanted: Wanted, skipped: Skipped, progress: Progress = nobody) -> "Iterator[Record]":
     """The messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
     with looking_at(directory) as view:
         if view.format is None and view.format_problem is not None:

@@ -104,7 +104,11 @@ def inspected(directory: "Path") -> Inspected:
             durable,
             store.torn_bytes,
             _segments(view, view.log(), store.last_stored_ms),
-            [_queue(store, topic, queue_id) for topic, queue_id in store.queues() if any(store.bounds(topic, queue_id))],
+            [
+                _queue(store, topic, queue_id)
+                for topic, queue_id in store.queues()
+                if any(store.bounds(topic, queue_id))
+            ],
             _groups(view, store),
             pending_by_index(store).count,
             len(store.halves.waiting),

@@ -153,4 +153,3 @@ def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead,
         yield position, head, data
         position += size
     file.close()
-

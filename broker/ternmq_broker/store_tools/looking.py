@@ -47,7 +47,8 @@ class StoreView:
     """A store's files as they are at one moment.
 
     `format` is None of a store of layout 1, or of one that has neither that file nor a record that tells; with a
-    `format_problem` it was found out from the log; `format_files` are the file and its copy as they are. The segment that a running broker writes to ends with its records.
+    `format_problem` it was found out from the log; `format_files` are the file and its copy as they are. The segment
+    that a running broker writes to ends with its records.
     """
 
     path: "Path"
@@ -90,8 +91,7 @@ class StoreView:
 
 @contextmanager
 def looking_at(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreView]":
-    """The store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError, NewerFormat, OSError.
-    """
+    """The store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError, OSError."""
     path = store_folder(directory)
     _allow_files()
     is_running = not is_ours and is_in_use(path)

@@ -210,7 +210,7 @@ class _Repair:
             if place in self._files:
                 self._drop(folder, name)
                 if name == "forgotten":
-                    self.done.append("timers of topics that were deleted may appear when they are due: nothing else tells")
+                    self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
 
     def _drop_derived(self, *, everything: bool) -> None:
         """Let the next opening make it anew."""
@@ -256,8 +256,8 @@ class _Repair:
                 floors[topic, queue_id] = (floor, floor)
         store.begin_queues_at((*queue, *floor) for queue, floor in floors.items())
         self.done.append(
-            f"made floors anew for {len(floors)} queues from the groups' progress and deletions; a queue that retention "
-            "emptied, and that no group read, begins again at 0"
+            f"made floors anew for {len(floors)} queues from the groups' progress and deletions; a queue that "
+            "retention emptied, and that no group read, begins again at 0"
         )
 
     def _clamp_progress(self, store: MessageStore, journal: ProgressJournal) -> None:

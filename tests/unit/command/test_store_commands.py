@@ -1,4 +1,4 @@
-"""`ternmq store`, `backup` and `restore`: what they print, their exit codes, and that only `repair` changes anything."""
+"""`ternmq store`, `backup`, `restore`: what they print, their exit codes, and that only `repair` changes anything."""
 
 import json
 from pathlib import Path
@@ -84,14 +84,17 @@ def test_exported_messages_have_the_shape_of_dead_letters(call: Call, data_dir: 
     assert call("store", "export", str(data_dir), "--out", str(out)).exit_code == 0
     records = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(records) == 41, "not the deleted topic"
-    assert records[0].items() >= {
-        "topic": "orders",
-        "queue": 0,
-        "offset": 0,
-        "message_id": "m0",
-        "keys": ["key-m0"],
-        "body": "body of m0 " * 4,
-    }.items()
+    assert (
+        records[0].items()
+        >= {
+            "topic": "orders",
+            "queue": 0,
+            "offset": 0,
+            "message_id": "m0",
+            "keys": ["key-m0"],
+            "body": "body of m0 " * 4,
+        }.items()
+    )
     assert records[-1]["body"] == records[0]["body"], "it shares the rest of the first one"
     assert call("store", "export", str(data_dir), "--since", "2026-01-01T00:00:00Z").stdout == ""
     assert len(call("store", "export", str(data_dir), "--until", "1970-01-01T00:00:00.020Z").stdout.splitlines()) == 10

@@ -1,6 +1,5 @@
 """A backup is a consistent cut, whatever the broker does meanwhile; what was interrupted is none."""
 
-import os
 import shutil
 import signal
 import sqlite3
@@ -16,16 +15,26 @@ from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store import overlay
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.message_store import Draft, MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record import Kind
-from ternmq_broker.store.message_store import Draft
 from ternmq_broker.store_tools import backup as backup_module
 from ternmq_broker.store_tools.backup import backed_up
 from ternmq_broker.store_tools.restore import restored
 from ternmq_broker.store_tools.verification import verified
 from ternmq_common.errors import StartupError
-from tests.support.disk_store import FAR_MS, SEGMENT_BYTES, contents, files_of, fill, flip, incoming, opened, spill, state_of
+from tests.support.disk_store import (
+    FAR_MS,
+    SEGMENT_BYTES,
+    contents,
+    files_of,
+    fill,
+    flip,
+    incoming,
+    opened,
+    spill,
+    state_of,
+)
 
 
 @pytest.fixture
@@ -157,7 +166,9 @@ def test_whatever_happens_meanwhile_the_backup_is_sound(
             assert body == was or (body is None and change in (Live.retain, Live.delete_topic))
     store = opened(tmp_path / "new")
     for queue_id in (0, 1):
-        assert store.append("orders", queue_id, [incoming("after")], 9999).first_offset == len(now.queues["orders", queue_id])
+        assert store.append("orders", queue_id, [incoming("after")], 9999).first_offset == len(
+            now.queues["orders", queue_id]
+        )
     store.close()
     shutil.rmtree(tmp_path / "new" / "store" / "timers")
     for path in (tmp_path / "new" / "store" / "index").glob("0*"):
@@ -265,7 +276,7 @@ def test_nothing_is_written_over(data_dir: Path, tmp_path: Path) -> None:
 
 def test_a_manifest_names_nothing_outside(data_dir: Path, tmp_path: Path) -> None:
     made = backed_up(data_dir, tmp_path / "backup")
-    os.remove(tmp_path / "backup" / "backup.json")
+    (tmp_path / "backup" / "backup.json").unlink()
     made.files["../outside"] = (0, "")
     made.write(tmp_path / "backup")
     with pytest.raises(StartupError, match="outside of it"):

@@ -1,8 +1,8 @@
 """An overlay reads like the folder, changes like one, and leaves the disk as it is."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +12,9 @@ from ternmq_broker.store import overlay
 from ternmq_broker.store.files import DiskFolder, Folder
 from ternmq_broker.store.overlay import OverlayFolder
 from tests.support.disk_store import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PIECES = st.binary(max_size=20)

@@ -92,7 +92,9 @@ def test_a_repair_after_a_flipped_byte(
         shutil.rmtree(data_dir)
 
 
-def test_damaged_records_are_set_aside_and_their_offsets_are_not_given_again(store_at: Path, expected: Contents) -> None:
+def test_damaged_records_are_set_aside_and_their_offsets_are_not_given_again(
+    store_at: Path, expected: Contents
+) -> None:
     store = opened(store_at)
     places = [store.locate("orders", 0, offset, 1, may_block=True)[0] for offset in (3, 19)]
     store.abandon()

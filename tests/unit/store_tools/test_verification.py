@@ -32,7 +32,6 @@ from tests.support.disk_store import (
     state_of,
 )
 
-
 SEGMENT_OF_A_BROKER = 1 << 20
 
 
@@ -65,7 +64,9 @@ def test_a_store_that_nothing_happened_to_is_sound_and_stays_as_it_was(tmp_path:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.integers(0, 100), at=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
-def test_a_flipped_byte_is_found_or_did_not_matter(whole: Path, tmp_path: Path, file: int, at: float, mask: int) -> None:
+def test_a_flipped_byte_is_found_or_did_not_matter(
+    whole: Path, tmp_path: Path, file: int, at: float, mask: int
+) -> None:
     data_dir = tmp_path / "flipped"
     shutil.copytree(whole, data_dir)
     try:

@@ -11,7 +11,7 @@ from ternmq.command.confirmation import confirm
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Moment, json_option
 from ternmq.command.output import counted, described, iso_datetime, print_json, table
-from ternmq.command.store_options import directory_argument, progress_bar, size_text, store_failures
+from ternmq.command.store_options import directory_argument, progress_bar, store_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -276,15 +276,13 @@ def _verdict(found: "Verified") -> str:
 
 @command.command()
 @directory_argument
-@click.option("--topic", "topics", multiple=True, help="Only this topic; repeatable.  [default: all but retries and dead "
-              "letters]")  # fmt: skip
+@click.option("--topic", "topics", multiple=True, help="Only this topic; repeatable.  [default: all but retries and "
+              "dead letters]")  # fmt: skip
 @click.option("--since", type=Moment(), help="Only messages stored since this time: ISO 8601, or 2h for two hours ago.")
 @click.option("--until", type=Moment(), help="Only messages stored before this time.")
 @click.option("--out", default="-", type=click.Path(allow_dash=True), metavar="FILE", help="Write here.  [default: -, "
               "standard output]")  # fmt: skip
-def export(
-    directory: Path, topics: tuple[str, ...], since: datetime | None, until: datetime | None, out: str
-) -> None:
+def export(directory: Path, topics: tuple[str, ...], since: datetime | None, until: datetime | None, out: str) -> None:
     """Write the messages of the store of DIR, in the order in which they were stored.
 
     One JSON object a line, as `ternmq dlq export` writes them, with the topic and the queue. Messages that are damaged
@@ -338,7 +336,7 @@ def _write(file: "IO[str]", records: "Iterable[Record]") -> int:
 @command.command()
 @directory_argument
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-@click.option("--cut-newer", is_flag=True, help="Set aside and cut off records of a newer version at the end of the log.")
+@click.option("--cut-newer", is_flag=True, help="Set aside and cut off a newer version's records at the log's end.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool) -> int:
     """Put right what `ternmq store verify` finds wrong in the store of DIR, which no broker may be using.

@@ -64,7 +64,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
 def size_text(size_bytes: int) -> str:
     """`512 B`, `3.2 GiB`."""
     size, unit = float(size_bytes), UNITS[0]
-    for unit in UNITS:  # noqa: B007
+    for unit in UNITS:
         if size < UNIT or unit == UNITS[-1]:
             break
         size /= UNIT
