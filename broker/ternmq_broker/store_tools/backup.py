@@ -28,7 +28,7 @@ from ternmq_broker.store.overlay import OverlayFolder, looked_at
 from ternmq_broker.store.record import BadRecord
 from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
 from ternmq_broker.store_tools.copying import copied, digest_of, linked, sync_file, sync_folder, written
-from ternmq_broker.store_tools.live_tail import last_head
+from ternmq_broker.store_tools.live_tail import last_head, written_bytes
 from ternmq_broker.store_tools.log_walk import ACCEPTED, index_blocks
 from ternmq_broker.store_tools.looking import looking_at, store_folder
 from ternmq_broker.store_tools.manifest import DATA, Manifest
@@ -251,10 +251,12 @@ def _durable_by_records(view: "StoreView") -> int:
 
 
 def _end_of_records(view: "StoreView", base: int, file: "OverlayFile") -> int:
-    """Of the segment that grows: without a record that is being written. What a crash left is copied as it is."""
-    found = last_head(file, base, view.layouts, file.size) if view.is_running else None
+    """Of the segment that grows: without reserved room, and beside a broker without a record that is being written."""
+    found = last_head(file, base, view.layouts, file.size)
     if found is None:
         return file.size
+    if not view.is_running:
+        return written_bytes(file, base, view.layouts)  # what a crash left behind the records is copied as it is
     position, head = found
     try:
         view.layouts.decode(file.read(position, head.size), base + position)

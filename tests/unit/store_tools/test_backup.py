@@ -32,6 +32,7 @@ from tests.support.disk_store import (
     flip,
     incoming,
     opened,
+    segment_of,
     spill,
     state_of,
 )
@@ -67,6 +68,14 @@ def test_a_backup_of_a_store_at_rest_is_all_of_it(data_dir: Path, tmp_path: Path
     inodes = {path.stat().st_ino for path in files_of(data_dir)}
     assert any(path.stat().st_ino in inodes for path in files_of(tmp_path / "backup" / "data")) is not only_copies
     assert not any(path.stat().st_ino in inodes for path in files_of(tmp_path / "new"))
+
+
+def test_room_that_a_crash_left_reserved_is_not_copied(data_dir: Path, tmp_path: Path) -> None:
+    last = segment_of(data_dir, 1 << 62)
+    data = last.read_bytes()
+    last.write_bytes(data + b"TM\x02torn" + bytes(1 << 20))
+    backed_up(data_dir, tmp_path / "backup")
+    assert segment_of(tmp_path / "backup" / "data", 1 << 62).read_bytes() == data + b"TM\x02torn"
 
 
 class Live:
