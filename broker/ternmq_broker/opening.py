@@ -1,6 +1,7 @@
 """Opens a broker's files, and says what a person can do when that is not possible."""
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ternmq_broker.store.reserve import MIB, Reserve, reserve_bytes
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ternmq_broker.broker_settings import BrokerSettings
@@ -55,7 +57,12 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
             "give this user the right and the room to write there, or choose another --data-dir"
         ) from error
     try:
-        store, journal, room = _recovered(settings, folders)
+        with told(settings.folder):
+            store = MessageStore(
+                folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
+            )
+            journal = ProgressJournal(folders.consumption)
+            room = _room(settings)
     except BaseException:
         lock.release()
         raise
@@ -64,28 +71,27 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
     return OpenedStore(lock, store, journal, room)
 
 
-def _recovered(settings: "BrokerSettings", folders: DiskFolders) -> tuple[MessageStore, ProgressJournal, DiskRoom]:
+@contextmanager
+def told(folder: "Path") -> "Iterator[None]":
+    """Make a StartupError, which tells a person what to do, of what opening the store in that folder may raise."""
     try:
-        store = MessageStore(
-            folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
-        )
-        return store, ProgressJournal(folders.consumption), _room(settings)
+        yield
     except CommitLogCorrupted as error:
         raise StartupError(
-            f"the commit log in {settings.folder} is damaged at {error}; restore it from a copy, or start with "
+            f"the commit log in {folder} is damaged at {error}; restore it from a copy, or start with "
             "--accept-corruption to go on without the records that are damaged"
         ) from error
     except DamagedFile as error:
         raise StartupError(
-            f"in {settings.folder} {error}; restore it from a copy, or start with --accept-corruption to go on without "
-            "what it says"
+            f"in {folder} {error}; restore it from a copy, or start with --accept-corruption to go on without what it "
+            "says"
         ) from error
     except NewerFormat as error:
         raise StartupError(
-            f"the store in {settings.folder} was written by a newer version of TernMQ: {error}; start that version"
+            f"the store in {folder} was written by a newer version of TernMQ: {error}; start that version"
         ) from error
     except OSError as error:
-        raise StartupError(f"the store in {settings.folder} can't be opened: {error}; look at its disk") from error
+        raise StartupError(f"the store in {folder} can't be opened: {error}; look at its disk") from error
 
 
 def _room(settings: "BrokerSettings") -> DiskRoom:

@@ -8,13 +8,17 @@ Groups      of the consumption journal, and of the names of retry and dead lette
             written: it is taken for FIFO if all topics that it consumed are, and nothing of it was ever retried.
 """
 
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from ternmq_broker.opening import open_store
+from ternmq_broker.opening import told
+from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.overlay import OverlayFolders
+from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_system_topic
 from ternmq_protos.v2 import definition_pb2
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ternmq_broker.broker_settings import BrokerSettings
-    from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import QueueKey
     from ternmq_broker.store.record import Record
     from ternmq_broker.store.timer_run import Key
@@ -70,18 +73,22 @@ class StoreContents:
 
 @contextmanager
 def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
-    """What the store holds; nobody else can open it until the block ends. Blocks. StartupError as for a start."""
-    opened = open_store(settings)
-    try:
-        topics = stored_topics(opened.store)
+    """What the store holds, which stays as it is; nobody else can open it until the block ends. Blocks. StartupError as
+    for a start."""
+    folder = settings.folder
+    with ExitStack() as held:
+        with told(folder):
+            held.enter_context(StoreLock(folder))
+            folders = held.enter_context(OverlayFolders(folder))
+            store = MessageStore(
+                folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
+            )
+            progress = ProgressJournal(folders.consumption).snapshots()
+        topics = stored_topics(store)
         yield StoreContents(
             [topic for name, topic in sorted(topics.items()) if group_of_derived(name) is None],
-            stored_groups(topics, opened.journal.snapshots()),
+            stored_groups(topics, progress),
         )
-    finally:
-        opened.store.abandon()
-        opened.journal.close()
-        opened.lock.release()
 
 
 def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:

@@ -200,6 +200,20 @@ class LogIndex:
             queue.add_lost(queue_offset, log_offset)
         assert queue.end == queue_offset
 
+    def lost_up_to(self, topic: str, queue_id: int, end: int, log_offset: int) -> None:
+        """The queue was known to go on at `end`: what it lacks up to there was lost, before that log offset."""
+        queue = self.queue(topic, queue_id)
+        if queue.end < end:
+            self.entries_in_memory += end - queue.end
+            queue.add_lost(end, log_offset)
+            self._dirty[queue] = None
+
+    def begins_at(self, topic: str, queue_id: int, floor: int, origin: int) -> None:
+        """Nothing is left of that queue below `floor`; see `write_floors`."""
+        queue = self.queue(topic, queue_id)
+        queue.raise_first(floor)
+        queue.origin = origin
+
     def load_floors(self, files: "SideFiles") -> None:
         """To be called when all records are known. DamagedFile."""
         floors = files.needed(self._folder, _FLOORS)
@@ -234,6 +248,10 @@ class LogIndex:
     def added(self, count: int) -> None:
         """So many messages were added by the caller."""
         self.entries_in_memory += count
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and id of every queue that was ever used, as far as is known."""
+        return sorted(self._queues)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""

@@ -18,6 +18,7 @@ Layout 1    its records vouch for nothing. While a store is brought up to date, 
 """
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_broker.store.checked_file import NewerFormat
@@ -37,6 +38,16 @@ _RECORD_BYTES_MIN = 44
 
 Range = tuple[int, int]
 """Log offsets where damaged bytes begin and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of the log that are no whole record, and why; `is_torn`: at its end, and nobody vouches for them."""
+
+    begin: int
+    end: int
+    reason: str
+    is_torn: bool = False
 
 
 class CommitLogCorrupted(Exception):
@@ -72,6 +83,8 @@ class LogRecovery:
         self.accepted = {begin: end for begin, end in accepted if end > log.start}
         self.newly_accepted = False
         """Whether damage was met that was not accepted before: what promised those bytes is to be written anew."""
+        self.found: list[Damage] = []
+        """What was met that was not accepted before, in the log's order."""
         self.skipped_bytes = self.torn_bytes = 0
         """What was stepped over by this start, or an earlier one, as far as it was walked; and what was cut off."""
 
@@ -145,6 +158,7 @@ class LogRecovery:
 
     def _step_over(self, bad: int, end: int, reason: str) -> None:
         name = self._copy(bad, end)
+        self.found.append(Damage(bad, end, reason))
         self.accepted[bad] = end
         self.newly_accepted = True
         self.skipped_bytes += end - bad
@@ -163,6 +177,7 @@ class LogRecovery:
         if is_torn and end == bad:
             return  # room that was reserved
         name = self._copy(bad, end)
+        self.found.append(Damage(bad, end, reason, is_torn=is_torn))
         if is_torn:
             self.torn_bytes = end - bad
             level, what = logging.WARNING, "is a torn tail of a crash: nothing says that it was durable"

@@ -30,7 +30,7 @@ from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.half_index import HalfIndex
@@ -282,6 +282,10 @@ class MessageStore:
 
     # --- reading
 
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and id of every queue that was ever used, as far as is known."""
+        return self._index.queues()
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first queue offset that is held, and the one after the last."""
         return self._index.bounds(topic, queue_id)
@@ -515,6 +519,16 @@ class MessageStore:
             finish_index()
 
         return finish
+
+    def lost_up_to(self, topic: str, queue_id: int, end: int) -> None:
+        """Let the queue go on at `end`, if it is not further: for a repair, that no offset is given twice."""
+        self._index.lost_up_to(topic, queue_id, end, max(self._log.start, self._log.end - 1))
+
+    def begin_queues_at(self, floors: "Iterable[tuple[str, int, int, int]]") -> None:
+        """For a repair: topic, queue id, the offset below which nothing is left, and the one where the queue began."""
+        for floor in floors:
+            self._index.begins_at(*floor)
+        self._index.write_floors()
 
     def is_forgotten(self, topic: str, log_offset: int) -> bool:
         """Whether the topic was deleted after the record at that place was stored for it."""

@@ -112,16 +112,14 @@ def _keys(window: bytes, at: int, end: int) -> list[bytes]:
     begin = at
     while at < end:
         field = window[at]
-        if field > _MESSAGE_ID:
-            return keys
         length = window[at + 1]
         if length > _SHORT_MAX or field not in _BEGINNING:
             break
         following = at + 2 + length
-        if field != _TAG:
+        if field == _MESSAGE_ID:
+            return [window[at + 2 : following], *keys]
+        if field == _KEY:
             keys.append(window[at + 2 : following])
         at = following
-    else:
-        return keys
     properties = definition_pb2.SystemProperties.FromString(window[begin:end])
     return [properties.message_id.encode(), *(key.encode() for key in properties.keys)]

@@ -1,0 +1,179 @@
+"""The files of a store as they are on the disk, under changes that stay in memory: for those who only look.
+
+Reading     all files are opened at once, when the folder is looked at, and are as long as they were then. So a broker
+            may go on beside: what it appends is not seen, what it replaces or removes is still read as it was.
+Changing    whatever is appended, cut, made, replaced or removed is so for this object alone. Only that takes memory.
+Vanished    a broker may remove a file between the list and the opening; then the folder is looked at anew.
+"""
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_LOOKS = 20
+_UNFINISHED = ".new"
+
+
+class OverlayFile:
+    """The first bytes of a file on the disk, which is only read, then those that were appended in memory."""
+
+    def __init__(self, fd: int | None = None, size: int = 0) -> None:
+        self._fd = fd
+        self._kept = size
+        self._added = bytearray()
+
+    @classmethod
+    def on_disk(cls, path: "Path") -> Self:
+        """The file as it is now; OSError. To be let go of."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return cls(fd, os.fstat(fd).st_size)
+
+    @property
+    def size(self) -> int:
+        return self._kept + len(self._added)
+
+    def append(self, pieces: "Sequence[bytes]") -> None:
+        self._added += b"".join(pieces)
+
+    def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        del may_block  # who only looks may wait
+        on_disk = min(size, self._kept - position)
+        if on_disk <= 0:
+            at = position - self._kept
+            return bytes(self._added[at : at + size])
+        assert self._fd is not None
+        data = os.pread(self._fd, on_disk, position)
+        return data if len(data) < on_disk else data + self._added[: size - on_disk]
+
+    def truncate(self, size: int) -> None:
+        if size <= self._kept:
+            self._kept = size
+            self._added.clear()
+        else:
+            del self._added[size - self._kept :]
+            self._added += bytes(size - self.size)
+
+    def seal(self) -> None:
+        """Nothing was reserved."""
+
+    def sync(self) -> None:
+        """Nothing is to last."""
+
+    def close(self) -> None:
+        """It may be opened again; its folder closes it."""
+
+    def let_go(self) -> None:
+        """Close what is on the disk, for good."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class OverlayFolder:
+    """A `Folder` that changes nothing on the disk; what is not there is empty. OSError."""
+
+    def __init__(self, path: "Path") -> None:
+        self.path = path
+        self._on_disk = _opened(path)
+        self._files = dict(self._on_disk)
+
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+    def open(self, name: str, *, reserve_bytes: int = 0) -> OverlayFile:
+        del reserve_bytes
+        if name not in self._files:
+            raise FileNotFoundError(name)
+        return self._files[name]
+
+    def create(self, name: str, *, reserve_bytes: int = 0) -> OverlayFile:
+        del reserve_bytes
+        if name in self._files:
+            raise FileExistsError(name)
+        file = self._files[name] = OverlayFile()
+        return file
+
+    def sync_names(self) -> None:
+        """Nothing is to last."""
+
+    def remove(self, name: str) -> None:
+        del self._files[name]
+
+    def replace(self, name: str, content: bytes) -> None:
+        file = self._files[name] = OverlayFile()
+        file.append([content])
+
+    def content(self, name: str) -> bytes | None:
+        file = self._files.get(name)
+        return None if file is None else file.read(0, file.size)
+
+    def let_go(self) -> None:
+        """Close all files."""
+        for file in self._on_disk.values():
+            file.let_go()
+
+
+class OverlayFolders:
+    """The folders of the store at `path`, for as long as the context lasts.
+
+    What speaks of the log is looked at before the log, so that it speaks of no more than there is.
+    """
+
+    def __init__(self, path: "Path") -> None:
+        self.path = path
+        self.root = OverlayFolder(path)
+        self.consumption = OverlayFolder(path / "consumption")
+        self.timers = OverlayFolder(path / "timers")
+        self.index = OverlayFolder(path / "index")
+        self.set_aside = OverlayFolder(path / "set-aside")
+        self.commit_log = OverlayFolder(path / "commitlog")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for folder in (self.root, self.consumption, self.timers, self.index, self.set_aside, self.commit_log):
+            folder.let_go()
+
+
+def _opened(path: "Path") -> dict[str, OverlayFile]:
+    """Every file of the folder as it is at one moment."""
+    for _ in range(_LOOKS):
+        files: dict[str, OverlayFile] = {}
+        try:
+            for name in _names(path):
+                files[name] = OverlayFile.on_disk(path / name)
+        except BaseException as error:
+            for file in files.values():
+                file.let_go()
+            if not isinstance(error, FileNotFoundError):
+                raise
+        else:
+            return files
+    raise FileNotFoundError(f"the files of {path} come and go too fast to be looked at")
+
+
+def _names(path: "Path") -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if entry.is_file(follow_symlinks=False) and not entry.name.endswith(_UNFINISHED)
+            )
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def looked_at(path: "Path") -> "Iterator[OverlayFile]":
+    """One file, for as long as the context lasts. OSError."""
+    file = OverlayFile.on_disk(path)
+    try:
+        yield file
+    finally:
+        file.let_go()

@@ -1,0 +1,275 @@
+"""A backup of a store and of what is beside it, also while a broker runs on it: a cut that is consistent by the
+order in which files are looked at.
+
+1. Journal, checkpoint    what they say of the log is true of every later one. The journal is opened once, so that its
+   timers, index          replacement does not matter. They are copied as far as they are whole.
+2. Log                    the segment that grows is copied up to the end of its records. Then the others, the newest
+                          first: what retention removes meanwhile is the oldest, and its lack is no gap. One that is
+                          durable never changes again: it gets a second name instead of a copy, where that can be.
+3. Registry               by SQLite's own backup, after the log: it knows the topics of all messages. PostgreSQL, the
+                          registry of a cluster, is backed up by its own tools.
+4. Side files             after the log, so that no message is there that was deleted, or removed, before. They must not
+                          speak of more than the log that was copied: queues would go on behind their end.
+5. Manifest               when all is durable, with the SHA-256 of every file as it is in the backup.
+
+A file with two names is one file: who restores copies it. What damages its bytes on the disk damages both.
+"""
+
+import contextlib
+import sqlite3
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import checked_file, store_format
+from ternmq_broker.store.index_block import BadBlock
+from ternmq_broker.store.overlay import OverlayFolder, looked_at
+from ternmq_broker.store.record import BadRecord
+from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
+from ternmq_broker.store_tools.copying import copied, digest_of, linked, sync_file, sync_folder, written
+from ternmq_broker.store_tools.live_tail import last_head, written_bytes
+from ternmq_broker.store_tools.log_walk import ACCEPTED, index_blocks
+from ternmq_broker.store_tools.looking import looking_at, store_folder
+from ternmq_broker.store_tools.manifest import DATA, Manifest
+from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store_tools.side_check import FLOORS, JOURNAL
+from ternmq_broker.store_tools.side_content import side_content
+from ternmq_common.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.overlay import OverlayFile
+    from ternmq_broker.store_tools.looking import StoreView
+
+_CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
+_REGISTRY = "registry.db"
+_OF_BROKER = ("deletions-done", "store-id")
+"""Beside the store of a cluster's broker. What says up to where deletions are done is copied before what they did."""
+
+
+def backed_up(directory: Path, target: Path, progress: Progress = nobody, *, only_copies: bool = False) -> Manifest:
+    """Make a backup of that data directory in a new or empty folder; it is one when this returns.
+
+    With `only_copies` no file of it is a second name of one of the store's. StartupError, NewerFormat, OSError.
+    """
+    store_folder(directory)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StartupError(f"{target} is not empty; give a folder that is, or none")
+    began_ms = time.time_ns() // 1_000_000
+    (target / DATA).mkdir(parents=True, exist_ok=True)
+    return _Backup(directory, target, progress, only_copies=only_copies).run(began_ms)
+
+
+class _Backup:
+    """One backup, step by step."""
+
+    def __init__(self, directory: Path, target: Path, progress: Progress, *, only_copies: bool) -> None:
+        self._directory = directory
+        self._store = store_folder(directory)
+        self._target = target
+        self._data = target / DATA
+        self._progress = progress
+        self._only_copies = only_copies
+        self._files: dict[str, tuple[int, str]] = {}
+        self._told: Callable[[int], None] = lambda _bytes: None
+
+    def run(self, made_ms: int) -> Manifest:
+        self._copy_whole(self._directory, "", _OF_BROKER)
+        # What is opened here before the log speaks of no more than the log that is opened after it.
+        with looking_at(self._directory) as view:
+            log_bytes = view.log_bytes
+            stepping = Stepping(self._progress, log_bytes)
+            self._told = stepping.add
+            self._copy_earlier(view)
+            self._copy_log(view)
+            is_running = view.is_running
+        self._copy_registry()
+        log_start, log_end, last_ms = self._copy_later()
+        self._sync_folders()
+        stepping.finish()
+        manifest = Manifest(
+            made_ms=made_ms,
+            program=metadata.version("ternmq"),
+            is_running=is_running,
+            log_start=log_start,
+            log_end=log_end,
+            last_stored_ms=last_ms,
+            files=self._files,
+        )
+        manifest.write(self._target)
+        return manifest
+
+    # --- before the log
+
+    def _copy_earlier(self, view: "StoreView") -> None:
+        consumption = view.folders.consumption
+        for name in consumption.names():
+            file = consumption.open(name)
+            self._copy(file, _whole_lines(file) if name == JOURNAL else file.size, f"store/consumption/{name}")
+        if _CHECKPOINT in view.folders.root.names():
+            file = view.folders.root.open(_CHECKPOINT)
+            self._copy(file, file.size, f"store/{_CHECKPOINT}")
+        for run in filter(None, map(RunName.parse, view.folders.timers.names())):
+            if _is_whole_run(run, view.folders.timers):
+                self._link_or_copy(view.folders.timers, str(run), "store/timers")
+        for name in view.folders.index.names():
+            if name.isdigit():
+                self._copy(view.folders.index.open(name), _whole_blocks(view, name), f"store/index/{name}")
+
+    # --- the log
+
+    def _copy_log(self, view: "StoreView") -> None:
+        """The segments of the view are open, so it does not matter what retention removes, but that is not wanted."""
+        segments = view.segments()
+        durable = _durable_by_records(view)
+        following = None
+        for base, file in reversed(segments):
+            name = f"{base:020d}"
+            if following is None:
+                self._copy(file, _end_of_records(view, base, file), f"store/commitlog/{name}")
+            elif file.size == following - base and following <= durable:
+                if not (self._store / "commitlog" / name).exists():
+                    return
+                self._link_or_copy(view.folders.commit_log, name, "store/commitlog")
+            else:
+                self._copy(file, min(file.size, following - base), f"store/commitlog/{name}")
+            following = base
+
+    # --- after the log
+
+    def _copy_registry(self) -> None:
+        source = self._directory / _REGISTRY
+        if not source.exists():
+            return
+        target = self._data / _REGISTRY
+        with (
+            contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as live,
+            contextlib.closing(sqlite3.connect(target)) as copy,
+        ):
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE").close()
+        sync_file(target)
+        with looked_at(target) as file:
+            self._files[_REGISTRY] = (file.size, digest_of(file, file.size, target, self._told))
+
+    def _copy_later(self) -> tuple[int, int, int]:
+        """The side files, and what the log of the backup is: its start, its end, when its last message was stored."""
+        root, index = OverlayFolder(self._store), OverlayFolder(self._store / "index")
+        try:
+            forgotten, floors = side_content(root, _FORGOTTEN), side_content(index, FLOORS)
+            for name in (store_format.NAME, store_format.COPY, ACCEPTED, *((_FORGOTTEN,) if forgotten is None else ())):
+                if name in root.names():
+                    self._copy(root.open(name), root.open(name).size, f"store/{name}")
+            if floors is None and FLOORS in index.names():
+                self._copy(index.open(FLOORS), index.open(FLOORS).size, f"store/index/{FLOORS}")
+        finally:
+            root.let_go()
+            index.let_go()
+        self._copy_whole(self._store / "set-aside", "store/set-aside/")
+        with looking_at(self._data) as view:
+            store = view.recovered()
+            if isinstance(forgotten, dict):
+                self._write(_FORGOTTEN, "store/", {topic: min(end, store.end) for topic, end in forgotten.items()})
+            if isinstance(floors, list):
+                self._write(FLOORS, "store/index/", [*filter(None, (_floor_within(store, *each) for each in floors))])
+            return store.start, store.end, store.last_stored_ms
+
+    # --- files
+
+    def _copy_whole(self, folder: Path, prefix: str, names: tuple[str, ...] | None = None) -> None:
+        """Files that are written once, or replaced whole."""
+        opened = OverlayFolder(folder)
+        try:
+            for name in opened.names():
+                if names is None or name in names:
+                    self._copy(opened.open(name), opened.open(name).size, prefix + name)
+        finally:
+            opened.let_go()
+
+    def _copy(self, file: "OverlayFile", size: int, name: str) -> None:
+        self._files[name] = (size, copied(file, size, self._place(name), self._told))
+
+    def _link_or_copy(self, folder: OverlayFolder, name: str, where: str) -> None:
+        """A file that does not change any more; one that was removed meanwhile can still be read."""
+        file, place = folder.open(name), self._place(f"{where}/{name}")
+        is_linked = False
+        if not self._only_copies:
+            with contextlib.suppress(FileNotFoundError):
+                is_linked = linked(folder.path / name, place)
+        if not is_linked:
+            self._copy(file, file.size, f"{where}/{name}")
+            return
+        sync_file(place)
+        self._files[f"{where}/{name}"] = (file.size, digest_of(file, file.size, place, self._told))
+
+    def _write(self, name: str, prefix: str, content: object) -> None:
+        data = checked_file.encoded(name, 1, content)
+        self._files[prefix + name] = (len(data), written(self._place(prefix + name), data))
+
+    def _place(self, name: str) -> Path:
+        place = self._data / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def _sync_folders(self) -> None:
+        for folder in (self._target.parent, self._target, self._data, *self._data.rglob("*/")):
+            sync_folder(folder)
+
+
+def _whole_lines(file: "OverlayFile") -> int:
+    """A journal's size without a line that is being written."""
+    return file.read(0, file.size).rfind(b"\n") + 1
+
+
+def _is_whole_run(name: RunName, folder: OverlayFolder) -> bool:
+    try:
+        TimerRun(name, folder.open(str(name)))
+    except BadRun:
+        return False  # it is being written, or is made anew by the next start
+    return True
+
+
+def _whole_blocks(view: "StoreView", name: str) -> int:
+    """An index file's size without a block that is being written."""
+    whole = 0
+    with contextlib.suppress(BadBlock):
+        for position, head, _, _ in index_blocks(view.folders.index, name):
+            whole = position + head.size
+    return whole
+
+
+def _durable_by_records(view: "StoreView") -> int:
+    """Up to where the log is durable, by what its last record says."""
+    for base, file in reversed(view.segments()):
+        found = last_head(file, base, view.layouts, file.size)
+        if found is not None:
+            return found[1].durable_to
+    return 0
+
+
+def _end_of_records(view: "StoreView", base: int, file: "OverlayFile") -> int:
+    """Of the segment that grows: without reserved room, and beside a broker without a record that is being written."""
+    found = last_head(file, base, view.layouts, file.size)
+    if found is None:
+        return file.size
+    if not view.is_running:
+        return written_bytes(file, base, view.layouts)  # what a crash left behind the records is copied as it is
+    position, head = found
+    try:
+        view.layouts.decode(file.read(position, head.size), base + position)
+    except BadRecord:
+        return position
+    return position + head.size
+
+
+def _floor_within(
+    store: "MessageStore", topic: str, queue_id: int, floor: int, origin: int
+) -> tuple[str, int, int, int] | None:
+    """A queue's floor that is not beyond what the backup has of it; None if it has never begun there."""
+    end = store.bounds(topic, queue_id)[1]
+    if end:
+        return topic, queue_id, min(floor, end), min(origin, end)
+    return (topic, queue_id, floor, origin) if store.start else None

@@ -1,0 +1,110 @@
+"""Copies of files that last: what a copy function returns is on the disk."""
+
+import errno
+import hashlib
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_PIECE_BYTES = 1 << 20
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
+
+
+class Readable(Protocol):
+    """What can be copied."""
+
+    def read(self, position: int, size: int) -> bytes: ...
+
+
+class ShortFile(OSError):
+    """A file ends before its bytes are copied."""
+
+
+def copied(source: Readable, size: int, target: "Path", told: "Callable[[int], None]") -> str:
+    """Copy the first `size` bytes into a new file; their SHA-256. ShortFile if there are fewer. OSError."""
+    digest = hashlib.sha256()
+    with _new(target) as target_fd:
+        for piece in _pieces(source, size, target):
+            digest.update(piece)
+            _write(target_fd, piece)
+            told(len(piece))
+        os.fsync(target_fd)
+    return digest.hexdigest()
+
+
+def linked(source: "Path", target: "Path") -> bool:
+    """Make a second name of the file; False if that can't be. FileNotFoundError if it is gone."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _NO_LINK:
+            return False
+        raise
+    return True
+
+
+def digest_of(source: Readable, size: int, path: "Path", told: "Callable[[int], None]") -> str:
+    """The SHA-256 of the first `size` bytes. ShortFile."""
+    digest = hashlib.sha256()
+    for piece in _pieces(source, size, path):
+        digest.update(piece)
+        told(len(piece))
+    return digest.hexdigest()
+
+
+def sync_file(path: "Path") -> None:
+    """The bytes of the file survive a power cut when this returns."""
+    with _opened(path) as fd:
+        os.fsync(fd)
+
+
+def written(target: "Path", content: bytes) -> str:
+    """A new file with that content; its SHA-256."""
+    with _new(target) as fd:
+        _write(fd, content)
+        os.fsync(fd)
+    return hashlib.sha256(content).hexdigest()
+
+
+def sync_folder(path: "Path") -> None:
+    """The names in the folder survive a power cut when this returns."""
+    with _opened(path) as fd:
+        os.fsync(fd)
+
+
+@contextmanager
+def _opened(path: "Path") -> "Iterator[int]":
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _new(path: "Path") -> "Iterator[int]":
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _pieces(source: Readable, size: int, path: "Path") -> "Iterator[bytes]":
+    position = 0
+    while position < size:
+        piece = source.read(position, min(_PIECE_BYTES, size - position))
+        if not piece:
+            raise ShortFile(f"{path} ends at byte {position}, before {size}")
+        yield piece
+        position += len(piece)
+
+
+def _write(fd: int, piece: bytes) -> None:
+    left = memoryview(piece)
+    while left:
+        left = left[os.write(fd, left) :]

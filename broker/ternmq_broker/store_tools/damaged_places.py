@@ -1,0 +1,81 @@
+"""The places of the log that hold no whole record, and which messages were there, by what the index says."""
+
+from bisect import bisect_right, insort
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store_tools.findings import NAMED_MAX, Finding, Findings, Message, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ternmq_broker.store.log_recovery import Damage, Range
+
+
+class DamagedPlaces:
+    """Damage that was accepted before, and what is found while the log is walked."""
+
+    def __init__(self, accepted: "Iterable[Range]") -> None:
+        self._ranges = sorted(accepted)
+        self._accepted = set(self._ranges)
+        self._found: dict[Range, Damage] = {}
+        self._messages: dict[Range, list[Message]] = {}
+        self._more: dict[Range, int] = {}
+
+    @property
+    def any(self) -> bool:
+        return bool(self._ranges)
+
+    @property
+    def accepted(self) -> "list[Range]":
+        return sorted(self._accepted)
+
+    @property
+    def damage(self) -> "list[Range]":
+        """What was found and is no torn tail."""
+        return sorted(place for place, damage in self._found.items() if not damage.is_torn)
+
+    def add(self, damage: "Damage") -> None:
+        place = (damage.begin, damage.end)
+        self._found[place] = damage
+        insort(self._ranges, place)
+
+    def holding(self, log_offset: int) -> "Range | None":
+        """The damaged place that has that byte."""
+        at = bisect_right(self._ranges, (log_offset, 1 << 64)) - 1
+        return self._ranges[at] if at >= 0 and log_offset < self._ranges[at][1] else None
+
+    def is_accepted(self, log_offset: int) -> bool:
+        """Whether a start has stepped over that byte, with leave."""
+        return self.holding(log_offset) in self._accepted
+
+    def name(self, place: "Range", message: Message) -> None:
+        """That message was there."""
+        names = self._messages.setdefault(place, [])
+        if len(names) < NAMED_MAX:
+            names.append(message)
+        else:
+            self._more[place] = self._more.get(place, 0) + 1
+
+    def messages_lost(self) -> int:
+        """How many the index names."""
+        return sum(map(len, self._messages.values())) + sum(self._more.values())
+
+    def report(self, findings: Findings, log_start: int) -> None:
+        for place in self._ranges:
+            begin, end = place
+            if end <= log_start:
+                continue
+            damage = self._found.get(place)
+            findings.add(
+                Finding(
+                    Part.LOG,
+                    f"log offset {begin}",
+                    "was damaged, and stepped over by a start" if damage is None else damage.reason,
+                    begin,
+                    end - begin,
+                    tuple(self._messages.get(place, ())),
+                    self._more.get(place, 0),
+                    accepted=place in self._accepted,
+                    harmless=damage is not None and damage.is_torn,
+                )
+            )

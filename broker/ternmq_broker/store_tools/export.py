@@ -1,0 +1,101 @@
+"""The messages of a store, read from its log in the order in which they were stored; damaged ones are left out.
+
+Neither indexes nor a start are needed for it, so it works where a broker refuses to start. What retention or a deletion
+took is left out where the file `floors` says so.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.record import BadRecord, Kind
+from ternmq_broker.store_tools.log_walk import LogWalk
+from ternmq_broker.store_tools.looking import looking_at
+from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store_tools.side_check import FLOORS
+from ternmq_broker.store_tools.side_content import side_content
+from ternmq_common.errors import StartupError
+from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ternmq_broker.store.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.record import Record
+    from ternmq_broker.store_tools.looking import StoreView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Messages of these topics, or of all but retries and dead letters; from `since_ms` on, and before `until_ms`."""
+
+    topics: frozenset[str] = frozenset()
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+
+    def has(self, record: "Record") -> bool:
+        is_topic = record.topic in self.topics if self.topics else not record.topic.startswith(_OF_GROUPS)
+        return is_topic and self.since_ms <= record.stored_ms < self.until_ms
+
+
+_OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+
+
+@dataclass(slots=True)
+class Skipped:
+    """What could not be read: places of the log, and messages whose bytes are those of such a place."""
+
+    places: "list[Range]" = field(default_factory=list)
+    messages: int = 0
+
+
+def exported(directory: "Path", wanted: Wanted, skipped: Skipped, progress: Progress = nobody) -> "Iterator[Record]":
+    """The messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
+    with looking_at(directory) as view:
+        if view.format is None and view.format_problem is not None:
+            raise StartupError(f"in {view.path} {view.format_problem}, and no record tells what it said")
+        stepping = Stepping(progress, view.log_bytes)
+        walk = LogWalk(view)
+        floors = _floors(view)
+        since = _first_needed(walk.log, wanted)
+        for placed in walk.records(since):
+            stepping.at(placed.log_offset - walk.log.start)
+            record = placed.record
+            is_held = record.queue_offset >= floors.get((record.topic, record.queue_id), 0)
+            if record.kind is Kind.MESSAGE and is_held and wanted.has(record):
+                if _complete(placed, walk.log):
+                    yield record
+                else:
+                    skipped.messages += 1
+        skipped.places = [place for place in (*walk.places.accepted, *walk.places.damage) if place[1] > since]
+        stepping.finish()
+
+
+def _first_needed(log: "CommitLog", wanted: Wanted) -> int:
+    """The segments before have only messages that are too old, by the first one of the next segment."""
+    needed = log.start
+    for base in log.segment_bases[1:]:
+        try:
+            if base >= log.end or log.head_at(base).stored_ms >= wanted.since_ms:
+                break
+        except BadRecord:
+            break
+        needed = base
+    return needed
+
+
+def _complete(placed: "Placed", log: "CommitLog") -> bool:
+    """Give the record the rest of another one, if it has that; False if that is gone."""
+    reference = placed.record.reference
+    if reference is not None:
+        try:
+            placed.record.rest = log.record_at(reference.log_offset).rest
+        except BadRecord:
+            return False
+    return True
+
+
+def _floors(view: "StoreView") -> dict[tuple[str, int], int]:
+    content = side_content(view.folders.index, FLOORS)
+    return {(topic, queue_id): floor for topic, queue_id, floor, _ in content} if isinstance(content, list) else {}

@@ -1,0 +1,77 @@
+"""What a verification found, in the words of a person who has to decide something."""
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+
+_KEPT_MAX = 1000
+"""Of each part; the others are only counted."""
+NAMED_MAX = 10
+"""Messages that one finding names."""
+
+
+class Part(enum.StrEnum):
+    LOG = "log"
+    FORMAT = "format"
+    INDEX = "index"
+    TIMERS = "timers"
+    HALVES = "half messages"
+    JOURNAL = "journal"
+    SIDE_FILE = "side file"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Where a message was."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic} queue {self.queue_id} offset {self.queue_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place that is not as it was written; `accepted`: of damage that a start has stepped over, with leave.
+
+    `harmless`: what a crash leaves behind, and the next start clears away; nothing that was acknowledged is missing.
+    """
+
+    part: Part
+    place: str
+    reason: str
+    log_offset: int | None = None
+    size: int | None = None
+    messages: tuple[Message, ...] = ()
+    messages_more: int = 0
+    accepted: bool = False
+    harmless: bool = False
+
+    @property
+    def is_problem(self) -> bool:
+        return not (self.accepted or self.harmless)
+
+
+@dataclass(slots=True)
+class Findings:
+    """All findings, of which the first ones are kept; `problems` counts those of each part that are any."""
+
+    kept: list[Finding] = field(default_factory=list)
+    counted: Counter[Part] = field(default_factory=Counter)
+    problems: Counter[Part] = field(default_factory=Counter)
+
+    def add(self, finding: Finding) -> None:
+        self.counted[finding.part] += 1
+        self.problems[finding.part] += finding.is_problem
+        if self.counted[finding.part] <= _KEPT_MAX:
+            self.kept.append(finding)
+
+    @property
+    def not_kept(self) -> int:
+        return self.counted.total() - len(self.kept)
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.problems.total()

@@ -1,0 +1,188 @@
+"""Holds the index against the log, block by block while the log is walked; one block is in memory.
+
+A row must say where its message's record is, its size and its tag; every message below where the index ends must have
+a row; the keys must be those of the messages, in the log's order. What speaks of damaged bytes tells which messages
+were there.
+"""
+
+from array import array
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, key_hash
+from ternmq_broker.store.record import Kind
+from ternmq_broker.store_tools.findings import Finding, Findings, Message, Part
+from ternmq_broker.store_tools.log_walk import index_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq_broker.store.commit_log import Placed
+    from ternmq_broker.store.index_block import BlockHead, Run
+    from ternmq_broker.store_tools.damaged_places import DamagedPlaces
+    from ternmq_broker.store_tools.looking import StoreView
+
+
+class IndexCheck:
+    """Takes the log's records in order, then `finish`. `covered` is up to where the index was held against the log."""
+
+    def __init__(self, view: "StoreView", places: "DamagedPlaces", findings: Findings) -> None:
+        self._view = view
+        self._places = places
+        self._findings = findings
+        self._bases = [base for base, _ in view.segments()]
+        self.covered = self._bases[0] if self._bases else 0
+        self.rows = self.keys = 0
+        self._blocks = self._sound_blocks()
+        self._block = next(self._blocks, None)
+
+    def take(self, placed: "Placed", keys: tuple[str, ...]) -> None:
+        """A whole record, with the keys that a message can be found by."""
+        while self._block is not None and placed.log_offset >= self._block.head.log_to:
+            self._next_block()
+        if self._block is not None and placed.record.kind is Kind.MESSAGE:
+            self._block.take(placed, keys)
+
+    def finish(self) -> None:
+        """The log ends here."""
+        while self._block is not None:
+            self._next_block()
+
+    def _next_block(self) -> None:
+        assert self._block is not None
+        self._block.finish()
+        self._block = next(self._blocks, None)
+
+    def _sound_blocks(self) -> "Iterator[_BlockCheck]":
+        """The blocks that a start would take: without a gap, up to the first that is damaged."""
+        folder, log_end = self._view.folders.index, self._view.log().end
+        names = set(folder.names())
+        for base in self._bases:
+            name = f"{base:020d}"
+            if name not in names:
+                continue
+            try:
+                for position, head, runs, data in index_blocks(folder, name):
+                    if head.log_from != self.covered or head.log_to > log_end:
+                        self._say_misfit(name, position, head, log_end)
+                        return
+                    self.covered = head.log_to
+                    self.rows += sum(run.rows for run in runs)
+                    self.keys += head.keys
+                    place = f"index/{name} byte {position}"
+                    block = memoryview(data)[head.rows_at - position :]
+                    yield _BlockCheck(place, head, runs, block, self._places, self._findings)
+            except BadBlock as error:
+                position, reason = error.args
+                is_being_written = self._view.is_running and base == self._bases[-1] and reason == "cut off"
+                if not is_being_written:
+                    self._say(f"index/{name} byte {position}", f"the block is damaged: {reason}")
+                return
+
+    def _say_misfit(self, name: str, position: int, head: "BlockHead", log_end: int) -> None:
+        if head.log_to > log_end:
+            reason = f"the block speaks of the log up to {head.log_to}, which ends at {log_end}"
+        else:
+            reason = f"the block begins at log offset {head.log_from}, and the one before ends at {self.covered}"
+        self._say(f"index/{name} byte {position}", reason)
+
+    def _say(self, place: str, reason: str) -> None:
+        self._findings.add(Finding(Part.INDEX, place, reason))
+
+
+class _BlockCheck:
+    """One block, its rows ticked off as their records come."""
+
+    def __init__(
+        self,
+        place: str,
+        head: "BlockHead",
+        runs: "list[Run]",
+        tables: memoryview,
+        places: "DamagedPlaces",
+        findings: Findings,
+    ) -> None:
+        """`tables` are the block's bytes from its rows on."""
+        self.head = head
+        self._all_runs = runs
+        self._place = place
+        self._places = places
+        self._findings = findings
+        keys_at = head.keys_at - head.rows_at
+        self._rows = array("I", tables[:keys_at].tobytes())
+        self._hashes = array("I", tables[keys_at : keys_at + 4 * head.keys].tobytes())
+        self._positions = array("I", tables[keys_at + 4 * head.keys :].tobytes())
+        self._ticked = bytearray(len(self._rows) * 4 // ROW_BYTES)
+        self._runs = {(run.topic, run.queue_id): run for run in runs}
+        self._key = 0
+
+    def take(self, placed: "Placed", keys: tuple[str, ...]) -> None:
+        record = placed.record
+        position = placed.log_offset - self.head.base
+        run = self._runs.get((record.topic, record.queue_id))
+        row = -1 if run is None else record.queue_offset - run.first_offset
+        if run is None or not 0 <= row < run.rows:
+            self._say(placed, "the index does not know this message")
+        else:
+            row += run.first_row
+            self._ticked[row] = 1
+            if tuple(self._rows[3 * row : 3 * row + 3]) != (position, placed.size, record.tag_hash):
+                self._say(placed, "the index has another place, size or tag for this message")
+        self._take_keys(placed, position, keys)
+
+    def _take_keys(self, placed: "Placed", position: int, keys: tuple[str, ...]) -> None:
+        self._pass_keys_below(position)
+        for key in filter(None, keys):
+            if not self._has_key(position, key_hash(placed.record.topic, key)):
+                self._say(placed, f"the index does not know its key {key!r}")
+
+    def _has_key(self, position: int, wanted: int) -> bool:
+        at = self._key
+        if at < len(self._hashes) and self._positions[at] == position and self._hashes[at] == wanted:
+            self._key += 1
+            return True
+        # A message without an id has an empty key in the index.
+        if at + 1 < len(self._hashes) and self._positions[at + 1] == position and self._hashes[at + 1] == wanted:
+            self._key += 2
+            return True
+        return False
+
+    def _pass_keys_below(self, position: int) -> None:
+        """What is left of keys of records before that one: they are of damaged records, or wrong."""
+        while self._key < len(self._positions) and self._positions[self._key] < position:
+            log_offset = self.head.base + self._positions[self._key]
+            if self._key and self._positions[self._key - 1] == self._positions[self._key]:
+                pass  # told already, or one of several of a message
+            elif self._places.holding(log_offset) is None and self._hashes[self._key] not in self._empty_keys():
+                self._findings.add(
+                    Finding(Part.INDEX, self._place, "the index has a key of a message that is not there", log_offset)
+                )
+            self._key += 1
+
+    def _empty_keys(self) -> set[int]:
+        return {key_hash(run.topic, "") for run in self._all_runs}
+
+    def finish(self) -> None:
+        self._pass_keys_below(1 << 32)
+        for run in self._all_runs:
+            for row in range(run.first_row, run.first_row + run.rows):
+                if not self._ticked[row] and self._rows[3 * row + 1]:
+                    self._say_unticked(run, row)
+
+    def _say_unticked(self, run: "Run", row: int) -> None:
+        log_offset = self.head.base + self._rows[3 * row]
+        message = Message(run.topic, run.queue_id, run.first_offset + row - run.first_row)
+        damaged = self._places.holding(log_offset)
+        if damaged is not None:
+            self._places.name(damaged, message)
+            return
+        reason = "the index speaks of a message where there is none"
+        self._findings.add(
+            Finding(Part.INDEX, self._place, reason, log_offset, self._rows[3 * row + 1], messages=(message,))
+        )
+
+    def _say(self, placed: "Placed", reason: str) -> None:
+        record = placed.record
+        message = Message(record.topic, record.queue_id, record.queue_offset)
+        self._findings.add(
+            Finding(Part.INDEX, self._place, reason, placed.log_offset, placed.size, messages=(message,))
+        )

@@ -1,0 +1,150 @@
+"""What a store holds, by its indexes and what a start would make of it; the log is not read beyond that."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import store_format
+from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.record import BadRecord
+from ternmq_broker.store_tools.log_walk import accepted_ranges, durable_by_files
+from ternmq_broker.store_tools.looking import looking_at
+from ternmq_broker.store_tools.timer_check import pending_by_index
+from ternmq_common.errors import StartupError
+from ternmq_common.model import RETRY_QUEUE_ID
+from ternmq_common.names import retry_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_broker.store.commit_log import CommitLog
+    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store_tools.looking import StoreView
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """`size_bytes` on the disk; the times are those of its first record and, about, of its last one."""
+
+    log_offset: int
+    size_bytes: int
+    first_stored_ms: int | None
+    last_stored_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """`first` up to, not including, `end` are held."""
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+    first_stored_ms: int | None
+    last_stored_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Where a group is in a queue, or, with `is_retry`, in its retries of that topic; by the journal."""
+
+    group: str
+    topic: str
+    queue_id: int
+    cursor: int
+    unfinished: int
+    end: int
+
+    @property
+    def is_retry(self) -> bool:
+        return self.queue_id == RETRY_QUEUE_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A store at one moment. `durable` is up to where the log is known to be durable, by the files beside it."""
+
+    path: "Path"
+    is_running: bool
+    layout: int
+    layout_1_below: int
+    log_start: int
+    log_end: int
+    durable: int
+    torn_bytes: int
+    segments: list[SegmentFacts]
+    queues: list[QueueFacts]
+    groups: list[GroupFacts]
+    pending_timers: int
+    waiting_halves: int
+    accepted: "list[Range]"
+    newly_damaged: "list[Range]"
+    set_aside: list[str]
+
+
+def inspected(directory: "Path") -> Inspected:
+    """Look at the store of that directory. StartupError, NewerFormat, OSError."""
+    with looking_at(directory) as view:
+        if view.format is None and view.format_problem is not None:
+            raise StartupError(f"in {view.path} {view.format_problem}, and no record tells what it said")
+        accepted, durable, set_aside = accepted_ranges(view), durable_by_files(view), view.folders.set_aside.names()
+        layout, layout_1_below = (1, 0) if view.is_layout_1 else (store_format.LAYOUT, view.layouts.layout_1_below)
+        try:
+            store = view.recovered()
+        except DamagedFile as error:
+            raise StartupError(f"in {view.path} {error}") from error
+        return Inspected(
+            view.path,
+            view.is_running,
+            layout,
+            layout_1_below,
+            store.start,
+            store.end,
+            durable,
+            store.torn_bytes,
+            _segments(view, view.log(), store.last_stored_ms),
+            [
+                _queue(store, topic, queue_id)
+                for topic, queue_id in store.queues()
+                if any(store.bounds(topic, queue_id))
+            ],
+            _groups(view, store),
+            pending_by_index(store).count,
+            len(store.halves.waiting),
+            accepted,
+            sorted(set(accepted_ranges(view)) - set(accepted)),
+            set_aside,
+        )
+
+
+def _segments(view: "StoreView", log: "CommitLog", last_ms: int) -> list[SegmentFacts]:
+    files = view.segments()
+    firsts = [_stored_ms(log, base) for base, _ in files]
+    return [
+        SegmentFacts(base, file.size, first, last)
+        for (base, file), first, last in zip(files, firsts, [*firsts[1:], last_ms or None], strict=True)
+        if file.size or len(files) == 1
+    ]
+
+
+def _stored_ms(log: "CommitLog", log_offset: int) -> int | None:
+    try:
+        return log.head_at(log_offset).stored_ms if log_offset < log.end else None
+    except BadRecord:
+        return None
+
+
+def _queue(store: "MessageStore", topic: str, queue_id: int) -> QueueFacts:
+    first, end = store.bounds(topic, queue_id)
+    last_ms = store.stored_ms(topic, queue_id, end - 1) if end > first else None
+    return QueueFacts(topic, queue_id, first, end, store.stored_ms(topic, queue_id, first), last_ms)
+
+
+def _groups(view: "StoreView", store: "MessageStore") -> list[GroupFacts]:
+    found = []
+    for (group, topic, queue_id), snapshot in sorted(ProgressJournal(view.folders.consumption).snapshots().items()):
+        place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
+        unfinished = sum(hole.count for hole in snapshot.holes)
+        found.append(GroupFacts(group, topic, queue_id, snapshot.cursor, unfinished, store.bounds(*place)[1]))
+    return found

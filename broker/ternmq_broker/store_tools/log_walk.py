@@ -1,0 +1,157 @@
+"""Every whole record of the log of a store that is only looked at, and what is no whole record.
+
+It goes by the rules of a start (`log_recovery`) that takes damage, so what it steps over is what a start would.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import index_block
+from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.index_block import BadBlock
+from ternmq_broker.store.log_recovery import LogRecovery
+from ternmq_broker.store.record import Kind
+from ternmq_broker.store.set_aside import SetAside
+from ternmq_broker.store_tools.damaged_places import DamagedPlaces
+from ternmq_broker.store_tools.durable_file import durable_marks
+from ternmq_broker.store_tools.side_content import side_content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ternmq_broker.store.commit_log import CommitLog, Placed
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.index_block import BlockHead, Run
+    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store_tools.looking import StoreView
+
+ACCEPTED = "accepted-damage"
+
+
+class LogWalk:
+    """Walks the log once, from its start or from one of its segments."""
+
+    def __init__(self, view: "StoreView") -> None:
+        self.log: CommitLog = view.log()
+        self.places = DamagedPlaces(each for each in accepted_ranges(view) if each[1] > self.log.start)
+        self.newer: tuple[int, str] | None = None
+        """Where records begin of a layout that this program does not know, and what was said of the first."""
+        self.end = self.log.start
+        self._since = 0
+        self._order = _QueueOrder(is_cut=self.log.start > 0)
+        self._recovery = LogRecovery(
+            self.log,
+            _Nowhere(view.folders.set_aside),
+            durable=durable_by_files(view),
+            accepted=self.places.accepted,
+            accept=True,
+            contradicts=self._order.contradiction,
+        )
+
+    def records(self, since: int = 0) -> "Iterator[Placed]":
+        """Whole records in the log's order; damage before one is in `places` when it comes."""
+        if since > self.log.start:
+            self._order.begins_late()
+        self.end = max(since, self.log.start)
+        known = 0
+        try:
+            for placed in self._recovery.records(self.end):
+                while known < len(self._recovery.found):
+                    self.places.add(self._recovery.found[known])
+                    known += 1
+                self._order.take(placed)
+                self.end = placed.log_offset + placed.size
+                yield placed
+        except NewerFormat as error:
+            self.newer = (self.end, str(error))
+        for damage in self._recovery.found[known:]:
+            self.places.add(damage)
+
+    @property
+    def torn_bytes(self) -> int:
+        return self._recovery.torn_bytes
+
+
+class _Nowhere(SetAside):
+    """Who only looks keeps nothing."""
+
+    def keep(self, name: str, pieces: "Iterable[bytes]") -> str:
+        del pieces
+        return name
+
+
+class _QueueOrder:
+    """Whether each message is the next one of its queue, if as many were lost as there was room for."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        self._is_cut = is_cut
+        self._ends: dict[tuple[str, int], int] = {}
+        self._lost = 0
+
+    def begins_late(self) -> None:
+        """The log is not walked from its start."""
+        self._is_cut = True
+
+    def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
+        record = placed.record
+        if record.kind is not Kind.MESSAGE:
+            return None
+        end = self._ends.get((record.topic, record.queue_id))
+        if end is None:
+            if self._is_cut:
+                return None
+            end = 0
+        missing = record.queue_offset - end
+        if 0 <= missing <= max(0, lost_max - self._lost):
+            return None
+        return (
+            f"is said to be message {record.queue_offset} of queue {record.queue_id} of topic {record.topic!r}, "
+            f"which goes on at {end}"
+        )
+
+    def take(self, placed: "Placed") -> None:
+        record = placed.record
+        if record.kind is Kind.MESSAGE:
+            key = (record.topic, record.queue_id)
+            self._lost += record.queue_offset - self._ends.get(key, record.queue_offset if self._is_cut else 0)
+            self._ends[key] = record.queue_offset + 1
+
+
+def accepted_ranges(view: "StoreView") -> "list[Range]":
+    """What earlier starts have stepped over, as far as the file that says so can be read."""
+    content = side_content(view.folders.root, ACCEPTED)
+    return [(begin, end) for begin, end in content] if isinstance(content, list) else []
+
+
+def durable_by_files(view: "StoreView") -> int:
+    """Up to where the log was durable once, by the files beside it."""
+    checkpoint = side_content(view.folders.root, "checkpoint")
+    durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
+    durable = max(durable, view.layouts.layout_1_below if not view.is_layout_1 else 0, *durable_marks(view)[0])
+    for name in reversed(view.folders.index.names()):
+        if name.isdigit():
+            try:
+                for _, head, _, _ in index_blocks(view.folders.index, name):
+                    durable = max(durable, head.log_to)
+            except BadBlock:
+                continue  # told by who checks the index
+            break
+    return durable
+
+
+def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[Run], bytes]]":
+    """The blocks of an index file: each one's position, head, runs and bytes.
+
+    BadBlock at the first that is not whole; its first argument is its position.
+    """
+    file = folder.open(name)
+    position = 0
+    while position < file.size:
+        try:
+            size = index_block.announced_size(file.read(position, index_block.HEAD_BYTES))
+            data = file.read(position, min(size, file.size - position))
+            head, runs = index_block.decode(data, file_position=position)
+        except BadBlock as error:
+            raise BadBlock(position, str(error)) from None
+        yield position, head, runs, data
+        position += size
+    file.close()

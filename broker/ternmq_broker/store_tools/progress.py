@@ -1,0 +1,32 @@
+"""How far a long work is: a function that is called with the bytes that are done and those in all."""
+
+from collections.abc import Callable
+
+Progress = Callable[[int, int], None]
+STEP_BYTES = 4 << 20
+"""So often a work tells of itself, about."""
+
+
+def nobody(_done: int, _in_all: int) -> None:
+    """For whom nobody watches."""
+
+
+class Stepping:
+    """Tells every few megabytes; `done` only grows."""
+
+    def __init__(self, progress: Progress, in_all: int) -> None:
+        self._progress = progress
+        self._in_all = in_all
+        self._done = self._told = 0
+
+    def add(self, count: int) -> None:
+        self.at(self._done + count)
+
+    def at(self, done: int) -> None:
+        self._done = max(self._done, done)
+        if self._done - self._told >= STEP_BYTES:
+            self._told = self._done
+            self._progress(min(self._done, self._in_all), self._in_all)
+
+    def finish(self) -> None:
+        self._progress(self._in_all, self._in_all)

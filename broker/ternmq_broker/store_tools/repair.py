@@ -1,0 +1,336 @@
+"""Repairs a store that no broker has: what is derived from the log is made anew, what is broken is set aside.
+
+Log         bytes that hold no whole record are copied to `set-aside` and remembered as accepted damage, so that starts
+            step over them; at the end of the log they are cut off, too. A message that was there is lost, its offset is
+            not given again.
+Newer       records of a layout that this program does not know, at the end of the log, are left alone unless
+            `cut_newer`; then they are set aside and cut off.
+Derived     index, timer runs and checkpoint are removed where they are wrong, and made anew from the log.
+Format      the key of the log is found out from its records (`key_search`).
+Floors      of a queue that retention emptied the groups' progress tells where it was; of a deleted topic, `forgotten`.
+Forgotten   nothing else tells: timers of topics that were deleted may appear.
+Journal     what a start can't use of it is set aside; no group stays beyond the end of its queue.
+Order       nothing is removed or written over before it is set aside; who dies in between repairs again.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_broker.delivery.claims import Hole, Snapshot
+from ternmq_broker.store import side_files, store_format
+from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.log_index import LogIndex
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.set_aside import SetAside
+from ternmq_broker.store_tools import durable_file, side_check
+from ternmq_broker.store_tools.findings import Part
+from ternmq_broker.store_tools.log_walk import ACCEPTED, accepted_ranges
+from ternmq_broker.store_tools.looking import SEGMENT_BYTES, looking_at, store_folder
+from ternmq_broker.store_tools.progress import Progress, nobody
+from ternmq_broker.store_tools.verification import Verified, verified
+from ternmq_common.clock import now_ms
+from ternmq_common.errors import StartupError
+from ternmq_common.model import RETRY_QUEUE_ID
+from ternmq_common.names import retry_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.store_format import StoreFormat
+
+_PIECE_BYTES = 1 << 20
+_CHECKPOINT = "checkpoint"
+_DERIVED = {Part.INDEX, Part.TIMERS, Part.HALVES}
+Queue = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What was found before and after, and what was done, in sentences."""
+
+    before: Verified
+    after: Verified
+    done: list[str] = field(default_factory=list)
+
+
+def planned(before: Verified, *, cut_newer: bool) -> list[str]:
+    """What a repair would do about those findings, in sentences."""
+    plan: list[str] = []
+    parts = {part for part, count in before.findings.problems.items() if count}
+    if before.newer_from is not None:
+        what = "set aside and cut off" if cut_newer else "refuse, without --cut-newer, because of"
+        plan.append(f"{what} the records of a newer layout from log offset {before.newer_from} on")
+    plan += [f"set aside and step over {end - begin} bytes at log offset {begin}" for begin, end in before.damage]
+    if Part.FORMAT in parts:
+        plan.append("write the files format and format.copy anew")
+    if Part.SIDE_FILE in parts:
+        plan.append("set aside the side files that are damaged, and make anew what can be told")
+    if _DERIVED & parts:
+        plan.append("make anew from the log: " + ", ".join(sorted(_DERIVED & parts)))
+    if Part.JOURNAL in parts:
+        plan.append("set aside the consumption journal, and go on with what can be read of it")
+    return plan
+
+
+def repaired(directory: "Path", progress: Progress = nobody, *, cut_newer: bool = False) -> Repaired:
+    """Repair the store of that directory. StartupError: a broker has it, or it is of a newer version. OSError."""
+    path = store_folder(directory)
+    with StoreLock(path):
+        before = verified(directory, progress, is_ours=True)
+        if before.newer_from is not None and not cut_newer:
+            raise StartupError(
+                f"from log offset {before.newer_from} on the log has records of a layout that this version does not "
+                "know; use the version that wrote them, or give --cut-newer to set them aside and cut them off"
+            )
+        if before.findings.is_sound and not before.torn_bytes:
+            return Repaired(before, before)
+        repair = _Repair(path, before)
+        repair.run()
+        return Repaired(before, verified(directory, progress, is_ours=True), repair.done)
+
+
+class _Repair:
+    """One repair, step by step; `done` says what was done."""
+
+    def __init__(self, path: "Path", before: Verified) -> None:
+        self.done: list[str] = []
+        self._path = path
+        self._before = before
+        self._parts = {part for part, count in before.findings.problems.items() if count}
+        self._files = {finding.place for finding in before.findings.kept if finding.is_problem}
+        self._folders = DiskFolders(path)
+        self._set_aside = SetAside(self._folders.set_aside)
+        self._format, self._ends, self._accepted = self._known()
+
+    def _known(self) -> "tuple[StoreFormat | None, dict[Queue, int], list[Range]]":
+        """What is told now by files that may have to go."""
+        with looking_at(self._path, is_ours=True) as view:
+            if view.format is None and view.format_problem is not None and view.log_bytes:
+                raise StartupError(f"in {self._path} {view.format_problem}, and no record tells what it said")
+            index = LogIndex(view.folders.index)
+            segments = [base for base, _ in view.segments()]
+            if segments:
+                index.load(segments, 1 << 63)
+            ends = {queue: index.bounds(*queue)[1] for queue in index.queues()}
+            return view.format, ends, accepted_ranges(view)
+
+    def run(self) -> None:
+        self._mend_format()
+        is_cut = self._cut_newer()
+        self._accept_damage()
+        floors_lost = f"index/{side_check.FLOORS}" in self._files
+        self._drop_side_files()
+        self._drop_derived(everything=is_cut)
+        journal = self._open_journal()
+        store = MessageStore(self._folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
+        try:
+            self._keep_ends(store)
+            if floors_lost:
+                self._guess_floors(store, journal)
+            self._clamp_progress(store, journal)
+            if store.torn_bytes:
+                self.done.append(f"set aside and cut off {store.torn_bytes} bytes of a torn tail, which a crash left")
+            store.close()
+        except BaseException:
+            store.abandon()
+            raise
+        finally:
+            journal.close()
+
+    # --- before the store is opened
+
+    def _mend_format(self) -> None:
+        if Part.FORMAT in self._parts and self._format is not None:
+            for name in (store_format.NAME, store_format.COPY):
+                self._keep(self._folders.root, name)
+            self._format.write(self._folders.root)
+            self.done.append("wrote the files format and format.copy anew")
+
+    def _cut_newer(self) -> bool:
+        newer_from = self._before.newer_from
+        if newer_from is None:
+            return False
+        folder = self._folders.commit_log
+        names = sorted(name for name in folder.names() if name.isdigit())
+        kept = []
+        for name in reversed(names):
+            base, file = int(name), folder.open(name)
+            end = base + file.size
+            if end > newer_from:
+                begin = max(base, newer_from)
+                pieces = _pieces(file, begin - base)
+                kept.append(self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", pieces))
+                if base >= newer_from and name != names[0]:
+                    file.close()
+                    folder.remove(name)
+                    continue
+                file.truncate(begin - base)
+                file.sync()
+            file.close()
+        folder.sync_names()
+        self.done.append(
+            f"cut off the records of a newer layout from log offset {newer_from} on; they are in {_listed(kept)}"
+        )
+        return True
+
+    def _accept_damage(self) -> None:
+        """Of what has whole records behind it; what has none is cut off when the store is opened."""
+        accepted = dict(self._accepted)
+        for begin, end in self._before.damage:
+            if end <= self._before.log_end:
+                name = self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", self._log_pieces(begin, end))
+                accepted[begin] = end
+                self.done.append(f"set aside {end - begin} bytes at log offset {begin}, as set-aside/{name}")
+            else:
+                self.done.append(f"set aside and cut off the damaged end of the log from log offset {begin} on")
+        if accepted != dict(self._accepted) or ACCEPTED in self._files:
+            self._keep_if_damaged(self._folders.root, ACCEPTED)
+            side_files.write(self._folders.root, ACCEPTED, sorted(accepted.items()))
+
+    def _log_pieces(self, begin: int, end: int) -> "Iterator[bytes]":
+        folder = self._folders.commit_log
+        bases = sorted(int(name) for name in folder.names() if name.isdigit())
+        for base, following in zip(bases, [*bases[1:], end], strict=True):
+            first, last = max(begin, base), min(end, following)
+            if first < last:
+                file = folder.open(f"{base:020d}")
+                yield from _pieces(file, first - base, last - base)
+                file.close()
+
+    def _drop_side_files(self) -> None:
+        for name in (_CHECKPOINT, durable_file.NAME):
+            if name in self._files:
+                self._drop(self._folders.root, name)
+        for folder, name in ((self._folders.root, "forgotten"), (self._folders.index, side_check.FLOORS)):
+            place = name if folder is self._folders.root else f"index/{name}"
+            if place in self._files:
+                self._drop(folder, name)
+                if name == "forgotten":
+                    self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
+
+    def _drop_derived(self, *, everything: bool) -> None:
+        """Let the next opening make it anew."""
+        dropped = []
+        if everything or Part.INDEX in self._parts:
+            _remove_numbered(self._folders.index)
+            dropped.append("the index")
+        if everything or {Part.TIMERS, Part.HALVES} & self._parts:
+            _remove_numbered(self._folders.timers)
+            dropped.append("the timer index")
+        if dropped and _CHECKPOINT in self._folders.root.names():
+            self._folders.root.remove(_CHECKPOINT)
+            self._folders.root.sync_names()
+        if everything and durable_file.NAME in self._folders.root.names():
+            self._folders.root.remove(durable_file.NAME)
+        if dropped:
+            self.done.append(f"made {' and '.join(dropped)} anew from the log")
+
+    def _open_journal(self) -> ProgressJournal:
+        if any(place.startswith("consumption/") for place in self._files):
+            name = self._keep(self._folders.consumption, side_check.JOURNAL)
+            self.done.append(f"copied the consumption journal to set-aside/{name}; what can be read of it is in force")
+        return ProgressJournal(self._folders.consumption)
+
+    # --- with the store
+
+    def _keep_ends(self, store: MessageStore) -> None:
+        """An offset that was given is not given again, though its message is lost."""
+        for (topic, queue_id), end in self._ends.items():
+            if store.bounds(topic, queue_id)[1] < end:
+                store.lost_up_to(topic, queue_id, end)
+
+    def _guess_floors(self, store: MessageStore, journal: ProgressJournal) -> None:
+        floors: dict[Queue, tuple[int, int]] = {}
+        for (group, topic, queue_id), snapshot in journal.snapshots().items():
+            queue = _queue_of(group, topic, queue_id)
+            first, end = store.bounds(*queue)
+            if first == end and snapshot.cursor > max(end, floors.get(queue, (0, 0))[0]):
+                floors[queue] = (snapshot.cursor, 0)
+        for topic, queue_id in store.queues():
+            floor = _first_not_forgotten(store, topic, queue_id)
+            if floor > store.bounds(topic, queue_id)[0]:
+                floors[topic, queue_id] = (floor, floor)
+        store.begin_queues_at((*queue, *floor) for queue, floor in floors.items())
+        self.done.append(
+            f"made floors anew for {len(floors)} queues from the groups' progress and deletions; a queue that "
+            "retention emptied, and that no group read, begins again at 0"
+        )
+
+    def _clamp_progress(self, store: MessageStore, journal: ProgressJournal) -> None:
+        behind = []
+        for key, snapshot in journal.snapshots().items():
+            end = store.bounds(*_queue_of(*key))[1]
+            if snapshot.cursor > end:
+                behind.append((key, _clamped(snapshot, end)))
+                self.done.append(f"moved group {key[0]} back to offset {end} of {_shown(*_queue_of(*key))}, its end")
+        if behind:
+            journal.write(behind, now_ms())
+
+    # --- files
+
+    def _keep(self, folder: "Folder", name: str) -> str:
+        """Copy a file to `set-aside`; the name that it has there."""
+        content = folder.content(name)
+        return name if content is None else self._set_aside.keep(name, [content])
+
+    def _keep_if_damaged(self, folder: "Folder", name: str) -> None:
+        if name in self._files:
+            kept = self._keep(folder, name)
+            self.done.append(f"wrote the file {name} anew; the damaged one is set-aside/{kept}")
+
+    def _drop(self, folder: "Folder", name: str) -> None:
+        if name in folder.names():
+            kept = self._keep(folder, name)
+            folder.remove(name)
+            folder.sync_names()
+            self.done.append(f"moved the damaged file {name} to set-aside/{kept}")
+
+
+def _remove_numbered(folder: "Folder") -> None:
+    for name in folder.names():
+        if name[:1].isdigit():
+            folder.remove(name)
+    folder.sync_names()
+
+
+def _pieces(file: "StoreFile", begin: int, end: int | None = None) -> "Iterator[bytes]":
+    end = file.size if end is None else min(end, file.size)
+    while begin < end:
+        piece = file.read(begin, min(_PIECE_BYTES, end - begin))
+        yield piece
+        begin += len(piece)
+
+
+def _first_not_forgotten(store: MessageStore, topic: str, queue_id: int) -> int:
+    """The first offset of the queue that was stored after the topic was deleted the last time."""
+    offset, end = store.bounds(topic, queue_id)
+    while offset < end:
+        for location in store.locate(topic, queue_id, offset, end - offset, may_block=True):
+            if not store.is_forgotten(topic, location.log_offset):
+                return offset
+            offset += 1
+    return end
+
+
+def _queue_of(group: str, topic: str, queue_id: int) -> Queue:
+    return (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
+
+
+def _shown(topic: str, queue_id: int) -> str:
+    return f"queue {queue_id} of topic {topic}"
+
+
+def _clamped(snapshot: Snapshot, end: int) -> Snapshot:
+    holes = [
+        Hole(hole.first, min(hole.count, end - hole.first), hole.claim) for hole in snapshot.holes if hole.first < end
+    ]
+    return Snapshot(min(snapshot.cursor, end), snapshot.generation, holes)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"set-aside/{name}" for name in sorted(names))

@@ -1,0 +1,59 @@
+"""Makes a data directory of a backup: every file is copied, and is what the manifest says, or nothing appears.
+
+The copy is made beside the place where it is to be, as `<name>.partial`, and renamed when all of it is durable.
+"""
+
+import shutil
+from pathlib import Path, PurePosixPath
+
+from ternmq_broker.store.overlay import looked_at
+from ternmq_broker.store_tools.copying import ShortFile, copied, sync_folder
+from ternmq_broker.store_tools.manifest import DATA, Manifest, read_manifest
+from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_common.errors import StartupError
+
+
+def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Manifest:
+    """Copy the backup to a data directory that is not there, or empty. StartupError, OSError."""
+    manifest = read_manifest(backup)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise StartupError(f"{directory} is not empty; a backup is restored to a folder that is, or is not there")
+    partial = directory.with_name(f"{directory.name}.partial")
+    if partial.exists():
+        raise StartupError(f"{partial} is there, of a restore that was interrupted; remove it")
+    partial.mkdir(parents=True)
+    try:
+        _copy(manifest, backup / DATA, partial, Stepping(progress, manifest.size_bytes))
+    except StartupError:
+        shutil.rmtree(partial)
+        raise
+    partial.rename(directory)
+    sync_folder(directory.parent)
+    return manifest
+
+
+def _copy(manifest: Manifest, source: Path, target: Path, stepping: Stepping) -> None:
+    folders = {target}
+    for name, (size, digest) in manifest.files.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise StartupError(f"the backup names a file outside of it: {name}")
+        place = target / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folders |= {parent for parent in place.parents if parent.is_relative_to(target)}
+        _copy_file(source / path, size, digest, place, stepping)
+    for folder in folders:
+        sync_folder(folder)
+    stepping.finish()
+
+
+def _copy_file(source: Path, size: int, digest: str, place: Path, stepping: Stepping) -> None:
+    try:
+        with looked_at(source) as file:
+            if file.size != size:
+                raise StartupError(f"the backup is damaged: {source} has {file.size} bytes instead of {size}")
+            found = copied(file, size, place, stepping.add)
+    except (FileNotFoundError, ShortFile):
+        raise StartupError(f"the backup is damaged: {source} is missing, or cut off") from None
+    if found != digest:
+        raise StartupError(f"the backup is damaged: {source} does not have the bytes that were backed up")

@@ -1,0 +1,150 @@
+"""Holds the runs of the timer index against the log.
+
+Runs        every block must have its checksum, and every entry a TIMER record of that due time, size and id.
+Pending     what is pending by the index must be what is pending by the log: as many, and of the same sum of their
+            places, for there may be too many to keep. It is not compared where records are damaged.
+Unfinished  a merge or spill that was cut short leaves a file that is not whole. That is no damage where other runs
+            speak of its stretch, or where a broker is writing it.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.record import BadRecord, Kind
+from ternmq_broker.store.timer_jobs import BEHIND_ALL
+from ternmq_broker.store.timer_run import ROW, BadRun, RunName, TimerRun, id_hash
+from ternmq_broker.store.timer_runs import TimerRuns
+from ternmq_broker.store_tools.findings import Finding, Findings, Part
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.commit_log import CommitLog, Placed
+    from ternmq_broker.store.files import StoreFile
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.timer_run import Row
+    from ternmq_broker.store_tools.damaged_places import DamagedPlaces
+    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.progress import Stepping
+
+_AT_ONCE = 1 << 15
+_SCAN = 1 << 16
+_MIX = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+class PendingTimers:
+    """A count and a sum of places: equal for equal sets of timers."""
+
+    def __init__(self) -> None:
+        self.count = self._sum = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PendingTimers) and (self.count, self._sum) == (other.count, other._sum)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def add(self, log_offset: int, count: int = 1) -> None:
+        self.count += count
+        self._sum = (self._sum + count * ((log_offset + 1) * _MIX ^ log_offset)) & _MASK
+
+    def take(self, placed: "Placed", log_start: int) -> None:
+        """A record of the log: does it bring a timer, or settle one?"""
+        record = placed.record
+        if record.kind is Kind.TIMER:
+            self.add(placed.log_offset)
+        if record.origin is not None and record.origin.due_ms and record.origin.log_offset >= log_start:
+            self.add(record.origin.log_offset, -1)
+
+
+def check_runs(
+    view: "StoreView", log: "CommitLog", places: "DamagedPlaces", findings: Findings, stepping: "Stepping"
+) -> int:
+    """Every run that a start would use; how many entries they have."""
+    runs = TimerRuns(view.folders.timers)
+    files = {
+        name: view.folders.timers.open(str(name)) for name in map(RunName.parse, view.folders.timers.names()) if name
+    }
+    runs.load(log_start=log.start, log_end=log.end)
+    in_use = [run.name for run in runs.chain]
+    for name, file in files.items():
+        is_obsolete = any(used.log_from <= name.log_from and name.log_to <= used.log_to for used in in_use)
+        if name not in in_use and name.log_to > log.start and not is_obsolete:
+            _check_unused(name, file, log.end, findings, is_running=view.is_running)
+    entries = 0
+    for run in runs.chain:
+        waiting: list[Row] = []
+        for rows in run.pieces((0, 0), BEHIND_ALL):
+            waiting += rows
+            entries += len(rows)
+            if len(waiting) >= _AT_ONCE:
+                _check_entries(run, waiting, log, places, findings)
+                stepping.add(len(waiting) * ROW.size)
+                waiting = []
+        _check_entries(run, waiting, log, places, findings)
+        stepping.add(len(waiting) * ROW.size)
+    return entries
+
+
+def _check_unused(name: RunName, file: "StoreFile", log_end: int, findings: Findings, *, is_running: bool) -> None:
+    """A run that a start would remove, and of whose stretch no other speaks."""
+    try:
+        run = TimerRun(name, file)
+        run.check_blocks()
+        reason = f"the run speaks of the log up to {run.relies_on_log_to}, which ends at {log_end}"
+        if run.relies_on_log_to <= log_end:
+            reason = "the run does not go on where those before it end"
+    except BadRun as error:
+        if is_running:
+            return
+        reason = str(error).partition(": ")[2]
+    findings.add(Finding(Part.TIMERS, f"timers/{name}", reason))
+
+
+def _check_entries(
+    run: TimerRun, rows: "list[Row]", log: "CommitLog", places: "DamagedPlaces", findings: Findings
+) -> None:
+    for due_ms, log_offset, size, wanted_hash in sorted(rows, key=lambda row: row[1]):
+        if not size or log_offset < log.start or places.holding(log_offset) is not None:
+            continue
+        try:
+            placed = log.placed_at(log_offset) if log_offset < log.end else None
+        except BadRecord as error:
+            findings.add(Finding(Part.TIMERS, f"timers/{run.name}", f"its record {error}", log_offset, size))
+            continue
+        if placed is None or placed.record.kind is not Kind.TIMER:
+            reason = "the run speaks of a timer where there is none"
+        elif (placed.record.queue_offset, placed.size) != (due_ms, size):
+            reason = "the run has another due time or size for this timer"
+        elif id_hash(keys_of(placed.record.system)[0]) != wanted_hash:
+            reason = "the run has another message id for this timer"
+        else:
+            continue
+        findings.add(Finding(Part.TIMERS, f"timers/{run.name}", reason, log_offset, size))
+
+
+def pending_by_index(store: "MessageStore") -> PendingTimers:
+    """What a start would find pending."""
+    pending = PendingTimers()
+    start = None
+    while True:
+        job = store.timers.prepare_scan(store.end, start=start, limit=_SCAN)
+        job.run()
+        found, start = store.timers.finish_scan(job)
+        for entry in found:
+            pending.add(entry.log_offset)
+        if start is None:
+            return pending
+
+
+def check_pending(
+    by_log: PendingTimers, store: "MessageStore", places: "DamagedPlaces", findings: Findings
+) -> PendingTimers:
+    """Whether index and log agree; what is pending by the index."""
+    by_index = pending_by_index(store)
+    began = store.timers.checkpoint()["log_start"]
+    assert isinstance(began, int)
+    if by_index != by_log and not places.any and began <= store.start:
+        reason = f"{by_log.count} timers are pending by the log, and {by_index.count} by the timer index"
+        if by_log.count == by_index.count:
+            reason = f"{by_log.count} timers are pending, and the timer index has others than the log"
+        findings.add(Finding(Part.TIMERS, "timers", reason))
+    return by_index

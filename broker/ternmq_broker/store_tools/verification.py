@@ -1,0 +1,178 @@
+"""Verifies a store: every record, and all that is derived from the log or stands beside it.
+
+Log         each record's checksums; where none is whole, what a start would make of it (`log_walk`).
+References  a record that shares the rest of an earlier one: that must be whole, if the log still has it.
+Index       each row and key against its record, each message against the index (`index_check`).
+Timers      each entry of a run against its record, and what is pending in all (`timer_check`).
+Halves      which wait by the log, and by what a start would know.
+Beside      side files, journal, and that no group is beyond the end of its queue (`side_check`).
+Memory      what a start needs, a block of the index, and a megabyte of the log at a time.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.half_index import HalfIndex, checks_of
+from ternmq_broker.store.record import BadRecord, Kind
+from ternmq_broker.store_tools.findings import Finding, Findings, Message, Part
+from ternmq_broker.store_tools.index_check import IndexCheck
+from ternmq_broker.store_tools.log_walk import LogWalk
+from ternmq_broker.store_tools.looking import looking_at
+from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store_tools.side_check import check_journal, check_progress, check_side_files
+from ternmq_broker.store_tools.timer_check import PendingTimers, check_pending, check_runs
+from ternmq_common.names import DISCARD_TOPIC
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_broker.store.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store_tools.looking import StoreView
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at, and what was found.
+
+    `newer_from` is where records of a newer layout begin, if there are any; `index_to` up to where there is an index.
+    """
+
+    is_running: bool
+    findings: Findings = field(default_factory=Findings)
+    log_start: int = 0
+    log_end: int = 0
+    segments: int = 0
+    records: int = 0
+    messages: int = 0
+    index_to: int = 0
+    index_rows: int = 0
+    index_keys: int = 0
+    timer_entries: int = 0
+    pending_timers: int = 0
+    waiting_halves: int = 0
+    journal_lines: int = 0
+    torn_bytes: int = 0
+    messages_lost: int = 0
+    newer_from: int | None = None
+    damage: "list[Range]" = field(default_factory=list)
+    accepted: "list[Range]" = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+
+
+def verified(directory: "Path", progress: Progress = nobody, *, is_ours: bool = False) -> Verified:
+    """Verify the store of that directory; `is_ours`: the caller has its lock. StartupError, NewerFormat (of a side
+    file), OSError."""
+    with looking_at(directory, is_ours=is_ours) as view:
+        result = Verified(view.is_running, set_aside=view.folders.set_aside.names())
+        timers_bytes = sum(view.folders.timers.open(name).size for name in view.folders.timers.names())
+        stepping = Stepping(progress, view.log_bytes + timers_bytes)
+        check_side_files(view, result.findings)
+        if view.format is None and view.format_problem is not None:
+            return result  # no record can be told from noise, and check_side_files has said so
+        result.journal_lines = check_journal(view, result.findings)
+        _Verifying(view, result, stepping).run()
+        stepping.finish()
+        return result
+
+
+class _Verifying:
+    """One walk over the log, then what needs all of it."""
+
+    def __init__(self, view: "StoreView", result: Verified, stepping: Stepping) -> None:
+        self._view = view
+        self._result = result
+        self._findings = result.findings
+        self._stepping = stepping
+        self._walk = LogWalk(view)
+        self._index = IndexCheck(view, self._walk.places, result.findings)
+        self._timers = PendingTimers()
+        self._halves = HalfIndex()
+        self._covered_halves = 0
+
+    def run(self) -> None:
+        result, walk, log = self._result, self._walk, self._walk.log
+        result.log_start, result.segments = log.start, len(log.segment_bases)
+        for placed in walk.records():
+            self._take(placed, log)
+        self._index.finish()
+        result.log_end, result.index_to = walk.end, self._index.covered
+        result.index_rows, result.index_keys = self._index.rows, self._index.keys
+        result.torn_bytes = walk.torn_bytes
+        if walk.newer is not None:
+            result.newer_from, reason = walk.newer
+            self._findings.add(Finding(Part.LOG, f"log offset {result.newer_from}", reason, result.newer_from))
+        result.timer_entries = check_runs(self._view, log, walk.places, self._findings, self._stepping)
+        if walk.newer is None:
+            self._check_recovered()
+        walk.places.report(self._findings, log.start)
+        result.accepted = walk.places.accepted
+        result.damage = walk.places.damage
+        result.messages_lost = walk.places.messages_lost()
+
+    def _take(self, placed: "Placed", log: "CommitLog") -> None:
+        record, log_offset = placed.record, placed.log_offset
+        self._result.records += 1
+        is_message = record.kind is Kind.MESSAGE
+        self._result.messages += is_message
+        self._index.take(placed, keys_of(record.system) if is_message else ())
+        if record.reference is not None:
+            self._check_reference(placed, log)
+        self._timers.take(placed, log.start)
+        self._take_half(placed)
+        self._stepping.at(log_offset - log.start)
+
+    def _check_reference(self, placed: "Placed", log: "CommitLog") -> None:
+        record = placed.record
+        assert record.reference is not None
+        if record.reference.log_offset < log.start:
+            return
+        reason = None
+        try:
+            found = log.placed_at(record.reference.log_offset)
+            if found.size != record.reference.size:
+                reason = f"is {found.size} bytes, and not {record.reference.size}"
+        except BadRecord as error:
+            reason = str(error)
+        if reason is not None:
+            message = Message(record.topic, record.queue_id, record.queue_offset)
+            self._findings.add(
+                Finding(
+                    Part.LOG,
+                    f"log offset {placed.log_offset}",
+                    f"the rest of this record is that of the one at {record.reference.log_offset}, which {reason}",
+                    placed.log_offset,
+                    placed.size,
+                    (message,) if record.kind is Kind.MESSAGE else (),
+                    accepted=self._walk.places.is_accepted(record.reference.log_offset),
+                )
+            )
+
+    def _take_half(self, placed: "Placed") -> None:
+        """As `Derived.note` does."""
+        record, log_offset = placed.record, placed.log_offset
+        if record.kind is Kind.HALF_MESSAGE:
+            self._halves.add(log_offset, placed.size)
+        if record.origin is not None and not record.origin.due_ms:
+            checks = checks_of(record.rest) if record.kind is Kind.OPERATION else None
+            if checks is None:
+                discards = record.topic == DISCARD_TOPIC
+                self._halves.settle(record.origin.log_offset, log_offset, discards=discards)
+                self._halves.cover(log_offset + 1)  # so that it keeps no note of it
+
+    def _check_recovered(self) -> None:
+        """What a start would make of it."""
+        places = self._walk.places
+        try:
+            store = self._view.recovered()
+        except NewerFormat as error:
+            self._findings.add(Finding(Part.LOG, "the log", str(error)))
+            return
+        self._result.pending_timers = check_pending(self._timers, store, places, self._findings).count
+        self._result.waiting_halves = len(store.halves.waiting)
+        if not places.any and store.halves.waiting.keys() != self._halves.waiting.keys():
+            reason = f"{len(self._halves.waiting)} wait by the log, and {len(store.halves.waiting)} by the checkpoint"
+            self._findings.add(Finding(Part.HALVES, "checkpoint", reason))
+        check_progress(self._view, store, self._findings)

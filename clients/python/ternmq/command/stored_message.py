@@ -1,0 +1,23 @@
+"""A record of a store as a consumer would see its message. The module imports the client library."""
+
+from typing import TYPE_CHECKING
+
+from ternmq.endpoints import Endpoints
+from ternmq.message_view import MessageView
+from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.record import Record
+
+_NOWHERE = Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=())
+
+
+def view_of(record: "Record") -> MessageView:
+    """The message with what a delivery would add."""
+    message = pb.Message.FromString(record.rest)
+    message.topic.name = record.topic
+    properties = message.system_properties
+    properties.MergeFromString(record.system)
+    properties.queue_id, properties.queue_offset = record.queue_id, record.queue_offset
+    properties.store_timestamp.FromMilliseconds(record.stored_ms)
+    return MessageView(message, broker="", endpoints=_NOWHERE)

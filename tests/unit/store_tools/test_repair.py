@@ -1,0 +1,206 @@
+"""After a repair a store is sound, holds all but what was damaged, and what was damaged is set aside."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.index_block import BlockContent
+from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store_tools.repair import planned, repaired
+from ternmq_broker.store_tools.verification import verified
+from ternmq_common.errors import StartupError
+from tests.support.disk_store import (
+    Contents,
+    contents,
+    files_of,
+    fill,
+    flip,
+    flip_record,
+    incoming,
+    opened,
+    rewritten_block,
+    segment_of,
+    state_of,
+)
+from tests.support.retention import remove_segments
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("whole") / "data")
+
+
+@pytest.fixture(scope="module")
+def expected(whole: Path) -> Contents:
+    return contents(whole)
+
+
+@pytest.fixture
+def store_at(whole: Path, tmp_path: Path) -> Path:
+    shutil.copytree(whole, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def lost(now: Contents, expected: Contents) -> int:
+    """How many messages are missing; all others are what they were, at the offsets that they had."""
+    count = 0
+    for key, bodies in expected.queues.items():
+        there = now.queues[key]
+        assert len(there) == len(bodies), f"{key} has another end"
+        for was, found in zip(bodies, there, strict=True):
+            assert found in (None, was)
+            count += found is None and was is not None
+    return count
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(file=st.integers(0, 100), at=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
+@example(file=0, at=0.99, mask=1)
+def test_a_repair_after_a_flipped_byte(
+    whole: Path, expected: Contents, tmp_path: Path, file: int, at: float, mask: int
+) -> None:
+    data_dir = tmp_path / "flipped"
+    shutil.copytree(whole, data_dir)
+    try:
+        paths = files_of(data_dir)
+        path = paths[file % len(paths)]
+        flip(path, int(at * path.stat().st_size), mask)
+        before = verified(data_dir)
+        if before.newer_from is not None:
+            return
+        done = repaired(data_dir)
+        assert done.after.findings.is_sound, done.after.findings.kept
+        assert done.before.findings.is_sound or done.done
+        again = verified(data_dir)
+        assert again.findings.is_sound
+        now = contents(data_dir)
+        damaged = len(before.damage)
+        # A message that shares the bytes of a damaged one is lost with it.
+        assert lost(now, expected) <= 2 * damaged
+        if path.name == "forgotten":
+            return  # nothing else tells that a topic was deleted
+        if not damaged:
+            assert (now.timers, now.halves) == (expected.timers, expected.halves)
+        if path.name != "journal":
+            assert now.progress == expected.progress
+    finally:
+        shutil.rmtree(data_dir)
+
+
+def test_damaged_records_are_set_aside_and_their_offsets_are_not_given_again(
+    store_at: Path, expected: Contents
+) -> None:
+    store = opened(store_at)
+    places = [store.locate("orders", 0, offset, 1, may_block=True)[0] for offset in (3, 19)]
+    store.abandon()
+    damaged = []
+    for place in places:
+        flip_record(store_at, place.log_offset)
+        path = segment_of(store_at, place.log_offset)
+        at = place.log_offset - int(path.name)
+        damaged.append(path.read_bytes()[at : at + place.size])
+    done = repaired(store_at)
+    assert done.after.findings.is_sound
+    assert done.after.accepted == [(place.log_offset, place.log_offset + place.size) for place in places]
+    kept = sorted((store_at / "store" / "set-aside").glob("commitlog-*"))
+    assert [path.read_bytes() for path in kept] == damaged
+    now = contents(store_at)
+    assert (now.queues["orders", 0][3], now.queues["orders", 0][19], lost(now, expected)) == (None, None, 2)
+
+
+def other_tag(content: BlockContent) -> None:
+    """So that the index has to go."""
+    content.rows[2] += 1
+
+
+def test_the_offset_of_a_lost_last_message_stays_taken(store_at: Path) -> None:
+    store = opened(store_at)
+    [place] = store.locate("orders", 1, 19, 1, may_block=True)
+    store.abandon()
+    flip_record(store_at, place.log_offset)
+    rewritten_block(store_at, other_tag)
+    assert repaired(store_at).after.findings.is_sound
+    store = opened(store_at)
+    assert store.append("orders", 1, [incoming("next")], 300).first_offset == 20
+    store.close()
+    assert verified(store_at).findings.is_sound
+
+
+def test_the_key_of_the_log_is_found_out(store_at: Path, expected: Contents) -> None:
+    before = (store_at / "store" / "format").read_bytes()
+    for name in ("format", "format.copy"):
+        flip(store_at / "store" / name, 30)
+    assert not verified(store_at).findings.is_sound
+    assert repaired(store_at).after.findings.kept == []
+    assert (store_at / "store" / "format").read_bytes() == before
+    assert contents(store_at) == expected
+
+
+def test_floors_are_told_by_progress_and_deletions(tmp_path: Path) -> None:
+    data_dir = fill(tmp_path / "data")
+    store = opened(data_dir)
+    remove_segments(store, store.segments - 1)
+    store.close()
+    journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
+    journal.write([(("billing", "orders", 0), Snapshot(20, 1, []))], 1)
+    journal.close()
+    whole = contents(data_dir)
+    flip(data_dir / "store" / "index" / "floors", 40)
+    assert repaired(data_dir).after.findings.is_sound
+    now = contents(data_dir)
+    assert len(now.queues["orders", 0]) == len(whole.queues["orders", 0]) == 20
+
+
+def test_a_deleted_topic_stays_deleted_without_floors(store_at: Path, expected: Contents) -> None:
+    flip(store_at / "store" / "index" / "floors", 40)
+    done = repaired(store_at)
+    assert done.after.findings.is_sound
+    assert contents(store_at).queues["deleted", 0] == expected.queues["deleted", 0] == [None]
+    store = opened(store_at)
+    assert store.bounds("deleted", 0) == (1, 1)
+    assert store.is_complete("deleted", 0)
+    store.abandon()
+
+
+def test_records_of_a_newer_layout_are_cut_only_when_asked(store_at: Path, expected: Contents) -> None:
+    last = segment_of(store_at, 1 << 62)
+    data = bytearray(last.read_bytes())
+    data[2] = 3
+    last.write_bytes(data[: data.find(b"TM\x02", 3)])
+    before = state_of(store_at)
+    assert "refuse" in planned(verified(store_at), cut_newer=False)[0]
+    with pytest.raises(StartupError, match="--cut-newer"):
+        repaired(store_at)
+    after = {name: data for name, data in state_of(store_at).items() if "/process" not in name and "/lock/" not in name}
+    assert after == before
+    done = repaired(store_at, cut_newer=True)
+    assert done.after.findings.is_sound
+    [kept] = (store_at / "store" / "set-aside").glob("commitlog-*")
+    assert kept.read_bytes()[:3] == b"TM\x03"
+    assert done.after.log_end == int(last.name)
+
+
+def test_a_group_beyond_the_end_is_moved_back(store_at: Path) -> None:
+    journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
+    journal.write([(("billing", "orders", 0), Snapshot(1000, 1, []))], 1)
+    journal.close()
+    assert repaired(store_at).after.findings.is_sound
+    assert contents(store_at).progress["billing", "orders", 0] == 20
+
+
+def test_a_store_that_a_broker_has_is_left_alone(store_at: Path) -> None:
+    with StoreLock(store_at / "store"), pytest.raises(StartupError, match="in use by another stack"):
+        repaired(store_at)
+
+
+def test_a_sound_store_stays_as_it_is(store_at: Path) -> None:
+    before = state_of(store_at)
+    assert repaired(store_at).done == []
+    after = {name: data for name, data in state_of(store_at).items() if "/process" not in name and "/lock/" not in name}
+    assert after == before

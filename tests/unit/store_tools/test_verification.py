@@ -1,0 +1,204 @@
+"""A store on the disk is held against itself: what is sound is called so, and one flipped byte is found."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.index_block import BlockContent
+from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.timer_run import RunName, TimerRun
+from ternmq_broker.store.timer_run_writer import RunWriter
+from ternmq_broker.store_tools.findings import Part
+from ternmq_broker.store_tools.verification import Verified, verified
+from ternmq_common.errors import StartupError
+from tests.support.disk_store import (
+    contents,
+    files_of,
+    fill,
+    flip,
+    flip_record,
+    incoming,
+    opened,
+    rewritten_block,
+    segment_of,
+    state_of,
+)
+
+SEGMENT_OF_A_BROKER = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("whole") / "data")
+
+
+@pytest.fixture
+def store_at(whole: Path, tmp_path: Path) -> Path:
+    shutil.copytree(whole, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def reasons(found: Verified) -> list[str]:
+    return [finding.reason for finding in found.findings.kept if finding.is_problem]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_store_that_nothing_happened_to_is_sound_and_stays_as_it_was(tmp_path: Path, *, closed: bool) -> None:
+    data_dir = fill(tmp_path / "data", closed=closed)
+    before = state_of(data_dir)
+    found = verified(data_dir)
+    assert found.findings.kept == []
+    assert (found.messages, found.pending_timers, found.waiting_halves, found.journal_lines) == (42, 2, 1, 3)
+    assert found.records == 42 + 3 + 2 + 2
+    assert (found.index_rows == 42) is closed
+    assert state_of(data_dir) == before
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(file=st.integers(0, 100), at=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
+def test_a_flipped_byte_is_found_or_did_not_matter(
+    whole: Path, tmp_path: Path, file: int, at: float, mask: int
+) -> None:
+    data_dir = tmp_path / "flipped"
+    shutil.copytree(whole, data_dir)
+    try:
+        paths = files_of(data_dir)
+        path = paths[file % len(paths)]
+        flip(path, int(at * path.stat().st_size), mask)
+        assert not verified(data_dir).findings.is_sound or contents(data_dir) == contents(whole), path
+    finally:
+        shutil.rmtree(data_dir)
+
+
+def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
+    store = opened(store_at)
+    [location] = store.locate("orders", 1, 4, 1, may_block=True)
+    store.abandon()
+    flip_record(store_at, location.log_offset)
+    found = verified(store_at)
+    [finding] = [each for each in found.findings.kept if each.is_problem]
+    assert (finding.part, finding.log_offset, finding.size) == (Part.LOG, location.log_offset, location.size)
+    assert [str(message) for message in finding.messages] == ["orders queue 1 offset 4"]
+    assert found.damage == [(location.log_offset, location.log_offset + location.size)]
+
+
+def test_a_message_whose_shared_bytes_are_damaged_is_told(store_at: Path) -> None:
+    store = opened(store_at)
+    [location] = store.locate("orders", 0, 0, 1, may_block=True)
+    store.abandon()
+    flip(store_at / "store" / "commitlog" / f"{0:020d}", location.log_offset + location.size - 1)
+    told = [each for each in verified(store_at).findings.kept if "the rest of this record" in each.reason]
+    assert [str(message) for finding in told for message in finding.messages] == ["copies queue 0 offset 0"]
+
+
+def wrong_place(content: BlockContent) -> None:
+    content.rows[0] += 1
+
+
+def wrong_size(content: BlockContent) -> None:
+    content.rows[1] += 1
+
+
+def wrong_tag(content: BlockContent) -> None:
+    content.rows[2] += 1
+
+
+def wrong_key(content: BlockContent) -> None:
+    content.key_hashes[1] ^= 1
+
+
+def missing_run(content: BlockContent) -> None:
+    content.runs.pop()
+
+
+def other_end(content: BlockContent) -> None:
+    content.log_to -= 10
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (wrong_place, "the index has another place, size or tag for this message"),
+        (wrong_size, "the index has another place, size or tag for this message"),
+        (wrong_tag, "the index has another place, size or tag for this message"),
+        (wrong_key, "the index does not know its key"),
+        (missing_run, "the index does not know this message"),
+        (other_end, "the block begins at log offset"),
+    ],
+)
+def test_an_index_that_is_whole_and_wrong_is_found(
+    store_at: Path, change: Callable[[BlockContent], None], reason: str
+) -> None:
+    rewritten_block(store_at, change)
+    found = verified(store_at)
+    assert {finding.part for finding in found.findings.kept} == {Part.INDEX}
+    assert any(each.startswith(reason) for each in reasons(found)), reasons(found)
+
+
+def test_a_timer_that_the_timer_index_does_not_know_is_found(store_at: Path) -> None:
+    timers = DiskFolders(store_at / "store").timers
+    [name] = [name for name in map(RunName.parse, timers.names()) if name and name.log_from == 0]
+    run = TimerRun(name, timers.open(str(name)))
+    rows = [row for piece in run.pieces((0, 0), (1 << 64, 0)) for row in piece]
+    zones, log_start = run.zones, run.log_start
+    run.close()
+    timers.remove(str(name))
+    with RunWriter(timers, name, tier=0) as writer:
+        writer.add(rows[1:])
+        writer.finish(zones, log_start=log_start).close()
+    assert reasons(verified(store_at)) == ["2 timers are pending by the log, and 1 by the timer index"]
+    with RunWriter(timers, name._replace(serial=name.serial + 1000), tier=0) as writer:
+        writer.add([(rows[0][0] + 1, *rows[0][1:3], rows[0][3] ^ 1), *rows[1:]])
+        writer.finish(zones, log_start=log_start).close()
+    assert "the run has another due time or size for this timer" in reasons(verified(store_at))
+
+
+def test_a_group_beyond_the_end_of_its_queue_is_found(store_at: Path) -> None:
+    journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
+    journal.write([(("billing", "orders", 0), Snapshot(1000, 1, []))], 1)
+    journal.close()
+    assert reasons(verified(store_at)) == ["is said to be at offset 1000 of queue 0 of topic orders, which ends at 20"]
+
+
+def test_a_torn_tail_is_harmless(tmp_path: Path) -> None:
+    data_dir = fill(tmp_path / "data", closed=False)
+    last = segment_of(data_dir, 1 << 62)
+    last.write_bytes(last.read_bytes() + b"TM\x02torn")
+    found = verified(data_dir)
+    assert found.findings.is_sound
+    assert [finding.harmless for finding in found.findings.kept] == [True]
+    assert found.torn_bytes == 7
+
+
+def test_a_store_that_a_broker_writes_to_is_sound_at_every_moment(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    fill(data_dir)
+    with StoreLock(data_dir / "store"):
+        store = MessageStore(DiskFolders(data_dir / "store"), segment_bytes=SEGMENT_OF_A_BROKER)
+        store.append("orders", 0, [incoming("more")], 200)
+        found = verified(data_dir)
+        assert (found.is_running, found.findings.kept, found.messages) == (True, [], 43)
+        last = segment_of(data_dir, 1 << 62)
+        assert last.stat().st_size > store.end - int(last.name), "room is reserved"
+        torn = last.read_bytes()
+        end = store.end - int(last.name)
+        last.write_bytes(torn[:end] + b"TM\x02\x01" + torn[end + 4 :])
+        assert verified(data_dir).findings.is_sound, "a record that is being written"
+        store.abandon()
+
+
+def test_what_is_no_store_is_said_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="there is no store in"):
+        verified(tmp_path)
+
+
+def test_the_folder_of_the_store_will_do(whole: Path) -> None:
+    assert verified(whole / "store").records == verified(whole).records
