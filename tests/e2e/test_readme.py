@@ -70,9 +70,23 @@ def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -
     overview = run([sys.executable, "-m", "ternmq.command.main", "--help"], stack, tmp_path)
     typed = [re.split(r"\s{3,}", line.strip())[0] for line in overview.splitlines() if line.startswith("    ternmq ")]
     assert len(typed) > 3
+    (tmp_path / "ternmq-data").symlink_to(stack.data_dir)
     for line in typed:
         words = shlex.split(line)
         if words[1] in ("up", "broker", "proxy"):
             continue  # the one is running; the others need a registry, and are tried in tests/cluster
         endless = ["--from-beginning", "--max", "1"] if words[1] == "tail" else []
         run([sys.executable, "-m", "ternmq.command.main", *words[1:], *endless], stack, tmp_path)
+
+
+def test_the_commands_that_look_into_a_store_work_beside_its_broker(stack: Stack, tmp_path: Path) -> None:
+    run([sys.executable, "-m", "ternmq.command.main", "send", "orders", "hello"], stack, tmp_path)
+    (tmp_path / "ternmq-data").symlink_to(stack.data_dir)
+    (commands,) = blocks("", "ternmq store inspect")
+    typed = [re.split(r"\s{3,}", line)[0] for line in commands.splitlines()]
+    assert len(typed) == 5
+    for line in typed:
+        words = shlex.split(line.replace("/backups/", "backup-of-"))
+        run([sys.executable, "-m", "ternmq.command.main", *words[1:]], stack, tmp_path)
+    assert '"body": "hello"' in (tmp_path / "orders.jsonl").read_text()
+    assert (tmp_path / "ternmq-data-2" / "registry.db").exists()

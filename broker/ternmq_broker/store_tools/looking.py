@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _STORE, _LOG = "store", "commitlog"
 _LOCKS = ("process", "lock")
 _EVERYTHING = 1 << 63
+_OPEN_FILES = 1 << 16
 SEGMENT_BYTES = 1 << 30
 """Nothing is written for long by who opens a store only to look at it, so any size does."""
 
@@ -123,8 +124,6 @@ def is_in_use(path: "Path") -> bool:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except IsADirectoryError:
-            continue
         finally:
             os.close(fd)
     return False
@@ -132,5 +131,7 @@ def is_in_use(path: "Path") -> bool:
 
 def _allow_files() -> None:
     """A store has a file or two for each segment, and each is held open."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

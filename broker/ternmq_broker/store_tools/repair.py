@@ -10,7 +10,9 @@ Format      the key of the log is found out from its records (`key_search`).
 Floors      of a queue that retention emptied the groups' progress tells where it was; of a deleted topic, `forgotten`.
 Forgotten   nothing else tells: timers of topics that were deleted may appear.
 Journal     what a start can't use of it is set aside; no group stays beyond the end of its queue.
-Order       nothing is removed or written over before it is set aside; who dies in between repairs again.
+Order       nothing is removed or written over before it is set aside, and what only a damaged file tells of stays until
+            it is replaced; who dies in between repairs again. Only ends of queues whose last message was lost may be
+            forgotten then.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.store_format import StoreFormat
 
 _PIECE_BYTES = 1 << 20
-_CHECKPOINT = "checkpoint"
+_CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
 _DERIVED = {Part.INDEX, Part.TIMERS, Part.HALVES}
 Queue = tuple[str, int]
 
@@ -130,8 +132,12 @@ class _Repair:
         store = MessageStore(self._folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
         try:
             self._keep_ends(store)
+            # The opening has set these aside; they stay damaged until they are replaced, for who dies in between.
             if floors_lost:
                 self._guess_floors(store, journal)
+            if _FORGOTTEN in self._files:
+                side_files.write(self._folders.root, _FORGOTTEN, {})
+                self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
             self._clamp_progress(store, journal)
             if store.torn_bytes:
                 self.done.append(f"set aside and cut off {store.torn_bytes} bytes of a torn tail, which a crash left")
@@ -206,12 +212,6 @@ class _Repair:
         for name in (_CHECKPOINT, durable_file.NAME):
             if name in self._files:
                 self._drop(self._folders.root, name)
-        for folder, name in ((self._folders.root, "forgotten"), (self._folders.index, side_check.FLOORS)):
-            place = name if folder is self._folders.root else f"index/{name}"
-            if place in self._files:
-                self._drop(folder, name)
-                if name == "forgotten":
-                    self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
 
     def _drop_derived(self, *, everything: bool) -> None:
         """Let the next opening make it anew."""

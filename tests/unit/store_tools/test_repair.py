@@ -1,6 +1,7 @@
 """After a repair a store is sound, holds all but what was damaged, and what was damaged is set aside."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Snapshot
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.index_block import BlockContent
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -204,3 +205,54 @@ def test_a_sound_store_stays_as_it_is(store_at: Path) -> None:
     assert repaired(store_at).done == []
     after = {name: data for name, data in state_of(store_at).items() if "/process" not in name and "/lock/" not in name}
     assert after == before
+
+
+class Died(BaseException):
+    """The process ended."""
+
+
+OPERATIONS: list[tuple[type, str]] = [
+    *((DiskFile, name) for name in ("append", "sync", "truncate")),
+    *((DiskFolder, name) for name in ("create", "remove", "replace")),
+]
+
+
+def test_who_dies_in_a_repair_repairs_again(
+    whole: Path, expected: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(whole)
+    [place] = store.locate("orders", 0, 3, 1, may_block=True)
+    store.abandon()
+    number, done = 0, False
+    while not done:
+        number += 1
+        left = number
+        data_dir = tmp_path / str(number)
+        shutil.copytree(whole, data_dir)
+        flip_record(data_dir, place.log_offset)
+        rewritten_block(data_dir, other_tag)
+        for name in ("format", "format.copy", "index/floors"):
+            flip(data_dir / "store" / name, 30)
+        with monkeypatch.context() as patch:
+            for kind, operation in OPERATIONS:
+                operate = getattr(kind, operation)
+
+                def dying(*arguments: object, operate: Callable[..., object] = operate, **options: object) -> object:
+                    nonlocal left
+                    left -= 1
+                    if left == 0:
+                        raise Died
+                    return operate(*arguments, **options)
+
+                patch.setattr(kind, operation, dying)
+            try:
+                repaired(data_dir)
+                done = True
+            except Died:
+                pass
+        assert repaired(data_dir).after.findings.is_sound
+        now = contents(data_dir)
+        assert lost(now, expected) == 1, number
+        assert (now.timers, now.halves, now.progress) == (expected.timers, expected.halves, expected.progress)
+        shutil.rmtree(data_dir)
+    assert number > 20

@@ -102,7 +102,7 @@ def cli() -> None:
       ternmq dlq list billing                          see what a group gave up
       ternmq transaction list                          see what waits for its producer's word
       ternmq pipeline lake --topics orders --out out   write a topic to Parquet files, with Spark
-      ternmq backup /backups/monday                    back up a broker that runs here
+      ternmq backup monday                             back up a broker that runs here, into a folder
       ternmq store verify                              check all files of a broker
       ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster
       ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
