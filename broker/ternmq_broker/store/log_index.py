@@ -215,12 +215,21 @@ class LogIndex:
         queue.origin = origin
 
     def load_floors(self, files: "SideFiles") -> None:
-        """To be called when all records are known. DamagedFile."""
+        """To be called when all records are known. DamagedFile.
+
+        A floor can lie behind the end of its queue: a power cut took messages of a topic that was deleted before
+        they were durable. Then the queue goes on where its messages end, as the log must have no gaps.
+        """
         floors = files.needed(self._folder, _FLOORS)
+        too_high = False
         for topic, queue_id, floor, origin in floors if isinstance(floors, list) else ():
-            queue = self.queue(topic, queue_id)
-            queue.raise_first(floor)
-            queue.origin = origin
+            known = self._queues.get((topic, queue_id))
+            end = known.end if known is not None else floor if self._is_cut else 0
+            too_high |= floor > end
+            if end:
+                self.begins_at(topic, queue_id, min(floor, end), min(origin, end))
+        if too_high:
+            self.write_floors()  # before there are messages that the old ones would hide
 
     # --- adding and finding
 

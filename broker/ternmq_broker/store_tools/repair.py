@@ -268,8 +268,7 @@ class _Repair:
             if snapshot.cursor > end:
                 behind.append((key, _clamped(snapshot, end)))
                 self.done.append(f"moved group {key[0]} back to offset {end} of {_shown(*_queue_of(*key))}, its end")
-        if behind:
-            journal.write(behind, now_ms())
+        journal.write(behind, now_ms())  # also what a start put right only when it writes
 
     # --- files
 

@@ -121,3 +121,22 @@ def test_an_accepted_corruption_costs_that_record_and_no_other(sizes: list[int],
         for record in again.read(again.locate("orders", 0, offset, 1, may_block=True), may_block=True):
             found[offset] = record.rest if record else None
     assert found == [None if number == victim else body for number, body in enumerate(written)]
+
+
+def test_a_queue_goes_on_where_its_messages_end_though_its_floor_was_higher() -> None:
+    folders = MemoryFolders()
+    store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
+    store.append("orders", 0, [incoming(b"kept")], 1)
+    store.sync()
+    store.append("orders", 0, [incoming(b"lost")], 1)
+    store.append("orders", 1, [incoming(b"lost")], 1)
+    store.forget_topic("orders")()
+    survivor = folders.crash(lambda _: 0, b"")
+    again = MessageStore(survivor, segment_bytes=SEGMENT_BYTES)
+    assert (again.bounds("orders", 0), again.bounds("orders", 1)) == ((1, 1), (0, 0))
+    for queue_id, offset in ((0, 1), (1, 0)):
+        assert again.append("orders", queue_id, [incoming(b"later")], 1).first_offset == offset
+    again.close()
+    survivor.index.files = {name: file for name, file in survivor.index.files.items() if name == "floors"}
+    rebuilt = MessageStore(survivor, segment_bytes=SEGMENT_BYTES)
+    assert (rebuilt.bounds("orders", 0), rebuilt.bounds("orders", 1)) == ((1, 2), (0, 1))
