@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
+from ternmq_broker.store.files import DiskFolder
 from ternmq_broker.store.record import BadRecord, Head, Record, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.record_layouts import RecordLayouts
@@ -179,6 +181,10 @@ class CommitLog:
         assert index > 0
         end = self._segments[index - 1].end
         return min(end, self._bases[index]) if index < len(self._bases) else end
+
+    def path_of(self, base: int) -> "Path | None":
+        """The file of the segment that begins there, if it is on a disk as it is here."""
+        return self._folder.path / _name(base) if isinstance(self._folder, DiskFolder) else None
 
     def following_segment(self, log_offset: int) -> int:
         """Where the next segment begins; the end of the log in the last one."""

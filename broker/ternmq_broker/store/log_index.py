@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.side_files import SideFiles
+    from ternmq_broker.store.stretch_reading import Stretch
 
 _log = logging.getLogger(__name__)
 _FLOORS = "floors"
@@ -243,8 +244,9 @@ class LogIndex:
 
     # For a reader of the whole log, which adds many messages itself.
 
-    def known_queue(self, topic: str, queue_id: int) -> QueueIndex | None:
-        """The queue's index, to be added to; None if there is none yet."""
+    def known_queue(self, topic: str, queue_id: int, queue_offset: int) -> QueueIndex | None:
+        """The queue's index, for a message with that offset to be added to; None if there is none yet."""
+        del queue_offset  # it must be the queue's end, which the caller sees
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             self._dirty[queue] = None
@@ -257,6 +259,22 @@ class LogIndex:
     def added(self, count: int) -> None:
         """So many messages were added by the caller."""
         self.entries_in_memory += count
+
+    def take_stretch(self, stretch: "Stretch") -> bool:
+        """Add what another process has read; False, and nothing was added, if it does not fit what is known."""
+        for run in stretch.runs:
+            if self.contradiction(run.topic, run.queue_id, run.first_offset, 0) is not None:
+                return False
+        for run in stretch.runs:
+            self.recovered(run.topic, run.queue_id, run.first_offset, stretch.begin)
+            queue = self._queues[run.topic, run.queue_id]
+            queue.extend(run.positions, run.sizes, run.tags)
+            self._dirty[queue] = None
+        hashes, positions = self._keys
+        hashes.extend(stretch.hashes)
+        positions.extend(stretch.key_positions)
+        self.entries_in_memory += stretch.records
+        return True
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and id of every queue that was ever used, as far as is known."""

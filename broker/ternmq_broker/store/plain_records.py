@@ -6,7 +6,7 @@ first that is not ends a stretch, and the caller deals with it. What is done her
 """
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from ternmq_broker.store.index_block import key_prefix_hash
@@ -14,7 +14,8 @@ from ternmq_broker.store.record import HEADER_BYTES, MAGIC, VERSION, Kind
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.log_index import LogIndex
+    from array import array
+
     from ternmq_broker.store.queue_index import QueueIndex
 
 _HEAD = struct.Struct("<IIQQQQIIHHIII")
@@ -25,6 +26,16 @@ _BEGINNING = frozenset({_TAG, _KEY, _MESSAGE_ID})
 _SHORT_MAX = 127
 _PLAIN = MAGIC | VERSION << 16 | Kind.MESSAGE << 24
 assert _HEAD.size == HEADER_BYTES
+
+
+class Extended(Protocol):
+    """An index that gets records; see `LogIndex`."""
+
+    @property
+    def covered(self) -> int: ...
+    def known_queue(self, topic: str, queue_id: int, queue_offset: int) -> "QueueIndex | None": ...
+    def keys_to_extend(self) -> "tuple[array[int], array[int]]": ...
+    def added(self, count: int) -> None: ...
 
 
 class _Queue:
@@ -41,7 +52,7 @@ class _Queue:
 class PlainRecords:
     """Adds plain records to an index; `key` is the log's, `stored_ms` when the last one was stored."""
 
-    def __init__(self, index: "LogIndex", key: int) -> None:
+    def __init__(self, index: Extended, key: int) -> None:
         self._index = index
         self._key = key
         self._queues: dict[tuple[bytes, int], _Queue] = {}
@@ -78,7 +89,7 @@ class PlainRecords:
                 topic = window[content:system]
                 queue = queues.get((topic, queue_id))
                 if queue is None or queue.next_offset != queue_offset:
-                    queue = self._queue(topic, queue_id)  # others add to it too
+                    queue = self._queue(topic, queue_id, queue_offset)  # others add to it too
                     if queue is None or queue.next_offset != queue_offset:
                         break
                 queue.next_offset = queue_offset + 1
@@ -96,9 +107,9 @@ class PlainRecords:
         self._index.added(added)
         return at, added + skipped
 
-    def _queue(self, topic: bytes, queue_id: int) -> _Queue | None:
+    def _queue(self, topic: bytes, queue_id: int, queue_offset: int) -> _Queue | None:
         """None if the index does not know that queue yet."""
-        known = self._index.known_queue(topic.decode(), queue_id)
+        known = self._index.known_queue(topic.decode(), queue_id, queue_offset)
         if known is None:
             return None
         queue = self._queues[topic, queue_id] = _Queue(known, topic)

@@ -68,6 +68,16 @@ class QueueIndex:
         `drop_tail`."""
         return self._positions.append, self._sizes.append, self._tags.append
 
+    def entries(self) -> "tuple[array[int], array[int], array[int]]":
+        """Log offsets, sizes and hashes of the tags of the messages in memory."""
+        return self._positions, self._sizes, self._tags
+
+    def extend(self, positions: "array[int]", sizes: "array[int]", tags: "array[int]") -> None:
+        """Add many messages, as `entries` gives them."""
+        self._positions.extend(positions)
+        self._sizes.extend(sizes)
+        self._tags.extend(tags)
+
     def add_lost(self, end: int, log_offset: int) -> None:
         """Let the queue go on at offset `end`; what lies between was lost before `log_offset`."""
         for _ in range(end - self.end):

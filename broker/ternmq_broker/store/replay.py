@@ -1,14 +1,17 @@
 """Brings the indexes up to date when a store is opened, with what the log says beyond their files.
 
 Mostly that is a fraction of a second's messages. When an index was lost it is the whole log: then what was read is
-moved to disk as it grows, so that memory does not, and the log tells every few seconds how far it is.
+read by all cores (`stretches`) and moved to disk as it grows, so that memory does not, and the log tells every few
+seconds how far it is.
 """
 
 import logging
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.plain_records import PlainRecords
+from ternmq_broker.store.stretches import Stretches
 
 if TYPE_CHECKING:
     from ternmq_broker.store.commit_log import CommitLog
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SPILL_ENTRIES = 262_144
 _TELL_EVERY_S = 2.0
+# Processes take a fifth of a second to begin.
+_PARALLEL_BYTES = 256 << 20
 
 
 class Replay:
@@ -29,10 +34,16 @@ class Replay:
         self._plain = PlainRecords(derived.index, log.layouts.key)
         self._begin = max(derived.covered, log.start)
         self._began = self._told = time.monotonic()
+        self._stretches: Stretches | None = None
         self.count = self.stored_ms = 0
 
     def run(self, recovery: "LogRecovery") -> None:
         """Errors are those of `LogRecovery.records`."""
+        is_much = self._log.end - self._begin >= _PARALLEL_BYTES and self._derived.index.covered <= self._begin
+        with Stretches(self._log, self._begin) if is_much else nullcontext() as self._stretches:
+            self._run(recovery)
+
+    def _run(self, recovery: "LogRecovery") -> None:
         for placed in recovery.records(self._begin, self._take_plain):
             self._derived.replay(placed)
             self.stored_ms = max(self.stored_ms, placed.record.stored_ms)
@@ -42,6 +53,14 @@ class Replay:
             _log.info("%d records were read from the commit log in %.1f s", self.count, time.monotonic() - self._began)
 
     def _take_plain(self, window: bytes, at: int, log_offset: int) -> int:
+        if self._stretches is not None:
+            stretch, limit = self._stretches.at(log_offset)
+            if stretch is not None and stretch.records and self._derived.index.take_stretch(stretch):
+                self.stored_ms = max(self.stored_ms, stretch.stored_ms)
+                self.count += stretch.records
+                self._look_after(stretch.end)
+                return at + stretch.end - log_offset
+            window = window[: at + limit - log_offset]
         end, count = self._plain.take(window, at, log_offset)
         self.stored_ms = max(self.stored_ms, self._plain.stored_ms)
         self.count += count

@@ -1,0 +1,101 @@
+"""Reads the plain records of one stretch of the log, for an index that is made anew."""
+
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+from ternmq_broker.store.files import DiskFile
+from ternmq_broker.store.plain_records import PlainRecords
+from ternmq_broker.store.queue_index import QueueIndex
+from ternmq_broker.store.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, decode_head
+
+_READ_BYTES = 1 << 20
+
+
+class Wanted(NamedTuple):
+    """The plain records that begin between two log offsets, in the segment that begins at `base`."""
+
+    path: str
+    base: int
+    begin: int
+    end: int
+    key: int
+
+
+class Run(NamedTuple):
+    """Consecutive messages of one queue; the arrays are those of `QueueIndex`."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    positions: "array[int]"
+    sizes: "array[int]"
+    tags: "array[int]"
+
+
+class Stretch(NamedTuple):
+    """Plain records that follow each other from `begin` up to `end`, and their keys as `LogIndex` has them."""
+
+    begin: int
+    end: int
+    records: int
+    stored_ms: int
+    runs: list[Run]
+    hashes: "array[int]"
+    key_positions: "array[int]"
+
+
+class _Collected:
+    """What an index would get of a stretch: each queue begins with the first message that comes."""
+
+    def __init__(self) -> None:
+        self.covered = 0
+        self.queues: dict[tuple[str, int], QueueIndex] = {}
+        self.keys = (array("I"), array("Q"))
+
+    def known_queue(self, topic: str, queue_id: int, queue_offset: int) -> QueueIndex:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            queue = self.queues[topic, queue_id] = QueueIndex(topic, queue_id, queue_offset)
+        return queue
+
+    def keys_to_extend(self) -> "tuple[array[int], array[int]]":
+        return self.keys
+
+    def added(self, count: int) -> None:
+        """It is counted by the reader."""
+
+
+def read_stretch(wanted: Wanted) -> Stretch:
+    """The plain records there, up to the first record that is not plain or goes on behind the stretch."""
+    file = DiskFile(Path(wanted.path))
+    collected = _Collected()
+    plain = PlainRecords(collected, wanted.key)
+    begin = position = _first_record(file, wanted)
+    count = 0
+    while position < wanted.end:
+        window = file.read(position - wanted.base, min(_READ_BYTES, wanted.end - position))
+        taken, more = plain.take(window, 0, position)
+        if not taken:
+            break
+        position, count = position + taken, count + more
+    file.close()
+    runs = [Run(queue.topic, queue.queue_id, queue.first, *queue.entries()) for queue in collected.queues.values()]
+    return Stretch(begin, position, count, plain.stored_ms, runs, *collected.keys)
+
+
+def _first_record(file: DiskFile, wanted: Wanted) -> int:
+    """Where the first record begins that begins in the stretch; its end if none does."""
+    position = wanted.begin
+    while position < wanted.end and position != wanted.base:
+        window = file.read(position - wanted.base, min(_READ_BYTES, wanted.end - position) + HEADER_BYTES)
+        at = window.find(MAGIC_BYTES)
+        while at >= 0:
+            try:
+                decode_head(window, position + at, wanted.key, at)
+            except BadRecord:
+                at = window.find(MAGIC_BYTES, at + 1)
+            else:
+                return min(position + at, wanted.end)
+        position += max(1, len(window) - HEADER_BYTES)
+    return position

@@ -1,0 +1,119 @@
+"""The log in stretches that other processes read ahead, one for each core, when an index is to be made anew.
+
+What they find is taken where the walk through the log comes to the very place where a stretch begins, and only if it
+fits what is known of its queues; whatever they leave out, or get wrong, the walk reads by itself.
+"""
+
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Self
+
+from ternmq_broker.store.stretch_reading import Stretch, Wanted
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.commit_log import CommitLog
+
+_log = logging.getLogger(__name__)
+_WORKER = (sys.executable, "-m", "ternmq_broker.store.stretch_worker")
+STRETCH_BYTES = 8 << 20
+_AHEAD = 2
+
+
+class Stretches:
+    """The stretches from a log offset on; a context, at whose end the processes end."""
+
+    def __init__(self, log: "CommitLog", begin: int, *, processes: int | None = None) -> None:
+        self._left = deque(_wanted(log, begin))
+        self._processes = processes or max(2, os.cpu_count() or 1)
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(self._processes, thread_name_prefix="stretches")
+        self._under_way: deque[tuple[Wanted, Future[Stretch | None]]] = deque()
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        for _ in range(self._processes):
+            worker = _Worker()
+            self._workers.append(worker)
+            self._idle.put(worker)
+        self._ask()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.clear()
+        for worker in self._workers:
+            worker.end()
+        self._threads.shutdown(cancel_futures=True)
+
+    def at(self, log_offset: int) -> tuple[Stretch | None, int]:
+        """The stretch that begins there, if it is one; and up to where the walk should read by itself otherwise."""
+        while self._under_way and self._under_way[0][0].end <= log_offset:
+            self._under_way.popleft()
+            self._ask()
+        if not self._under_way or log_offset < self._under_way[0][0].begin:
+            return None, self._under_way[0][0].begin if self._under_way else sys.maxsize
+        wanted, found = self._under_way[0]
+        stretch = found.result()
+        return (stretch if stretch is not None and stretch.begin == log_offset else None), wanted.end
+
+    def _ask(self) -> None:
+        while self._left and len(self._under_way) < self._processes + _AHEAD:
+            wanted = self._left.popleft()
+            self._under_way.append((wanted, self._threads.submit(self._read, wanted)))
+
+    def _read(self, wanted: Wanted) -> Stretch | None:
+        worker = self._idle.get()
+        try:
+            return worker.read(wanted)
+        except (OSError, EOFError, pickle.PickleError) as error:
+            _log.warning("a process that was to read a part of the log ended (%s); it is read without it", error)
+            return None
+        finally:
+            self._idle.put(worker)
+
+
+class _Worker:
+    """One process; only one thread talks to it at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
+
+    def read(self, wanted: Wanted) -> Stretch:
+        """OSError, EOFError when the process is gone."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(wanted, self._process.stdin)
+        self._process.stdin.flush()
+        found = pickle.load(self._process.stdout)  # noqa: S301 - of a process of ours
+        assert isinstance(found, Stretch)
+        return found
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue  # what it was asked last was not taken
+
+
+def _wanted(log: "CommitLog", begin: int) -> "list[Wanted]":
+    """All stretches of records of today's layout; none if the log's files are not on a disk."""
+    wanted: list[Wanted] = []
+    begin = max(begin, log.layouts.layout_1_below)
+    for base in log.segment_bases:
+        path, end = log.path_of(base), log.end_of_segment(base)
+        if path is None:
+            return []
+        wanted += (
+            Wanted(str(path), base, first, min(first + STRETCH_BYTES, end), log.layouts.key)
+            for first in range(max(base, begin), end, STRETCH_BYTES)
+        )
+    return wanted

@@ -1,0 +1,117 @@
+"""A log that several processes read makes the index that one makes, whatever is in it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.store import replay, stretches
+from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.message_store import Draft, Incoming, MessageStore
+from ternmq_broker.store.record import Kind, Origin
+from ternmq_protos.v2 import definition_pb2
+
+MESSAGES = 4000
+SEGMENT_BYTES = 200_000
+QUEUES = [("orders", 0), ("orders", 1), ("payments", 0)]
+
+
+def incoming(number: int) -> Incoming:
+    system = definition_pb2.SystemProperties(message_id=f"m{number}", keys=[f"k{number % 7}"], tag="red")
+    return Incoming(number % 5, system.SerializeToString(), b"%06d" % number * 20, (f"m{number}", f"k{number % 7}"))
+
+
+def fill(folder: Path) -> None:
+    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+    for number in range(MESSAGES):
+        store.append(*QUEUES[number * number % 3], [incoming(number)], number)
+        if number % 500 == 250:  # what is not plain
+            store.append_drafts([Draft(Kind.MESSAGE, "orders", 0, incoming(number), origin=Origin(0))], number)
+            store.append_drafts([Draft(Kind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
+            store.sync()
+    store.sync()
+    store.abandon()
+
+
+def contents(folder: Path) -> dict[object, object]:
+    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+    found: dict[object, object] = {"recovered": store.recovered, "halves": set(store.halves.waiting)}
+    for topic, queue_id in QUEUES:
+        first, end = store.bounds(topic, queue_id)
+        bodies: list[bytes | None] = []
+        while first + len(bodies) < end:
+            located = store.locate(topic, queue_id, first + len(bodies), 1000, may_block=True)
+            bodies += [record.rest if record else None for record in store.read(located, may_block=True)]
+        found[topic, queue_id] = (first, bodies)
+        found[topic, "keys"] = [record.queue_offset for record in store.find_by_key(topic, "k3", 10_000)]
+    found["stored_ms"] = store.last_stored_ms
+    store.abandon()
+    return found
+
+
+def forget_index(folder: Path) -> None:
+    for path in (folder / "index").glob("0*"):
+        path.unlink()
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several processes, though the log is short, and stretches that no record fits well."""
+    monkeypatch.setattr(replay, "_PARALLEL_BYTES", 0)
+    monkeypatch.setattr(stretches, "STRETCH_BYTES", 70_001)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    fill(tmp_path)
+    return tmp_path
+
+
+def test_several_processes_make_the_same_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = contents(folder)
+    forget_index(folder)
+    monkeypatch.setattr(replay, "_PARALLEL_BYTES", 0)
+    monkeypatch.setattr(stretches, "STRETCH_BYTES", 70_001)
+    taken = []
+    take = stretches.Stretches.at
+
+    def told(self: stretches.Stretches, log_offset: int) -> object:
+        found = take(self, log_offset)
+        taken.append(found[0])
+        return found
+
+    monkeypatch.setattr(stretches.Stretches, "at", told)
+    assert contents(folder) == alone
+    assert sum(stretch.records for stretch in taken if stretch) > MESSAGES / 2
+
+
+@pytest.mark.usefixtures("several")
+def test_damage_is_met_where_it_is(folder: Path) -> None:
+    segment = sorted((folder / "commitlog").iterdir())[1]
+    content = bytearray(segment.read_bytes())
+    content[50_000] ^= 0xFF
+    segment.write_bytes(content)
+    with pytest.raises(CommitLogCorrupted):
+        MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+    forget_index(folder)
+    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES, accept_corruption=True)
+    lost = 0
+    for topic, queue_id in QUEUES:
+        end = store.bounds(topic, queue_id)[1]
+        located = [store.locate(topic, queue_id, offset, 1, may_block=True)[0] for offset in range(end)]
+        lost += sum(record is None for record in store.read(located, may_block=True))
+    assert lost == 1
+    store.abandon()
+
+
+@pytest.mark.usefixtures("several")
+def test_processes_that_die_are_done_without(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = contents(folder)
+    forget_index(folder)
+    monkeypatch.setattr(stretches, "_WORKER", ("true",))
+    with caplog.at_level(logging.WARNING):
+        assert contents(folder) == expected
+    assert "it is read without it" in caplog.text
