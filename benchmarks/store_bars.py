@@ -26,8 +26,9 @@ from pathlib import Path
 from benchmarks.embedded_bars import start_server, status_kib
 from ternmq import Message, Producer, SimpleConsumer
 from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.clock import MovableClock
 from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef

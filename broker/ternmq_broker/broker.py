@@ -24,8 +24,8 @@ from ternmq_broker.popping import Pop
 from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
 from ternmq_broker.redelivery import Redelivery
+from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.files import WouldBlock, is_full
-from ternmq_broker.store.message_store import Incoming
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
 from ternmq_common.clock_watch import ClockWatch, make_up_for

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.message_store import Incoming
+from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.record import Reference
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
 from ternmq_protos.v2 import definition_pb2

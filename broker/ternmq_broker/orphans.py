@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.queue_reader import stored_message
+from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.half_index import checked
-from ternmq_broker.store.message_store import Draft, Incoming
 from ternmq_broker.store.record import Kind, Origin
 from ternmq_common.model import OrphanedTransaction, QueueRef
 

@@ -30,7 +30,8 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_broker.consumption import Consumption, QueueState
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.store.message_store import Incoming, MessageStore
+    from ternmq_broker.store.drafts import Incoming
+    from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.queue_index import Location
     from ternmq_broker.store.record import Record
     from ternmq_common.clock import Clock

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ternmq_broker.copies import copied
 from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.files import WouldBlock
-from ternmq_broker.store.message_store import NO_MESSAGE, Draft
 from ternmq_broker.store.queue_index import Location
 from ternmq_broker.store.record import Kind, Origin
 from ternmq_broker.store.timer_run import TimerEntry, id_hash
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.store.message_store import Incoming, MessageStore
+    from ternmq_broker.store.drafts import Incoming
+    from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.record import Record
     from ternmq_broker.store.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
     from ternmq_broker.store.timer_run import Key

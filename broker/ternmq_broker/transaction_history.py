@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.copies import copied, taken_back
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record import Kind
 from ternmq_common.model import TransactionState
 from ternmq_common.names import DISCARD_TOPIC

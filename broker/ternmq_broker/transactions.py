@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from ternmq_broker.copies import copied, discarded, taken_back
 from ternmq_broker.delivery.pending_halves import NEXT, NEXT_BY_OPERATOR, PendingHalf, PendingHalves
 from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.half_index import ROLLBACK
-from ternmq_broker.store.message_store import Draft, Incoming
 from ternmq_broker.store.queue_index import Location
 from ternmq_broker.store.record import Kind, Origin
 from ternmq_broker.transaction_history import Fate, discarded_from, fate_of

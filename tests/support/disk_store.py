@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store import index_block
+from ternmq_broker.store.drafts import NO_MESSAGE, Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index_block import BlockContent
-from ternmq_broker.store.message_store import NO_MESSAGE, Draft, Incoming, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record import Kind, Origin, Reference
 from ternmq_protos.v2 import definition_pb2

@@ -82,6 +82,21 @@ class Folder(Protocol):
         """All bytes of the file, or None if there is none of that name."""
 
 
+class StoreFolders(Protocol):
+    """Where a store keeps its files."""
+
+    @property
+    def root(self) -> "Folder": ...
+    @property
+    def commit_log(self) -> "Folder": ...
+    @property
+    def index(self) -> "Folder": ...
+    @property
+    def timers(self) -> "Folder": ...
+    @property
+    def set_aside(self) -> "Folder": ...
+
+
 class DiskFile:
     """A `StoreFile` on a real file system."""
 

@@ -3,26 +3,23 @@
 `STORE.md`, in the broker's folder, has the layout of every file.
 Checkpoint  what was known durable, and what the indexes have beside their files. Absent or stale it is never wrong,
             only slower and less watchful.
-Durable     the file `durable` says more of the same while nothing is written: entries of a log offset u64 and the crc32
-            of its bytes u32, of which the last one counts. It is written without a sync, for what it says is true
-            before.
 Forgotten   for topics that were deleted, where the log ended then: their timers below that never appear.
 Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 """
 
 import contextlib
 import logging
-import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-from zlib import crc32
+from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.commit_log import CommitLog
 from ternmq_broker.store.derived import Derived, Spill, keys_of
+from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.durable_marks import DurableMarks
 from ternmq_broker.store.log_recovery import LogRecovery
 from ternmq_broker.store.queue_index import Location
-from ternmq_broker.store.record import BadRecord, Kind, Origin, Record, Reference
+from ternmq_broker.store.record import BadRecord, Kind, Origin, Record
 from ternmq_broker.store.record_layouts import RecordLayouts
 from ternmq_broker.store.replay import Replay
 from ternmq_broker.store.set_aside import SetAside
@@ -32,7 +29,7 @@ from ternmq_broker.store.store_format import StoreFormat
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
     from ternmq_broker.store.timer_index import TimerIndex
     from ternmq_common.model import HeldTopic
@@ -41,58 +38,11 @@ _log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
 _FORGOTTEN = "forgotten"
 _ACCEPTED = "accepted-damage"
-_DURABLE = "durable"
-_DURABLE_ENTRY = struct.Struct("<QI")
-_DURABLE_BYTES_MAX = 4000
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
 _SPAN_FACTOR = 4
 _EVERYTHING = 1 << 63
 _ROWS_FOR_QUEUE = 3
 _SPILL_ENTRIES_MAX = 262_144
-
-
-class StoreFolders(Protocol):
-    """Where a store keeps its files."""
-
-    @property
-    def root(self) -> "Folder": ...
-    @property
-    def commit_log(self) -> "Folder": ...
-    @property
-    def index(self) -> "Folder": ...
-    @property
-    def timers(self) -> "Folder": ...
-    @property
-    def set_aside(self) -> "Folder": ...
-
-
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A message to be stored; see `ternmq_common.model.NewMessage` for `system`, `rest` and `keys`. With a `reference`
-    its rest is that of the record there, and its own is empty."""
-
-    tag_hash: int
-    system: bytes
-    rest: bytes
-    keys: "tuple[str, ...]"
-    reference: Reference | None = None
-
-
-NO_MESSAGE = Incoming(0, b"", b"", ())
-"""What an operation or a tombstone holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A record that is to be stored; see `record` for the kinds, the origin and the sender. `due_ms` is a timer's."""
-
-    kind: Kind
-    topic: str
-    queue_id: int
-    message: Incoming
-    due_ms: int = 0
-    origin: Origin | None = None
-    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +65,7 @@ class AppendedBatch:
 class MessageStore:
     """Appends batches, finds and reads messages. What `append` wrote is durable once `synced` has passed its end."""
 
-    def __init__(self, folders: StoreFolders, *, segment_bytes: int, accept_corruption: bool = False) -> None:
+    def __init__(self, folders: "StoreFolders", *, segment_bytes: int, accept_corruption: bool = False) -> None:
         """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, OSError."""
         self._root = folders.root
         self._set_aside = SetAside(folders.set_aside)
@@ -127,10 +77,10 @@ class MessageStore:
         files = SideFiles(self._set_aside, accept_damage=accept_corruption, plain=is_layout_1)
         self._forgotten: dict[str, int] = _as_dict(files.needed(self._root, _FORGOTTEN))
         self._last_ms = 0
-        self._open_durable()
+        self._durable_marks = DurableMarks(self._root)
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
-        durable = max(found.layout_1_below, self._marked_durable)
+        durable = max(found.layout_1_below, self._durable_marks.highest)
         self.recovered = self._recover(folders, files, durable, accept=accept_corruption)
         if self._log.end < self._derived.covered_most:
             # Damage was accepted at the end of the log, and the indexes speak of what is gone.
@@ -143,7 +93,7 @@ class MessageStore:
             self._bring_up_to_date(found.key)
         self._set_aside_files = len(self._set_aside.names())
 
-    def _recover(self, folders: StoreFolders, files: SideFiles, durable: int, *, accept: bool) -> int:
+    def _recover(self, folders: "StoreFolders", files: SideFiles, durable: int, *, accept: bool) -> int:
         """Open the indexes, and add what the log says beyond them; how many records that were."""
         checkpoint = _as_dict(files.derived(self._root, _CHECKPOINT))
         self._last_ms = max(self._last_ms, checkpoint.get("stored_ms", 0))
@@ -164,8 +114,7 @@ class MessageStore:
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
             self.save_checkpoint()
-            self._durable_file.truncate(0)
-            self._marked_durable = 0
+            self._durable_marks.clear()
         return replay.count
 
     def _bring_up_to_date(self, key: int) -> None:
@@ -179,22 +128,11 @@ class MessageStore:
 
     # --- what is durable
 
-    def _open_durable(self) -> None:
-        is_there = _DURABLE in self._root.names()
-        self._durable_file = self._root.open(_DURABLE) if is_there else self._root.create(_DURABLE)
-        data = self._durable_file.read(0, self._durable_file.size)
-        whole = len(data) - len(data) % _DURABLE_ENTRY.size
-        entries = _DURABLE_ENTRY.iter_unpack(data[:whole])
-        self._marked_durable = max((end for end, check in entries if check == _check_of(end)), default=0)
-
     def mark_durable(self) -> None:
         """While nothing is written there is no later record that vouches for the last ones; so let the file do it."""
         synced = self._log.synced
-        if synced == self._log.end and synced > self._marked_durable:
-            if self._durable_file.size > _DURABLE_BYTES_MAX:
-                self._durable_file.truncate(0)
-            self._durable_file.append([_DURABLE_ENTRY.pack(synced, _check_of(synced))])
-            self._marked_durable = synced
+        if synced == self._log.end and synced > self._durable_marks.highest:
+            self._durable_marks.add(synced)
 
     @property
     def timers(self) -> "TimerIndex":
@@ -553,7 +491,7 @@ class MessageStore:
         though the kernel has dropped what the first could not write."""
         self._log.close()
         self._derived.close()
-        self._durable_file.close()
+        self._durable_marks.close()
 
 
 def _as_dict(content: object) -> dict[str, Any]:
@@ -562,7 +500,3 @@ def _as_dict(content: object) -> dict[str, Any]:
 
 def _ranges(content: object) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in content] if isinstance(content, list) else []
-
-
-def _check_of(log_offset: int) -> int:
-    return crc32(log_offset.to_bytes(8, "little"))

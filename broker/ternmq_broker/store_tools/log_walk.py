@@ -5,14 +5,13 @@ It goes by the rules of a start (`log_recovery`) that takes damage, so what it s
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import index_block
+from ternmq_broker.store import durable_marks, index_block
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.index_block import BadBlock
 from ternmq_broker.store.log_recovery import LogRecovery
 from ternmq_broker.store.record import Kind
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store_tools.damaged_places import DamagedPlaces
-from ternmq_broker.store_tools.durable_file import durable_marks
 from ternmq_broker.store_tools.side_content import side_content
 
 if TYPE_CHECKING:
@@ -126,7 +125,8 @@ def durable_by_files(view: "StoreView") -> int:
     """Up to where the log was durable once, by the files beside it."""
     checkpoint = side_content(view.folders.root, "checkpoint")
     durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
-    durable = max(durable, view.layouts.layout_1_below if not view.is_layout_1 else 0, *durable_marks(view)[0])
+    marks, _ = durable_marks.decoded(view.folders.root.content(durable_marks.NAME) or b"")
+    durable = max(durable, view.layouts.layout_1_below if not view.is_layout_1 else 0, *marks)
     for name in reversed(view.folders.index.names()):
         if name.isdigit():
             try:

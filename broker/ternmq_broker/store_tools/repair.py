@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import Hole, Snapshot
-from ternmq_broker.store import side_files, store_format
+from ternmq_broker.store import durable_marks, side_files, store_format
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log_index import LogIndex
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.set_aside import SetAside
-from ternmq_broker.store_tools import durable_file, side_check
+from ternmq_broker.store_tools import side_check
 from ternmq_broker.store_tools.findings import Part
 from ternmq_broker.store_tools.log_walk import ACCEPTED, accepted_ranges
 from ternmq_broker.store_tools.looking import SEGMENT_BYTES, looking_at, store_folder
@@ -209,7 +209,7 @@ class _Repair:
                 file.close()
 
     def _drop_side_files(self) -> None:
-        for name in (_CHECKPOINT, durable_file.NAME):
+        for name in (_CHECKPOINT, durable_marks.NAME):
             if name in self._files:
                 self._drop(self._folders.root, name)
 
@@ -225,8 +225,8 @@ class _Repair:
         if dropped and _CHECKPOINT in self._folders.root.names():
             self._folders.root.remove(_CHECKPOINT)
             self._folders.root.sync_names()
-        if everything and durable_file.NAME in self._folders.root.names():
-            self._folders.root.remove(durable_file.NAME)
+        if everything and durable_marks.NAME in self._folders.root.names():
+            self._folders.root.remove(durable_marks.NAME)
         if dropped:
             self.done.append(f"made {' and '.join(dropped)} anew from the log")
 

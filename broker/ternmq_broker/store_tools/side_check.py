@@ -3,11 +3,9 @@
 import json
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file, journal_lines, store_format
+from ternmq_broker.store import checked_file, durable_marks, journal_lines, store_format
 from ternmq_broker.store.checked_file import DamagedFile
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store_tools import durable_file
-from ternmq_broker.store_tools.durable_file import durable_marks
 from ternmq_broker.store_tools.findings import Finding, Findings, Part
 from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
@@ -31,9 +29,9 @@ def check_side_files(view: "StoreView", findings: Findings) -> None:
     for name in (*DERIVED, *NEEDED):
         _check_file(view.folders.root, "", name, findings, is_plain=view.is_layout_1)
     _check_file(view.folders.index, "index/", FLOORS, findings, is_plain=view.is_layout_1)
-    bad_bytes = durable_marks(view)[1]
+    _, bad_bytes = durable_marks.decoded(view.folders.root.content(durable_marks.NAME) or b"")
     if bad_bytes:
-        findings.add(Finding(Part.SIDE_FILE, durable_file.NAME, f"{bad_bytes} bytes of it are no entries"))
+        findings.add(Finding(Part.SIDE_FILE, durable_marks.NAME, f"{bad_bytes} bytes of it are no entries"))
 
 
 def _check_format(name: str, data: bytes | None, findings: Findings) -> None:

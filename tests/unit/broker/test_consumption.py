@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.copies import copied
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, PopOrder, QueueRef, Settled
 from ternmq_common.names import retry_topic

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from ternmq_broker.flusher import Flusher
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.errors import MessagingError
 from ternmq_common.server_settings import FlushMode
 from tests.support.memory_disk import MemoryFolders

@@ -6,7 +6,8 @@ import pytest
 
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.copies import copied
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, PopOrder, Settled
 from ternmq_common.names import retry_topic

@@ -7,7 +7,8 @@ import pytest
 
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.queue_reader import QueueReader
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.queue_index import Location
 from ternmq_common.model import Delivery, Group, PopOrder, QueueRef, Settled

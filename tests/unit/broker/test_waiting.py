@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ternmq_broker.delivery.pending_halves import CheckRules
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
 from ternmq_common.clock import Clock

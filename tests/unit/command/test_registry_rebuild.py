@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.message_store import Draft, Incoming, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record import Kind
 from ternmq_common.model import RETRY_QUEUE_ID, Group, Topic

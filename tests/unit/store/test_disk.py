@@ -8,8 +8,9 @@ import pytest
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.store import side_files
+from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError

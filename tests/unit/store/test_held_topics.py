@@ -2,7 +2,8 @@
 
 import pytest
 
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import HeldTopic
 from tests.support.memory_disk import MemoryFolders
 

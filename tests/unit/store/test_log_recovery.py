@@ -7,8 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.message_store import Incoming, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record import HEADER_BYTES, Kind, Record, encode
 from tests.support.memory_disk import MemoryFile, MemoryFolders
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.store import replay, stretches
+from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.message_store import Draft, Incoming, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record import Kind, Origin
 from ternmq_protos.v2 import definition_pb2
 

@@ -13,9 +13,10 @@ import pytest
 
 from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store import overlay
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.message_store import Draft, MessageStore
+from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record import Kind
 from ternmq_broker.store_tools import backup as backup_module
