@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import Incoming
-from ternmq_broker.store.record import Reference
+from ternmq_broker.store.log.record import Reference
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_broker.store.queue_index import Location
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record
 
 # RocketMQ's names. Producers can't use them, so that nothing of theirs is in the way.
 REAL_TOPIC = "REAL_TOPIC"

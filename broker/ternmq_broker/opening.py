@@ -9,7 +9,7 @@ from ternmq_broker.disk_room import DiskRoom, disk_bytes
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.reserve import MIB, Reserve, reserve_bytes

@@ -16,8 +16,8 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
-    from ternmq_broker.store.queue_index import Location
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record
     from ternmq_common.model import QueueRef
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.queue_reader import stored_message
 from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.half_index import checked
-from ternmq_broker.store.record import Kind, Origin
+from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_common.model import OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:

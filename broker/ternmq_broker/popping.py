@@ -13,8 +13,8 @@ from ternmq_common.receipt_handle import ReceiptHandle
 if TYPE_CHECKING:
     from ternmq_broker.delivery.claims import Claim
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
-    from ternmq_broker.store.queue_index import Location
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record
 
 # With a filter that lets little pass, so many messages are looked at before others get their turn on the loop.
 SCAN_ROWS = 2048

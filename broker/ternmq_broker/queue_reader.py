@@ -7,15 +7,15 @@ A record that is whole but another one than the index says is damage too: nobody
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.queue_index import Location
-from ternmq_broker.store.record import Kind
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.log.record import Kind
 from ternmq_common.model import QueueRef, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.record import Record
     from ternmq_common.message_filter import MessageFilter
 
 _log = logging.getLogger(__name__)

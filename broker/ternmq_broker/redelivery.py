@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption import Consumption, QueueState
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.store.drafts import Incoming
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.queue_index import Location
-    from ternmq_broker.store.record import Record
     from ternmq_common.clock import Clock
     from ternmq_common.pollers import Pollers
     from ternmq_common.receipt_handle import ReceiptHandle

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.delivery.claims import Snapshot
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
-    from ternmq_broker.store.record import Record
 
     State = QueueConsumption | OrderedConsumption
     States = dict[tuple[str, str], dict[int, State]]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ternmq_broker.broker_settings import BrokerSettings
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.progress_journal import QueueKey
-    from ternmq_broker.store.record import Record
-    from ternmq_broker.store.timer_run import Key
+    from ternmq_broker.store.timers.timer_run import Key
     from ternmq_protos.v2.definition_pb2 import MessageType
 
 _SCAN_BATCH = 4096

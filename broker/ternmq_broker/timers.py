@@ -20,9 +20,9 @@ from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.files import WouldBlock
-from ternmq_broker.store.queue_index import Location
-from ternmq_broker.store.record import Kind, Origin
-from ternmq_broker.store.timer_run import TimerEntry, id_hash
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Appended
 from ternmq_protos.v2 import definition_pb2
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.store.drafts import Incoming
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.record import Record
-    from ternmq_broker.store.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
-    from ternmq_broker.store.timer_run import Key
+    from ternmq_broker.store.timers.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
+    from ternmq_broker.store.timers.timer_run import Key
     from ternmq_common.clock import Clock
     from ternmq_common.model import TimedMessage
     from ternmq_common.pollers import Pollers

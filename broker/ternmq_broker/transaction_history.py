@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from ternmq_broker.copies import copied, taken_back
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.record import Kind
 from ternmq_common.model import TransactionState
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_common.transaction_id import TransactionId
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.log.record import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

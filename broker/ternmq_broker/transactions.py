@@ -21,8 +21,8 @@ from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.half_index import ROLLBACK
-from ternmq_broker.store.queue_index import Location
-from ternmq_broker.store.record import Kind, Origin
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.transaction_history import Fate, discarded_from, fate_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import (
@@ -41,8 +41,8 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_broker.delivery.pending_halves import CheckRules
     from ternmq_broker.flusher import Flusher
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.record import Record
     from ternmq_common.clock import Clock
     from ternmq_common.model import HalfMessage
     from ternmq_common.pollers import Pollers

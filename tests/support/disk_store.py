@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import Snapshot
-from ternmq_broker.store import index_block
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.index_block import BlockContent
+from ternmq_broker.store.index import index_block
+from ternmq_broker.store.index.index_block import BlockContent
+from ternmq_broker.store.log.record import Kind, Origin, Reference
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.record import Kind, Origin, Reference
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_broker.store.queue_index import Location
+    from ternmq_broker.store.index.queue_index import Location
 
 SEGMENT_BYTES = 3000
 MESSAGES = 40

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.timer_index import TimerIndex
-from ternmq_broker.store.timer_run import TimerEntry
+from ternmq_broker.store.timers.timer_index import TimerIndex
+from ternmq_broker.store.timers.timer_run import TimerEntry
 from tests.support.memory_disk import MemoryFile, MemoryFolder
 
 if TYPE_CHECKING:

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.store.half_index import HalfIndex, checks_of
-from ternmq_broker.store.log_index import LogIndex, SpillJob
-from ternmq_broker.store.record import Kind
-from ternmq_broker.store.timer_index import TimerIndex
-from ternmq_broker.store.timer_jobs import TimerSpill
-from ternmq_broker.store.timer_run import TimerEntry, id_hash
+from ternmq_broker.store.index.log_index import LogIndex, SpillJob
+from ternmq_broker.store.log.record import Kind
+from ternmq_broker.store.timers.timer_index import TimerIndex
+from ternmq_broker.store.timers.timer_jobs import TimerSpill
+from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ternmq_broker.store.commit_log import Placed
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.log.commit_log import Placed
+    from ternmq_broker.store.log.record import Record
 
 _log = logging.getLogger(__name__)
 

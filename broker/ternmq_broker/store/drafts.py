@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.store.record import Kind, Origin, Reference
+from ternmq_broker.store.log.record import Kind, Origin, Reference
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.store import side_files, store_format
-from ternmq_broker.store.commit_log import CommitLog
 from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft, Incoming
-from ternmq_broker.store.durable_marks import DurableMarks
-from ternmq_broker.store.log_recovery import LogRecovery
-from ternmq_broker.store.queue_index import Location
-from ternmq_broker.store.record import BadRecord, Kind, Origin, Record
-from ternmq_broker.store.record_layouts import RecordLayouts
-from ternmq_broker.store.replay import Replay
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.log.commit_log import CommitLog
+from ternmq_broker.store.log.durable_marks import DurableMarks
+from ternmq_broker.store.log.log_recovery import LogRecovery
+from ternmq_broker.store.log.record import BadRecord, Kind, Origin, Record
+from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.replaying.replay import Replay
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
-    from ternmq_broker.store.timer_index import TimerIndex
+    from ternmq_broker.store.timers.timer_index import TimerIndex
     from ternmq_common.model import HeldTopic
 
 _log = logging.getLogger(__name__)

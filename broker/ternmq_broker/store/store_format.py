@@ -12,8 +12,9 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file, record_layout_1
+from ternmq_broker.store import checked_file
 from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.log import record_layout_1
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder

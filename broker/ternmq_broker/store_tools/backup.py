@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import checked_file, store_format
-from ternmq_broker.store.index_block import BadBlock
+from ternmq_broker.store.index.index_block import BadBlock
+from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.overlay import OverlayFolder, looked_at
-from ternmq_broker.store.record import BadRecord
-from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
+from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 from ternmq_broker.store_tools.copying import copied, digest_of, linked, sync_file, sync_folder, written
 from ternmq_broker.store_tools.live_tail import last_head, written_bytes
 from ternmq_broker.store_tools.log_walk import ACCEPTED, index_blocks

@@ -8,7 +8,7 @@ from ternmq_broker.store_tools.findings import NAMED_MAX, Finding, Findings, Mes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_broker.store.log_recovery import Damage, Range
+    from ternmq_broker.store.log.log_recovery import Damage, Range
 
 
 class DamagedPlaces:

@@ -7,7 +7,7 @@ took is left out where the file `floors` says so.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.record import BadRecord, Kind
+from ternmq_broker.store.log.record import BadRecord, Kind
 from ternmq_broker.store_tools.log_walk import LogWalk
 from ternmq_broker.store_tools.looking import looking_at
 from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ternmq_broker.store.commit_log import CommitLog, Placed
-    from ternmq_broker.store.log_recovery import Range
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.log_recovery import Range
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store_tools.looking import StoreView
 
 

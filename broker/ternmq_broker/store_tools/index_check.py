@@ -8,16 +8,16 @@ were there.
 from array import array
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, key_hash
-from ternmq_broker.store.record import Kind
+from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, key_hash
+from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store_tools.findings import Finding, Findings, Message, Part
 from ternmq_broker.store_tools.log_walk import index_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_broker.store.commit_log import Placed
-    from ternmq_broker.store.index_block import BlockHead, Run
+    from ternmq_broker.store.index.index_block import BlockHead, Run
+    from ternmq_broker.store.log.commit_log import Placed
     from ternmq_broker.store_tools.damaged_places import DamagedPlaces
     from ternmq_broker.store_tools.looking import StoreView
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store import store_format
 from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.record import BadRecord
 from ternmq_broker.store_tools.log_walk import accepted_ranges, durable_by_files
 from ternmq_broker.store_tools.looking import looking_at
 from ternmq_broker.store_tools.timer_check import pending_by_index
@@ -17,8 +17,8 @@ from ternmq_common.names import retry_topic
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_broker.store.commit_log import CommitLog
-    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store_tools.looking import StoreView
 

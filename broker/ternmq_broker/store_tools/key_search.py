@@ -10,8 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ternmq_broker.store import record, record_layout_1
-from ternmq_broker.store.record import PLACE_AT, BadRecord
+from ternmq_broker.store.log import record, record_layout_1
+from ternmq_broker.store.log.record import PLACE_AT, BadRecord
 from ternmq_broker.store.store_format import StoreFormat
 
 if TYPE_CHECKING:

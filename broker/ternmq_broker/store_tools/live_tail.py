@@ -5,11 +5,11 @@ Who walks such a segment must know the end before, for bytes that come later wou
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, Head
+from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, Head
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import StoreFile
-    from ternmq_broker.store.record_layouts import RecordLayouts
+    from ternmq_broker.store.log.record_layouts import RecordLayouts
 
 _WINDOW_BYTES = 1 << 20
 

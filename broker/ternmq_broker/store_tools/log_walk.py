@@ -5,11 +5,12 @@ It goes by the rules of a start (`log_recovery`) that takes damage, so what it s
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import durable_marks, index_block
 from ternmq_broker.store.checked_file import NewerFormat
-from ternmq_broker.store.index_block import BadBlock
-from ternmq_broker.store.log_recovery import LogRecovery
-from ternmq_broker.store.record import Kind
+from ternmq_broker.store.index import index_block
+from ternmq_broker.store.index.index_block import BadBlock
+from ternmq_broker.store.log import durable_marks
+from ternmq_broker.store.log.log_recovery import LogRecovery
+from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store_tools.damaged_places import DamagedPlaces
 from ternmq_broker.store_tools.side_content import side_content
@@ -17,10 +18,10 @@ from ternmq_broker.store_tools.side_content import side_content
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ternmq_broker.store.commit_log import CommitLog, Placed
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.index_block import BlockHead, Run
-    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.index.index_block import BlockHead, Run
+    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store_tools.looking import StoreView
 
 ACCEPTED = "accepted-damage"

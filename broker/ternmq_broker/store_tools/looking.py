@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store import store_format
 from ternmq_broker.store.checked_file import DamagedFile
-from ternmq_broker.store.commit_log import CommitLog
+from ternmq_broker.store.log.commit_log import CommitLog
+from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.overlay import OverlayFolders
-from ternmq_broker.store.record_layouts import RecordLayouts
 from ternmq_broker.store_tools.key_search import format_by_log
 from ternmq_broker.store_tools.live_tail import written_bytes
 from ternmq_common.errors import StartupError

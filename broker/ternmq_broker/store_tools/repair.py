@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import Hole, Snapshot
-from ternmq_broker.store import durable_marks, side_files, store_format
+from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.index.log_index import LogIndex
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.log_index import LogIndex
+from ternmq_broker.store.log import durable_marks
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.set_aside import SetAside
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_broker.store.files import Folder, StoreFile
-    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.store_format import StoreFormat
 
 _PIECE_BYTES = 1 << 20

@@ -3,8 +3,9 @@
 import json
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file, durable_marks, journal_lines, store_format
+from ternmq_broker.store import checked_file, journal_lines, store_format
 from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.log import durable_marks
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store_tools.findings import Finding, Findings, Part
 from ternmq_common.model import RETRY_QUEUE_ID

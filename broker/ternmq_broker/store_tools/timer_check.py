@@ -10,17 +10,17 @@ Unfinished  a merge or spill that was cut short leaves a file that is not whole.
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.record import BadRecord, Kind
-from ternmq_broker.store.timer_jobs import BEHIND_ALL
-from ternmq_broker.store.timer_run import ROW, BadRun, RunName, TimerRun, id_hash
-from ternmq_broker.store.timer_runs import TimerRuns
+from ternmq_broker.store.log.record import BadRecord, Kind
+from ternmq_broker.store.timers.timer_jobs import BEHIND_ALL
+from ternmq_broker.store.timers.timer_run import ROW, BadRun, RunName, TimerRun, id_hash
+from ternmq_broker.store.timers.timer_runs import TimerRuns
 from ternmq_broker.store_tools.findings import Finding, Findings, Part
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.commit_log import CommitLog, Placed
     from ternmq_broker.store.files import StoreFile
+    from ternmq_broker.store.log.commit_log import CommitLog, Placed
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.timer_run import Row
+    from ternmq_broker.store.timers.timer_run import Row
     from ternmq_broker.store_tools.damaged_places import DamagedPlaces
     from ternmq_broker.store_tools.looking import StoreView
     from ternmq_broker.store_tools.progress import Stepping

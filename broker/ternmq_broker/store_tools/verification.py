@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.half_index import HalfIndex, checks_of
-from ternmq_broker.store.record import BadRecord, Kind
+from ternmq_broker.store.log.record import BadRecord, Kind
 from ternmq_broker.store_tools.findings import Finding, Findings, Message, Part
 from ternmq_broker.store_tools.index_check import IndexCheck
 from ternmq_broker.store_tools.log_walk import LogWalk
@@ -28,8 +28,8 @@ from ternmq_common.names import DISCARD_TOPIC
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_broker.store.commit_log import CommitLog, Placed
-    from ternmq_broker.store.log_recovery import Range
+    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store_tools.looking import StoreView
 
 

@@ -10,9 +10,9 @@ from ternmq_broker.consumption import Consumption
 from ternmq_broker.disk_room import DiskBytes, DiskRoom
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.record import Kind
 from ternmq_broker.store.reserve import Reserve
 from ternmq_common.clock import MovableClock
 from ternmq_common.model import Group

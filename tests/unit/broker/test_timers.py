@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.timer_jobs import FindJob, MergeJob
+from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.clock_watch import JUMP_MS, ClockWatch, make_up_for
 from ternmq_common.errors import MessagingError

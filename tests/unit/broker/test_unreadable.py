@@ -8,9 +8,9 @@ import pytest
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.queue_reader import QueueReader
 from ternmq_broker.store.drafts import Incoming
+from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.queue_index import Location
 from ternmq_common.model import Delivery, Group, PopOrder, QueueRef, Settled
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -11,9 +11,9 @@ from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.record import Kind
 from ternmq_common.model import RETRY_QUEUE_ID, Group, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry

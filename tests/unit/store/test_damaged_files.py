@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ternmq_broker.store import checked_file, store_format
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft, Incoming
-from ternmq_broker.store.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.record import Kind, Origin
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.drafts import Incoming
-from ternmq_broker.store.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.record import HEADER_BYTES, Kind, Record, encode
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.record import HEADER_BYTES, Kind, Record, encode
 from tests.support.memory_disk import MemoryFile, MemoryFolders
 
 SEGMENT_BYTES = 20_000

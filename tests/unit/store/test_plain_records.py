@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store import log_walk, replay
 from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.index.queue_index import Location  # noqa: TC001 - for an annotation of a local
+from ternmq_broker.store.log import log_walk
+from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.queue_index import Location  # noqa: TC001 - for an annotation of a local
-from ternmq_broker.store.record import Kind, Origin
+from ternmq_broker.store.replaying import replay
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolders
 

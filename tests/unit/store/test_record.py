@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.record import (
+from ternmq_broker.store.log.record import (
     HEADER_BYTES,
     BadContent,
     BadRecord,

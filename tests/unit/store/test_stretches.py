@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store import replay, stretches
 from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
+from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.record import Kind, Origin
+from ternmq_broker.store.replaying import replay, stretches
 from ternmq_protos.v2 import definition_pb2
 
 MESSAGES = 4000

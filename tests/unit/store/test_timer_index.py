@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.timer_jobs import Interrupted
-from ternmq_broker.store.timer_run import BadRun
+from ternmq_broker.store.timers.timer_jobs import Interrupted
+from ternmq_broker.store.timers.timer_run import BadRun
 from tests.support.timer_log import GhostFolder, TimerLog, drained, load, merge, opened, small_index, spill, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_broker.store.timer_run import TimerEntry
+    from ternmq_broker.store.timers.timer_run import TimerEntry
     from tests.support.memory_disk import MemoryFile
 
 START_MS = 1_000_000_000

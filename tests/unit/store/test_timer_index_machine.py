@@ -12,8 +12,8 @@ from tests.support.timer_log import GhostFolder, TimerLog, drained, load, merge,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_broker.store.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob, TimerSpill
-    from ternmq_broker.store.timer_run import TimerEntry
+    from ternmq_broker.store.timers.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob, TimerSpill
+    from ternmq_broker.store.timers.timer_run import TimerEntry
     from tests.support.timer_log import LogRecord
 
 START_MS = 1_000_000_000

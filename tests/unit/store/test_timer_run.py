@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.settled_zones import SettledZones
-from ternmq_broker.store.timer_merge import merged, without_settled
-from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun, id_hash, settled_mark
-from ternmq_broker.store.timer_run_writer import RunWriter
+from ternmq_broker.store.timers.settled_zones import SettledZones
+from ternmq_broker.store.timers.timer_merge import merged, without_settled
+from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun, id_hash, settled_mark
+from ternmq_broker.store.timers.timer_run_writer import RunWriter
 from tests.support.memory_disk import MemoryFile, MemoryFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.store.settled_zones import Zone
-    from ternmq_broker.store.timer_run import Row
+    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.timer_run import Row
 
 U32, U64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
 KEYS = st.tuples(st.integers(0, 6) | U64, st.integers(0, 6) | U64)

@@ -16,9 +16,9 @@ from ternmq_broker.store import overlay
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.record import Kind
 from ternmq_broker.store_tools import backup as backup_module
 from ternmq_broker.store_tools.backup import backed_up
 from ternmq_broker.store_tools.restore import restored

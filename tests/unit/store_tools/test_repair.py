@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
-from ternmq_broker.store.index_block import BlockContent
+from ternmq_broker.store.index.index_block import BlockContent
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store_tools.repair import planned, repaired

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.index_block import BlockContent
+from ternmq_broker.store.index.index_block import BlockContent
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.timer_run import RunName, TimerRun
-from ternmq_broker.store.timer_run_writer import RunWriter
+from ternmq_broker.store.timers.timer_run import RunName, TimerRun
+from ternmq_broker.store.timers.timer_run_writer import RunWriter
 from ternmq_broker.store_tools.findings import Part
 from ternmq_broker.store_tools.verification import Verified, verified
 from ternmq_common.errors import StartupError

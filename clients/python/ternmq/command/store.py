@@ -16,7 +16,7 @@ from ternmq.command.store_options import directory_argument, progress_bar, store
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.log.record import Record
     from ternmq_broker.store_tools.findings import Finding
     from ternmq_broker.store_tools.inspection import Inspected
     from ternmq_broker.store_tools.verification import Verified

@@ -7,7 +7,7 @@ from ternmq.message_view import MessageView
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.record import Record
+    from ternmq_broker.store.log.record import Record
 
 _NOWHERE = Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=())
 

@@ -16,19 +16,20 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import index_block, side_files
+from ternmq_broker.store import side_files
 from ternmq_broker.store.detached_files import DetachedFiles
-from ternmq_broker.store.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
-from ternmq_broker.store.queue_index import Location, QueueIndex
-from ternmq_broker.store.timer_merge import breathe
+from ternmq_broker.store.index import index_block
+from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
+from ternmq_broker.store.index.queue_index import Location, QueueIndex
+from ternmq_broker.store.timers.timer_merge import breathe
 from ternmq_common.model import HeldTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.replaying.stretch_reading import Stretch
     from ternmq_broker.store.side_files import SideFiles
-    from ternmq_broker.store.stretch_reading import Stretch
 
 _log = logging.getLogger(__name__)
 _FLOORS = "floors"

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Self
 from zlib import crc32
 
-from ternmq_broker.store.timer_run import (
+from ternmq_broker.store.timers.timer_run import (
     BLOCK_ENTRIES,
     CHECKED_FROM,
     FOOTER,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.settled_zones import Zone
+    from ternmq_broker.store.timers.settled_zones import Zone
 
 _WRITE_BYTES = 1 << 20
 # A sync of much at once would make those of the commit log wait.

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_broker.store.checked_file import NewerFormat
-from ternmq_broker.store.log_walk import LogWalk
-from ternmq_broker.store.record import PLACE_AT, BadRecord, Head, NewerRecord
+from ternmq_broker.store.log.log_walk import LogWalk
+from ternmq_broker.store.log.record import PLACE_AT, BadRecord, Head, NewerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ternmq_broker.store.commit_log import CommitLog, Placed
-    from ternmq_broker.store.log_walk import TakePlain
+    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.log_walk import TakePlain
     from ternmq_broker.store.set_aside import SetAside
 
 _log = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.plain_records import PlainRecords
-from ternmq_broker.store.stretches import Stretches
+from ternmq_broker.store.replaying.plain_records import PlainRecords
+from ternmq_broker.store.replaying.stretches import Stretches
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.commit_log import CommitLog
     from ternmq_broker.store.derived import Derived
-    from ternmq_broker.store.log_recovery import LogRecovery
+    from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.log.log_recovery import LogRecovery
 
 _log = logging.getLogger(__name__)
 _SPILL_ENTRIES = 262_144

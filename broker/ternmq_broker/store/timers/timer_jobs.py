@@ -8,17 +8,17 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.timer_merge import SLICE_ROWS, merged, sorted_pieces, without_settled
-from ternmq_broker.store.timer_run import TimerEntry, settled_mark
-from ternmq_broker.store.timer_run_writer import RunWriter
+from ternmq_broker.store.timers.timer_merge import SLICE_ROWS, merged, sorted_pieces, without_settled
+from ternmq_broker.store.timers.timer_run import TimerEntry, settled_mark
+from ternmq_broker.store.timers.timer_run_writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.settled_zones import Zone
-    from ternmq_broker.store.timer_buffer import Settled
-    from ternmq_broker.store.timer_run import Key, Row, RunName, TimerRun
+    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.timer_buffer import Settled
+    from ternmq_broker.store.timers.timer_run import Key, Row, RunName, TimerRun
 
 BEHIND_ALL: "Key" = (1 << 64, 0)
 

@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.timer_run import TimerEntry
+    from ternmq_broker.store.timers.timer_run import TimerEntry
 
 
 class Settled(NamedTuple):

@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from ternmq_broker.store.stretch_reading import Stretch, Wanted
+from ternmq_broker.store.replaying.stretch_reading import Stretch, Wanted
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.commit_log import CommitLog
+    from ternmq_broker.store.log.commit_log import CommitLog
 
 _log = logging.getLogger(__name__)
-_WORKER = (sys.executable, "-m", "ternmq_broker.store.stretch_worker")
+_WORKER = (sys.executable, "-m", "ternmq_broker.store.replaying.stretch_worker")
 STRETCH_BYTES = 8 << 20
 _AHEAD = 2
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ternmq_broker.store.timer_run import Row
+    from ternmq_broker.store.timers.timer_run import Row
 
 SLICE_ROWS = 4096
 _SORT_ROWS = 2048

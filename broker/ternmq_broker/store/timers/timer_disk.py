@@ -7,15 +7,15 @@ Checkpoint  `covered`, where the runs end, where the log began, and the zones. A
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.settled_zones import SettledZones
-from ternmq_broker.store.timer_runs import FAN_IN, TimerRuns
+from ternmq_broker.store.timers.settled_zones import SettledZones
+from ternmq_broker.store.timers.timer_runs import FAN_IN, TimerRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.settled_zones import Zone
-    from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
+    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 
 
 class TimerDisk:

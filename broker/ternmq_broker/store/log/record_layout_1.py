@@ -22,7 +22,7 @@ when it was written.
 import struct
 from zlib import crc32
 
-from ternmq_broker.store.record import KINDS, MAGIC, BadRecord, Head, Origin, Record
+from ternmq_broker.store.log.record import KINDS, MAGIC, BadRecord, Head, Origin, Record
 
 VERSION = 1
 _IDENTITY = struct.Struct("<HBBI")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ternmq_broker.store.files import StoreFile
-    from ternmq_broker.store.settled_zones import Zone
+    from ternmq_broker.store.timers.settled_zones import Zone
 
 Key = tuple[int, int]
 """What entries are sorted by: due time in ms, log offset."""

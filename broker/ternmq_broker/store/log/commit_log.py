@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.files import DiskFolder
-from ternmq_broker.store.record import BadRecord, Head, Record, encode
+from ternmq_broker.store.log.record import BadRecord, Head, Record, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from ternmq_broker.store.files import Folder, StoreFile
-    from ternmq_broker.store.record_layouts import RecordLayouts
+    from ternmq_broker.store.log.record_layouts import RecordLayouts
 
 _NAME_DIGITS = 20
 _RESERVE_BYTES = 16 << 20

@@ -1,4 +1,4 @@
-"""A process that reads plain records of stretches of the log: `python -m ternmq_broker.store.stretch_worker`.
+"""A process that reads plain records of stretches of the log: `python -m ternmq_broker.store.replaying.stretch_worker`.
 
 It takes requests on its standard input and answers on its standard output, both pickled, until its input ends, which is
 so too when the process that started it has died.
@@ -7,7 +7,7 @@ so too when the process that started it has died.
 import pickle
 import sys
 
-from ternmq_broker.store.stretch_reading import read_stretch
+from ternmq_broker.store.replaying.stretch_reading import read_stretch
 
 
 def main() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ternmq_broker.store.files import DiskFile
-from ternmq_broker.store.plain_records import PlainRecords
-from ternmq_broker.store.queue_index import QueueIndex
-from ternmq_broker.store.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, decode_head
+from ternmq_broker.store.index.queue_index import QueueIndex
+from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, decode_head
+from ternmq_broker.store.replaying.plain_records import PlainRecords
 
 _READ_BYTES = 1 << 20
 

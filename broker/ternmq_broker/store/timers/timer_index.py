@@ -28,10 +28,10 @@ Threads     one thread owns the index; `run` and `write` of a job may be called 
 
 from typing import TYPE_CHECKING, TypeVar
 
-from ternmq_broker.store.near_timers import NearTimers
-from ternmq_broker.store.timer_buffer import Settled, TimerBuffer
-from ternmq_broker.store.timer_disk import TimerDisk
-from ternmq_broker.store.timer_jobs import (
+from ternmq_broker.store.timers.near_timers import NearTimers
+from ternmq_broker.store.timers.timer_buffer import Settled, TimerBuffer
+from ternmq_broker.store.timers.timer_disk import TimerDisk
+from ternmq_broker.store.timers.timer_jobs import (
     BEHIND_ALL,
     FindJob,
     LoadJob,
@@ -41,9 +41,9 @@ from ternmq_broker.store.timer_jobs import (
     Snapshot,
     TimerSpill,
 )
-from ternmq_broker.store.timer_merge import SLICE_ROWS, breathe
-from ternmq_broker.store.timer_run import BLOCK_ENTRIES, BadRun, Key, TimerEntry, TimerRun
-from ternmq_broker.store.timer_runs import FAN_IN
+from ternmq_broker.store.timers.timer_merge import SLICE_ROWS, breathe
+from ternmq_broker.store.timers.timer_run import BLOCK_ENTRIES, BadRun, Key, TimerEntry, TimerRun
+from ternmq_broker.store.timers.timer_runs import FAN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -11,13 +11,13 @@ Removal     an obsolete file is closed and removed when no job reads it any more
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.timer_run import BadRun, RunName, TimerRun
+from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.settled_zones import SettledZones
+    from ternmq_broker.store.timers.settled_zones import SettledZones
 
 FAN_IN = 16
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_broker.store.timer_run import Key, TimerEntry
+    from ternmq_broker.store.timers.timer_run import Key, TimerEntry
 
 _SAMPLES = 64
 

@@ -5,7 +5,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.index_block import Run
+from ternmq_broker.store.index.index_block import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,14 +9,14 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
-from ternmq_broker.store.index_block import key_prefix_hash
-from ternmq_broker.store.record import HEADER_BYTES, MAGIC, VERSION, Kind
+from ternmq_broker.store.index.index_block import key_prefix_hash
+from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC, VERSION, Kind
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from array import array
 
-    from ternmq_broker.store.queue_index import QueueIndex
+    from ternmq_broker.store.index.queue_index import QueueIndex
 
 _HEAD = struct.Struct("<IIQQQQIIHHIII")
 _CHECKED_BYTES = HEADER_BYTES - 4

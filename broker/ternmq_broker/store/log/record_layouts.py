@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.store import record, record_layout_1
-from ternmq_broker.store.record import BadRecord, Head, Record
+from ternmq_broker.store.log import record, record_layout_1
+from ternmq_broker.store.log.record import BadRecord, Head, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.commit_log import Placed
-from ternmq_broker.store.record import BadRecord
+from ternmq_broker.store.log.commit_log import Placed
+from ternmq_broker.store.log.record import BadRecord
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.commit_log import CommitLog
+    from ternmq_broker.store.log.commit_log import CommitLog
 
 _READ_BYTES = 1 << 20
 

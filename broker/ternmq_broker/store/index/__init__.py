@@ -1,0 +1,1 @@
+"""Where messages are, by queue and offset and by key."""

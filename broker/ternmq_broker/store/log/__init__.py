@@ -1,0 +1,1 @@
+"""The commit log: its records, and what a start finds in it."""

@@ -1,0 +1,1 @@
+"""Which timers are pending, in order of their time."""
