@@ -111,11 +111,19 @@ class MessageStore:
         replay = Replay(self._log, self._derived)
         replay.run(recovery)
         self._last_ms = max(self._last_ms, replay.stored_ms)
+        if replay.was_long:
+            self._save_after(replay)
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
             self.save_checkpoint()
             self._durable_marks.clear()
         return replay.count
+
+    def _save_after(self, replay: Replay) -> None:
+        try:
+            self.save_checkpoint()
+        except OSError as error:
+            _log.warning("the next start reads the %d records once more: %s", replay.count, error)
 
     def _bring_up_to_date(self, key: int) -> None:
         """Make a store of layout 1 one of today's; the file `format` is written last."""

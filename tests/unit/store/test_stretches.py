@@ -7,6 +7,7 @@ import pytest
 
 from ternmq_broker.store.drafts import Draft, Incoming
 from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.index.log_index import SpillJob
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
@@ -116,3 +117,29 @@ def test_processes_that_die_are_done_without(
     with caplog.at_level(logging.WARNING):
         assert contents(folder) == expected
     assert "it is read without it" in caplog.text
+
+
+@pytest.mark.usefixtures("several")
+def test_what_was_made_anew_is_not_made_again_by_the_next_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_SPILL_ENTRIES", 1000)
+    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+    assert store.recovered > MESSAGES
+    store.abandon()
+    assert MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES).recovered == 0
+
+
+@pytest.mark.usefixtures("several")
+def test_a_disk_that_takes_nothing_does_not_keep_a_store_from_opening(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = contents(folder)
+    forget_index(folder)
+    monkeypatch.setattr(replay, "_SPILL_ENTRIES", 1000)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(SpillJob, "write", full)
+        assert contents(folder) == expected
+    assert caplog.text.count("can't be moved to disk") == 1

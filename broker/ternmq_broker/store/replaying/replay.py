@@ -35,7 +35,10 @@ class Replay:
         self._begin = max(derived.covered, log.start)
         self._began = self._told = time.monotonic()
         self._stretches: Stretches | None = None
+        self._disk_takes = True
         self.count = self.stored_ms = 0
+        self.was_long = False
+        """Whether something was moved to disk: a checkpoint saves the next start from doing it again."""
 
     def run(self, recovery: "LogRecovery") -> None:
         """Errors are those of `LogRecovery.records`."""
@@ -49,6 +52,8 @@ class Replay:
             self.stored_ms = max(self.stored_ms, placed.record.stored_ms)
             self.count += 1
             self._look_after(placed.log_offset + placed.size)
+        if self.was_long and self._disk_takes:
+            self._spill(self._log.synced)
         if self._told > self._began:
             _log.info("%d records were read from the commit log in %.1f s", self.count, time.monotonic() - self._began)
 
@@ -69,7 +74,7 @@ class Replay:
 
     def _look_after(self, log_offset: int) -> None:
         """All below is in the indexes, and whole."""
-        if self._derived.entries_in_memory >= _SPILL_ENTRIES:
+        if self._derived.entries_in_memory >= _SPILL_ENTRIES and self._disk_takes:
             self._spill(log_offset)
         now = time.monotonic()
         if now - self._told >= _TELL_EVERY_S:
@@ -85,9 +90,17 @@ class Replay:
             )
 
     def _spill(self, log_offset: int) -> None:
+        """A disk that takes nothing is no reason not to start: only a broker that runs can make room."""
         self._log.sync_below(log_offset)
         while job := self._derived.prepare_spill(self._log.segment_bases, log_offset):
-            job.write()
+            try:
+                job.write()
+            except OSError as error:
+                self._derived.give_up_spill(job)
+                self._disk_takes = False
+                _log.warning("what is read of the commit log can't be moved to disk, and stays in memory: %s", error)
+                return
             for _ in self._derived.finish_spill(job):
                 pass
         self._plain.forget()
+        self.was_long = True
