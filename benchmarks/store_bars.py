@@ -2,6 +2,7 @@
 
 queues    CPU of an append with 100,000 queues in 1,000 topics beside one topic with 8 queues, in turns; memory and
           files after all messages
+sends     the same for the whole way of a send but its transport, by the activity
 restart   `ternmq up` on a store of so many messages whose process was killed: seconds to `ready`
 rebuild   the same without any index file: records a second, memory
 behind    one consumer works off so many messages while others live: their p99, beside without it
@@ -20,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,11 +33,16 @@ from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef
+from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, Topic
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.activities.send_message import send_message
+from ternmq_proxy.call import Call
+from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.message_service.local import LocalMessageService
+from ternmq_proxy.serving import make_services
 
 GIB = 1 << 30
 TOPICS, QUEUES = 1000, 100
@@ -45,6 +52,7 @@ LIVE_SENDS_A_SECOND = 200
 LIVE_S = 20
 RETRIED = 40_000
 SPILL_ENTRIES = 16_384
+SENDS, SEND_TURNS = 6000, 24
 Figures = dict[str, float]
 
 
@@ -138,6 +146,44 @@ def many_queues(folder: Path, messages: int) -> Figures:
         "memory of the process with 100,000 queues, MB": status_kib_of_self() / 1000,
         "open files of both stores": files,
     }
+
+
+def sends(folder: Path, _: int) -> Figures:
+    return asyncio.run(sends_to_many(folder))
+
+
+async def sends_to_many(folder: Path) -> Figures:
+    settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC, grpc="127.0.0.1:0", http="127.0.0.1:0")
+    call = Call(client_id="bars", peer="127.0.0.1:1", remaining_s=23.0)
+    spent: dict[str, list[float]] = {"few": [], "many": []}
+    dice = random.Random(1)
+    async with AsyncExitStack() as stack:
+        clock = make_clock(settings)
+        messages, catalog = await open_storage(settings, clock, stack)
+        services = make_services(settings, clock, catalog, messages, settings.grpc)
+        await catalog.create_topic(Topic(name="few", type=pb.NORMAL, queues=FEW, created_ms=1))
+        for number in range(TOPICS):
+            await catalog.create_topic(Topic(name=f"topic-{number}", type=pb.NORMAL, queues=QUEUES, created_ms=1))
+        for _ in range(SEND_TURNS):
+            for kind, times in spent.items():
+                names = [f"topic-{dice.randrange(TOPICS)}" if kind == "many" else "few" for _ in range(SENDS)]
+                requests = [rpc.SendMessageRequest(messages=[sent(name)]) for name in names]
+                began = time.process_time()
+                for request in requests:
+                    await send_message(request, call, services)
+                times.append((time.process_time() - began) / SENDS * 1e6)
+    few, many = (statistics.median(times[SEND_TURNS // 6 :]) for times in spent.values())
+    return {
+        "send with 8 queues, us of CPU": few,
+        "send with 100,000 queues": many,
+        "ratio of the two sends": many / few,
+    }
+
+
+def sent(topic: str) -> pb.Message:
+    properties = pb.SystemProperties(message_id=f"{random.getrandbits(136):034X}", keys=["key"], tag="tag")
+    properties.born_timestamp.GetCurrentTime()
+    return pb.Message(topic=pb.Resource(name=topic), body=bytes(256), system_properties=properties)
 
 
 def status_kib_of_self() -> int:
@@ -292,6 +338,7 @@ async def ended_claims(folder: Path) -> Figures:
 
 BARS: dict[str, Callable[[Path, int], Figures]] = {
     "queues": many_queues,
+    "sends": sends,
     "restart": restart,
     "rebuild": rebuild,
     "behind": behind,
