@@ -1,8 +1,8 @@
 """Brings the indexes up to date when a store is opened, with what the log says beyond their files.
 
-Mostly that is a fraction of a second's messages. When an index was lost it is the whole log: then what was read is
-read by all cores (`stretches`) and moved to disk as it grows, so that memory does not, and the log tells every few
-seconds how far it is.
+Mostly that is a fraction of a second's messages. When an index was lost it is the whole commit log: then all cores read
+it (`stretches`), what was read is moved to disk, so that memory does not grow with it, and a line every two seconds
+tells how far it is.
 """
 
 import logging
