@@ -48,7 +48,7 @@ SIZE_UNITS = {
 DURATION_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
-AUTOMATIC = frozenset({"disk_free_min_bytes"})
+AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes"})
 """Fields whose None is written `auto`."""
 
 _SIZE_FACTORS = {unit.lower(): factor for unit, factor in SIZE_UNITS.items()}
