@@ -1,7 +1,7 @@
 """Room for messages on the way to one client: nothing is taken out of a queue for a client that does not read.
 
-`OutputRoom` belongs to a connection, `AnswerRoom` to one of its calls, which holds a place from before it takes messages
-until they are written. What is written and not read counts by its bytes, what is being taken by its place.
+`OutputRoom` belongs to a connection, `AnswerRoom` to one of its calls, which holds a place from before it takes
+messages until they are written. What is written and not read counts by its bytes, what is being taken by its place.
 """
 
 import asyncio
