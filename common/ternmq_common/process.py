@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -29,6 +30,7 @@ def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | No
     """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
     that ended it. StartupError: it could not begin."""
     configure_logging(settings.log_level, settings.log_format)
+    _raise_descriptor_limit()
     return asyncio.run(_serve(start, over or asyncio.Event()))
 
 
@@ -59,6 +61,17 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many files as the machine allows: the lower limit that a shell sets is for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("the limit of file descriptors stays %d: %s", soft, error)
 
 
 def make_data_dir(path: "Path") -> None:

@@ -9,6 +9,7 @@ from ternmq_common.delay_levels import parse_delay_levels
 from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits
 from ternmq_proxy.activities.client_life import depart
+from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
@@ -40,7 +41,9 @@ async def serve_clients(
     stack: "AsyncExitStack",
 ) -> list[str]:
     """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
-    front = GrpcFront(settings.listeners, observability)
+    front = GrpcFront(
+        settings.listeners, observability, budgets=budgets_of(settings), connections_max=connections_max(settings)
+    )
     services = make_services(settings, clock, catalog, messages, front.addresses[0])
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)

@@ -11,7 +11,6 @@ from ternmq_broker.server.connection import ProxyConnection
 from ternmq_common.errors import StartupError
 from ternmq_common.grpc_stream import Status, StreamBroken
 from ternmq_common.grpc_stream.call_server import CallServer
-from ternmq_common.grpc_stream.connection import MESSAGE_MAX
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound
 
@@ -32,7 +31,7 @@ class StorageFront:
     def __init__(self, address: str) -> None:
         """StartupError if the address can't be had."""
         methods = {METHOD: Method(self._exchange, talks=True)}
-        self._server = CallServer(methods.get, message_max=MESSAGE_MAX)
+        self._server = CallServer(methods.get)
         self._proxies: Proxies
         try:
             self._socket = bound(address)

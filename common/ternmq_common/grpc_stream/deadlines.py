@@ -4,6 +4,7 @@ import asyncio
 import math
 from typing import Protocol
 
+TIMEOUT = "grpc-timeout"
 _FINE_S, _COARSE_S = 0.01, 1.0
 _FINE_UP_TO_S = 60.0
 # What is to end later has no deadline: its timer would wait on when the call is long over.

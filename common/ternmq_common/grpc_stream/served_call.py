@@ -3,14 +3,15 @@
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.grpc_stream.messages import Status
+from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_common.grpc_stream.call_server import CallConnection
-    from ternmq_common.grpc_stream.outflow import StreamOutflow
+    from ternmq_common.grpc_http2.server_machine import Fields
+    from ternmq_common.grpc_stream.call_connection import CallConnection
+    from ternmq_common.output_room import AnswerRoom
 
 
 class Method(NamedTuple):
@@ -32,32 +33,32 @@ class CallRefused(Exception):
 
 
 class ServedCall(Stream):
-    """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed."""
+    """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed.
 
-    __slots__ = ("begun", "deadline", "headers", "method", "moment", "task")
+    `method` is None for a call that is not served.
+    """
+
+    __slots__ = ("deadline", "headers", "method", "moment", "task", "trailers")
 
     _connection: "CallConnection"
 
-    def __init__(
-        self,
-        connection: "CallConnection",
-        out: "StreamOutflow",
-        method: Method,
-        headers: dict[str, str],
-        deadline: float | None,
-    ) -> None:
-        super().__init__(connection, out, message_max=connection.message_max)
-        self.method = method
+    def __init__(self, connection: "CallConnection", number: int, out_window: int, headers: dict[str, str]) -> None:
+        super().__init__(connection, number, out_window, message_max=connection.message_max)
+        self.method: Method | None = None
         self.headers = headers
-        self.deadline = deadline
+        self.deadline: float | None = None
         self.moment = 0.0
         self.task: asyncio.Task[None] | None = None
-        self.begun = False
+        self.trailers: Fields = ()
 
     @property
     def listener(self) -> str:
         """The name of the listener where it came in."""
         return self._connection.listener
+
+    def room(self) -> "AnswerRoom":
+        """A place for what is taken for its answer, which is to be had before anything is taken."""
+        return self._connection.answer_room()
 
     def remaining_s(self) -> float | None:
         """How long the client will wait, None for ever."""
@@ -65,43 +66,38 @@ class ServedCall(Stream):
             return None
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
 
-    def begin(self) -> None:
-        """Send the headers of the answer now; else they go with its first message."""
+    def begin(self, *fields: tuple[str, str]) -> None:
+        """Send the headers of the answer now, with these fields; else they go with its first message."""
         if not self.begun and self._shut is None:
-            self.begun = True
-            self._connection.begin(self)
+            self._connection.begin(self, fields)
 
     def write(self, *messages: bytes) -> None:
         self.begin()
         super().write(*messages)
 
-    async def finish(self, *messages: bytes, assured: bool = False) -> None:
-        """Send the rest of the answer, and end it in order.
+    async def finish(self, *messages: bytes, assured: bool = False, trailers: "Fields" = ()) -> None:
+        """Send the rest of the answer, and end it in order, with these fields after it.
 
         `assured`: return when the kernel has it all; StreamBroken if it never will.
         """
         if self._shut is not None:
             raise self._why()
-        if self._connection.finish(self, messages):
+        if self._connection.finish(self, messages, trailers):
             self.ended_here = True
             self._shut = "the call was answered"
             if assured:
                 await self.drained()
         else:
             self.write(*messages)
+            self.trailers = trailers
             await self.end()
 
+    def _end(self) -> None:
+        if not self.begun:
+            self._connection.begin(self, ())
+        super()._end()
+
     # --- for the connection
-
-    def receive(self, data: bytes, start: int, stop: int) -> None:
-        super().receive(data, start, stop)
-        if self.task is None and self._messages:
-            self._connection.serve(self)
-
-    def end_there(self) -> None:
-        super().end_there()
-        if self.task is None:
-            self._connection.serve(self)
 
     def break_off(self, why: str, status: int | None = None) -> None:
         super().break_off(why, status)

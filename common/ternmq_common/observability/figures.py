@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ternmq_common.observability.durations import Durations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 TOPICS_MAX = 1000
 OTHER = "other"
@@ -41,10 +41,21 @@ class ByTopic:
         return sum(self.counts().values())
 
 
-class FrontFigures:
-    """What a front counts of its calls; codes are the names of the contract's."""
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What the connections of a front hold together, in bytes, and how often each limit was passed."""
 
-    def __init__(self) -> None:
+    connections: int = 0
+    requests_held: int = 0
+    answers_unread: int = 0
+    limits_passed: "Mapping[str, int]" = field(default_factory=dict)
+
+
+class FrontFigures:
+    """What a front counts of its calls; codes are the names of the contract's. `traffic` is asked of its server."""
+
+    def __init__(self, traffic: "Callable[[], Traffic]" = Traffic) -> None:
+        self.traffic = traffic
         self.calls: dict[tuple[str, str], Durations] = {}
         self.polls: dict[tuple[str, str], Durations] = {}
         self.bytes_in = 0

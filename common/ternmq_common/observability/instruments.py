@@ -12,6 +12,7 @@ GROUP = "messaging.consumer.group.name"
 METHOD = "rpc.method"
 CODE = "rpc.response.status_code"
 BROKER = "ternmq.broker.name"
+LIMIT = "ternmq.limit"
 
 
 class Kind(Enum):
@@ -59,6 +60,14 @@ BYTES_IN = Instrument("ternmq.front.received", Kind.COUNTER, "By", "Bytes of req
 BYTES_OUT = Instrument("ternmq.front.sent", Kind.COUNTER, "By", "Bytes of answers, without headers")
 CLIENTS = Instrument("ternmq.front.clients", Kind.LEVEL, "{client}", "Clients with an open Telemetry stream")
 STREAMS = Instrument("ternmq.front.streams", Kind.LEVEL, "{stream}", "Open Telemetry streams")
+CONNECTIONS = Instrument("ternmq.front.connections", Kind.LEVEL, "{connection}", "Connections of clients")
+REQUESTS_HELD = Instrument("ternmq.front.requests.held", Kind.LEVEL, "By", "Bytes of requests that are under way")
+ANSWERS_UNREAD = Instrument(
+    "ternmq.front.answers.unread", Kind.LEVEL, "By", "Bytes of answers that clients do not read"
+)
+LIMITS_PASSED = Instrument(
+    "ternmq.front.limits.passed", Kind.COUNTER, "{time}", "Times that a client went beyond a limit of traffic"
+)
 FRONT_POLLS = Instrument("ternmq.front.polls", Kind.LEVEL, "{call}", "Calls under way that wait for messages")
 
 # --- messages

@@ -99,6 +99,12 @@ def _of_front(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attribut
     yield its.CLIENTS, front.clients, _NO_ATTRIBUTES
     yield its.STREAMS, front.streams, _NO_ATTRIBUTES
     yield its.FRONT_POLLS, front.polls_waiting, _NO_ATTRIBUTES
+    traffic = front.traffic()
+    yield its.CONNECTIONS, traffic.connections, _NO_ATTRIBUTES
+    yield its.REQUESTS_HELD, traffic.requests_held, _NO_ATTRIBUTES
+    yield its.ANSWERS_UNREAD, traffic.answers_unread, _NO_ATTRIBUTES
+    for limit, times in traffic.limits_passed.items():
+        yield its.LIMITS_PASSED, times, {its.LIMIT: limit}
 
 
 def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 from google.protobuf.message import DecodeError
 
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.grpc_stream.call_server import CallServer
-from ternmq_common.grpc_stream.messages import Status
+from ternmq_common.grpc_http2.messages import Status
+from ternmq_common.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound
-from ternmq_common.limits import INBOUND_BYTES_MAX
-from ternmq_common.observability.figures import FrontFigures
+from ternmq_common.observability.figures import FrontFigures, Traffic
 from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
@@ -36,6 +35,7 @@ from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ternmq_common.grpc_http2.budgets import Budgets
     from ternmq_common.observability.observability import Observability
     from ternmq_common.server_settings import Listener
     from ternmq_proxy.services import Services
@@ -54,7 +54,14 @@ class GrpcFront:
     Raises StartupError if one can't be had.
     """
 
-    def __init__(self, listeners: "Sequence[Listener]", observability: "Observability") -> None:
+    def __init__(
+        self,
+        listeners: "Sequence[Listener]",
+        observability: "Observability",
+        *,
+        budgets: "Budgets | None" = None,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
         with contextlib.ExitStack() as taken:
             self._sockets = [taken.enter_context(_bound(listener.address)) for listener in listeners]
             taken.pop_all()
@@ -64,18 +71,23 @@ class GrpcFront:
             for listener, sock in zip(listeners, self._sockets, strict=True)
             for address in [f"{listener.address.rpartition(':')[0]}:{sock.getsockname()[1]}"]
         }
-        self._figures = FrontFigures()
+        self._figures = FrontFigures(self._traffic)
         observability.watch_front(self._figures)
         self._observability = observability
         self._methods: dict[str, Method] = {}
         self._server = CallServer(
             self._methods.get,
             headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT),
-            message_max=INBOUND_BYTES_MAX,
+            budgets=budgets,
+            connections_max=connections_max,
         )
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
         self._services: Services
+
+    def _traffic(self) -> Traffic:
+        server = self._server
+        return Traffic(len(server.connections), server.ledger.held, server.ledger.unread, server.passed)
 
     @property
     def addresses(self) -> list[str]:
@@ -180,6 +192,7 @@ class GrpcFront:
                 if not await self._heard(data, call, stream, served):
                     return
                 del data  # a stream waits for the next command for hours
+                await asyncio.sleep(0)  # thousands may be there at once
         finally:
             self._figures.stream_ended(call.client_id)
             stream.close()

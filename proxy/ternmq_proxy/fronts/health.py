@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ternmq_common.grpc_stream.messages import Status, StreamBroken
+from ternmq_common.grpc_http2.messages import Status, StreamBroken
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 
 if TYPE_CHECKING:

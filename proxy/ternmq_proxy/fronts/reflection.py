@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.reflection_pb2 import ErrorResponse, ServerReflectionRequest, ServerReflectionResponse
 
-from ternmq_common.grpc_stream.messages import Status
+from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_protos.pool import POOL
 

@@ -11,11 +11,11 @@ import pytest
 from ternmq_broker.server import connection
 from ternmq_broker.server.storage_front import METHOD, StorageFront
 from ternmq_common import storage_form
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.frames import ErrorCode
+from ternmq_common.grpc_http2.literal_headers import literal_block
+from ternmq_common.grpc_http2.messages import PREFIX
 from ternmq_common.grpc_stream import Status, Stream, StreamBroken, connect
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.http2_frames import ErrorCode
-from ternmq_common.grpc_stream.literal_headers import literal_block
-from ternmq_common.grpc_stream.messages import PREFIX
 from ternmq_protos.storage_v1 import storage_pb2 as storage
 from tests.support.cluster import BrokerNode, InProcessCluster, running
 from tests.support.message_service_conformance import bodies_and_attempts, message, order

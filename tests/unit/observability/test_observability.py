@@ -16,6 +16,7 @@ from ternmq_common.observability.figures import (
     LinkFigures,
     MemberFigures,
     MessageCounts,
+    Traffic,
 )
 from ternmq_common.observability.instruments import INSTRUMENTS
 from ternmq_common.observability.observability import Observability
@@ -81,7 +82,7 @@ async def scraped(observability: Observability) -> dict[str, float]:
 def a_full_process(**others: float) -> Observability:
     """One that has everything that there is to see."""
     observability = Observability(ProcessSettings(), service="ternmq-proxy", **others)  # type: ignore[arg-type]
-    front = FrontFigures()
+    front = FrontFigures(lambda: Traffic(3, 4096, 512, {"resets": 2}))
     front.called("SendMessage", "OK", 0.003)
     front.polled("ReceiveMessage", "OK", 1.0)
     observability.watch_front(front)

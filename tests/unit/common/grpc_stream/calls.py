@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ternmq_common.grpc_http2.budgets import Budgets
 from ternmq_common.grpc_stream import Status
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from tests.unit.common.grpc_stream.echo import echo, served
+from tests.unit.common.grpc_stream.echo import echo, lose, served
 
 CLIENT_ID = "x-mq-client-id"
 MESSAGE_MAX = 1 << 20
@@ -61,7 +62,7 @@ class Service:
 
     async def _lost(self, call: ServedCall) -> None:
         """Its connection is gone in the turn of the loop in which it is answered."""
-        call._connection._transport.abort()
+        lose(call)
         arrived = False
         try:
             await call.finish(b"the last word", assured=True)
@@ -84,10 +85,11 @@ class Service:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[CallServer, Service, str]]:
+async def serving(budgets: Budgets | None = None) -> AsyncIterator[tuple[CallServer, Service, str]]:
     """A server, what it serves, and its address."""
     service = Service()
-    server = CallServer(service.methods.get, headers=(CLIENT_ID,), message_max=MESSAGE_MAX)
+    budgets = budgets or Budgets(message_bytes_max=MESSAGE_MAX)
+    server = CallServer(service.methods.get, headers=(CLIENT_ID,), budgets=budgets)
     async with served(server, "front door") as address:
         try:
             yield server, service, address

@@ -8,10 +8,11 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from ternmq_common.grpc_http2.budgets import Budgets
 from ternmq_common.grpc_stream.call_server import CallServer
-from ternmq_common.grpc_stream.connection import MESSAGE_MAX
 from ternmq_common.grpc_stream.served_call import Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound
+from ternmq_common.grpc_stream.stream import Stream
 
 SERVICE = "test.Echo"
 METHOD = f"/{SERVICE}/Exchange"
@@ -27,6 +28,13 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
+def lose(stream: Stream) -> None:
+    """Cut the connection of the stream."""
+    transport = stream._connection._transport
+    assert transport is not None
+    transport.abort()
+
+
 async def echo(call: ServedCall) -> None:
     call.begin()
     while (message := await call.read()) is not None:
@@ -36,10 +44,10 @@ async def echo(call: ServedCall) -> None:
 
 @asynccontextmanager
 async def ours(
-    serve: Serve = echo, *, message_max: int = MESSAGE_MAX, talks: bool = True
+    serve: Serve = echo, *, budgets: Budgets | None = None, talks: bool = True
 ) -> AsyncIterator[tuple[CallServer, str]]:
     """A server of ours with one method, and its address."""
-    server = CallServer({METHOD: Method(serve, talks)}.get, message_max=message_max)
+    server = CallServer({METHOD: Method(serve, talks)}.get, budgets=budgets)
     async with served(server) as address:
         yield server, address
 

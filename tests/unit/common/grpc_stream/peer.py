@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import hpack
 
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.http2_frames import FrameReader
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.frames import FrameReader
 from tests.unit.common.grpc_stream.echo import METHOD
 
 REQUEST = (

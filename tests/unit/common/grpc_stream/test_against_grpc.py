@@ -8,6 +8,7 @@ import grpc
 import pytest
 from grpc import aio
 
+from ternmq_common.grpc_http2.budgets import Budgets
 from ternmq_common.grpc_stream import Status, Stream, StreamBroken, connect
 from ternmq_common.grpc_stream.served_call import ServedCall
 from tests.unit.common.grpc_stream.echo import METHOD, call_of_grpc, echo_of_grpc, ours, theirs, until
@@ -120,7 +121,7 @@ class TestOurServer:
             assert await call.code() == grpc.StatusCode.UNIMPLEMENTED
 
     async def test_messages_that_are_too_large_are_refused(self) -> None:
-        async with ours(message_max=1000) as (_, address), call_of_grpc(address) as call:
+        async with ours(budgets=Budgets(message_bytes_max=1000)) as (_, address), call_of_grpc(address) as call:
             await call.write(bytes(1000))
             assert await call.read() == bytes(1000)
             await call.write(bytes(1001))

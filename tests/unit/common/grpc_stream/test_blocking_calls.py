@@ -13,12 +13,12 @@ import grpc
 import pytest
 from grpc import aio
 
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.frames import ErrorCode
+from ternmq_common.grpc_http2.literal_headers import literal_block
+from ternmq_common.grpc_http2.messages import PREFIX, StreamBroken
 from ternmq_common.grpc_stream import Status
-from ternmq_common.grpc_stream import http2_frames as h2
 from ternmq_common.grpc_stream.blocking_calls import BlockingConnection
-from ternmq_common.grpc_stream.http2_frames import ErrorCode
-from ternmq_common.grpc_stream.literal_headers import literal_block
-from ternmq_common.grpc_stream.messages import PREFIX, StreamBroken
 from ternmq_common.grpc_stream.served_call import ServedCall
 from tests.unit.common.grpc_stream.echo import METHOD, ours, theirs
 
@@ -142,7 +142,6 @@ SETTINGS = h2.settings({})
     [
         (SETTINGS, h2.frame(h2.PING, 0, 0, bytes(8)), answered()),
         (SETTINGS, h2.header_frames(1, literal_block(((":status", "103"),)), 16384, end_stream=False), answered()),
-        (SETTINGS, h2.frame(h2.DATA, 0, 7, b"of another call"), answered()),
         (SETTINGS, h2.goaway(1, ErrorCode.NO_ERROR, ""), answered()),
         (
             SETTINGS,
@@ -173,7 +172,8 @@ def test_a_server_that_says_goodbye_gets_no_more_calls() -> None:
         ((b"",), CLOSED),
         ((SETTINGS, answered()[:-3], b""), CLOSED),
         ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), "a frame of"),
-        ((SETTINGS, h2.rst_stream(1, ErrorCode.REFUSED_STREAM)), "broken off"),
+        ((SETTINGS, h2.rst_stream(1, ErrorCode.REFUSED_STREAM)), "broke the stream off"),
+        ((SETTINGS, h2.frame(h2.DATA, 0, 7, b"of another call")), "nobody has opened"),
         ((SETTINGS, h2.goaway(0, ErrorCode.ENHANCE_YOUR_CALM, "too many")), "too many"),
         ((SETTINGS, h2.header_frames(1, literal_block(((":status", "502"),)), 16384, end_stream=True)), "status 502"),
         ((SETTINGS, h2.header_frames(1, b"\xff\xff\xff", 16384, end_stream=False)), "header block"),

@@ -6,21 +6,22 @@ import socket
 
 import pytest
 
-from ternmq_common.grpc_stream import call_server
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.http2_frames import ErrorCode, Setting
-from ternmq_common.grpc_stream.literal_headers import NO_TABLE, literal_block
-from ternmq_common.grpc_stream.messages import PREFIX
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.budgets import Budgets
+from ternmq_common.grpc_http2.frames import ErrorCode, Setting
+from ternmq_common.grpc_http2.literal_headers import NO_TABLE, literal_block
+from ternmq_common.grpc_http2.messages import PREFIX
 from tests.unit.common.grpc_stream.calls import serving
 from tests.unit.common.grpc_stream.echo import until
 from tests.unit.common.grpc_stream.peer import Peer, client
 
 ECHO, WAIT, STUBBORN, TALK, MANY = (f"/test/{name}" for name in ("Echo", "Wait", "Stubborn", "Talk", "Many"))
-FIELDS = ((":method", "POST"), (":scheme", "http"), ("content-type", "application/grpc"))
+FIELDS = ((":method", "POST"), (":scheme", "http"))
+GRPC = ("content-type", "application/grpc")
 
 
 def headers(stream: int, path: str, *more: tuple[str, str], end_stream: bool = False) -> bytes:
-    block = literal_block((*FIELDS, (":path", path), *more))
+    block = literal_block((*FIELDS, (":path", path), GRPC, *more))
     return h2.header_frames(stream, block, 16_384, end_stream=end_stream)
 
 
@@ -80,7 +81,7 @@ async def test_calls_whose_frames_are_mixed_are_told_apart() -> None:
 
 async def test_a_header_table_is_understood_until_the_client_knows_that_it_may_have_none() -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        request = (*FIELDS, (":path", MANY), ("x-mq-client-id", "from the table"))
+        request = (*FIELDS, (":path", MANY), GRPC, ("x-mq-client-id", "from the table"))
         for stream in (1, 3):
             peer.say(peer.headers(stream, *request), data(stream, b""))
             assert await answer(peer, stream) == (b"from the table", "0")
@@ -133,66 +134,68 @@ async def test_a_client_that_does_not_read_is_given_no_more_than_its_window() ->
         while got < h2.DEFAULT_WINDOW:
             frame = await peer.expect(h2.DATA)
             got += len(frame.payload)
-        assert (got, len(server.tasks)) == (h2.DEFAULT_WINDOW, 2)
+        assert (got, len(server.tasks)) == (h2.DEFAULT_WINDOW, 1)  # they took turns, and the short one is answered
         peer.say(h2.window_update(0, 1 << 24), h2.window_update(1, 1 << 24))
-        left = 10 * (100_000 + PREFIX.size) + PREFIX.size - got
+        left = 10 * (100_000 + PREFIX.size) + PREFIX.size - (got - len(data(3, b"y")) + h2.HEADER_BYTES)
         while left:
-            frame = await peer.expect(h2.DATA)
-            left -= len(frame.payload) if frame.stream == 1 else 0
+            left -= len((await peer.expect(h2.DATA)).payload)
         await until(lambda: not server.tasks)
 
 
-async def test_pings_at_any_rate_are_answered() -> None:
+async def test_many_pings_are_answered() -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        for number in range(5000):
+        for number in range(1900):
             peer.say(h2.frame(h2.PING, 0, 0, number.to_bytes(8)))
-        for number in range(5000):
+        for number in range(1900):
             assert (await peer.expect(h2.PING)).payload == number.to_bytes(8)
 
 
 async def test_settings_without_end_are_not_obeyed() -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        peer.say(h2.settings({Setting.INITIAL_WINDOW_SIZE: 1}) * 100)
+        peer.say(h2.settings({Setting.INITIAL_WINDOW_SIZE: 1}) * 2000)
         assert await goaway(peer) == ErrorCode.ENHANCE_YOUR_CALM
 
 
 async def test_calls_that_are_broken_off_at_once_leave_nothing() -> None:
     async with serving() as (server, service, address), client(address) as peer, client(address) as other:
-        for stream in range(1, 10_001, 2):
+        for stream in range(1, 1801, 2):
             peer.say(headers(stream, WAIT), data(stream, b""), h2.rst_stream(stream, ErrorCode.CANCEL))
-        peer.say(headers(10_001, ECHO), data(10_001, b"x"))
+        peer.say(headers(1801, ECHO), data(1801, b"x"))
         other.say(headers(1, ECHO), data(1, b"y"))
         assert await answer(other, 1) == (b"y", "0")
-        assert await answer(peer, 10_001) == (b"x", "0")
+        assert await answer(peer, 1801) == (b"x", "0")
         await until(lambda: not server.tasks)
         assert service.began.qsize() == service.cancelled.qsize()
 
 
-async def test_a_client_that_breaks_off_faster_than_its_calls_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_server, "ABANDONED_MAX", 10)
-    async with serving() as (server, _, address), client(address) as peer:
-        for stream in range(1, 200, 2):
+async def test_a_client_that_breaks_off_faster_than_its_calls_end_is_cut_off() -> None:
+    async with serving(Budgets(streams_max=10, resets_per_s=1000)) as (server, _, address), client(address) as peer:
+        for stream in range(1, 24, 2):
             peer.say(headers(stream, STUBBORN), data(stream, b""))
-            await until(lambda: bool(server.tasks))
+            await until(lambda count=(stream + 1) // 2: len(server.tasks) == count)  # type: ignore[misc]
             peer.say(h2.rst_stream(stream, ErrorCode.CANCEL))
+        peer.say(headers(25, STUBBORN), data(25, b""))
         assert await goaway(peer) == ErrorCode.ENHANCE_YOUR_CALM
-        assert len(server.tasks) < 20
+        assert len(server.tasks) == 12
 
 
-async def test_more_calls_than_there_may_be_are_refused_unharmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_server, "CALLS_MAX", 2)
-    async with serving() as (_, service, address), client(address) as peer:
+async def test_more_calls_than_there_may_be_are_refused_unharmed() -> None:
+    async with serving(Budgets(streams_max=2)) as (_, service, address), client(address) as peer:
         peer.say(*(headers(stream, WAIT) + data(stream, b"") for stream in (1, 3, 5)))
         reset = await peer.expect(h2.RST_STREAM)
         assert (reset.stream, h2.read_u32(reset.payload, "")) == (5, ErrorCode.REFUSED_STREAM)
-        assert {(await service.began.get()).out.stream for _ in range(2)} == {1, 3}
+        assert {(await service.began.get()).number for _ in range(2)} == {1, 3}
 
 
 @pytest.mark.parametrize("end_stream", [True, False])
 @pytest.mark.parametrize("fields", [((":method", "GET"),), ((":method", "POST"), ("content-type", "text/html"))])
 async def test_what_is_no_grpc_is_answered_in_http(fields: tuple[tuple[str, str], ...], *, end_stream: bool) -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        peer.say(h2.header_frames(1, literal_block((*fields, (":path", ECHO))), 16_384, end_stream=end_stream))
+        peer.say(
+            h2.header_frames(
+                1, literal_block(((":path", ECHO), (":scheme", "http"), *fields)), 16_384, end_stream=end_stream
+            )
+        )
         said = await peer.expect(h2.HEADERS)
         assert peer.read_headers(said) == {":status": "415"}
         assert said.flags & h2.END_STREAM

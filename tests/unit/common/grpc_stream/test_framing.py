@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.http2_frames import FrameReader, Http2Error
-from ternmq_common.grpc_stream.messages import PREFIX, MessageReader, MessageRefused, percent_decoded, percent_encoded
-from ternmq_common.grpc_stream.outflow import Outflow
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.budgets import Ledger
+from ternmq_common.grpc_http2.frames import FrameReader, Http2Error
+from ternmq_common.grpc_http2.messages import PREFIX, MessageReader, MessageRefused, percent_decoded, percent_encoded
+from ternmq_common.grpc_http2.outflow import Outflow, OutStream
 
 BODIES = st.lists(st.binary(max_size=40) | st.sampled_from([bytes(5000), b"x" * 20_000]), max_size=8)
 SIZES = st.lists(st.sampled_from([1, 4, 5, 6, 9, 13]) | st.integers(1, 9000), min_size=1, max_size=30)
@@ -132,8 +133,9 @@ class FlowControl(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.out = Outflow()
-        self.streams = {number: self.out.open(number) for number in (1, 3)}
+        self.ledger = Ledger()
+        self.out = Outflow(self.ledger)
+        self.streams = {number: OutStream(number, self.out.first_window) for number in (1, 3)}
         self.written: dict[int, list[bytes]] = {1: [], 3: []}
         self.readers = {number: MessageReader(1 << 20) for number in (1, 3)}
         self.frames = FrameReader(1 << 24)
@@ -170,8 +172,7 @@ class FlowControl(RuleBasedStateMachine):
         if frame is not None:
             self.sent([frame])
             return
-        for message in messages:
-            self.out.add(out, message)
+        self.out.add(out, messages)
 
     @rule(bytes_max=st.sampled_from([1, 20_000, 1 << 20]))
     def take(self, bytes_max: int) -> None:
@@ -181,7 +182,7 @@ class FlowControl(RuleBasedStateMachine):
     def grow(self, number: int, increment: int) -> None:
         if number:
             self.rooms[number] += increment
-            assert self.out.grow_stream(number, increment)
+            assert self.out.grow_stream(self.streams[number], increment)
         else:
             self.room += increment
             self.out.grow(increment)
@@ -191,7 +192,7 @@ class FlowControl(RuleBasedStateMachine):
         for number in self.rooms:
             self.rooms[number] += size - self.initial
         self.initial = size
-        self.out.set_stream_window(size)
+        self.out.set_first_window(size, self.streams.values())
 
     @rule(size=st.sampled_from([16_384, 20_000, 1 << 20]))
     def frames_up_to(self, size: int) -> None:
@@ -202,6 +203,11 @@ class FlowControl(RuleBasedStateMachine):
     def end(self, number: int) -> None:
         if self.streams[number].tail is None and number not in self.tails:
             self.out.end(self.streams[number], lambda: h2.frame(h2.HEADERS, h2.END_STREAM, number))
+
+    @invariant()
+    def what_waits_is_counted(self) -> None:
+        waiting = sum(out.out_bytes for out in self.streams.values())
+        assert (self.out.bytes, self.ledger.unread) == (waiting, waiting)
 
     @invariant()
     def messages_arrive_in_order(self) -> None:
@@ -216,7 +222,7 @@ class FlowControl(RuleBasedStateMachine):
             self.sent(buffers)
         for number, reader in self.readers.items():
             assert list(reader.messages) == self.written[number]
-        assert len(self.out) == 0
+        assert (self.out.bytes, self.ledger.unread, self.out.sendable) == (0, 0, False)
 
 
 TestFlowControl = FlowControl.TestCase

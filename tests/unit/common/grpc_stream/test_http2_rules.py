@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.budgets import STREAM_WINDOW
+from ternmq_common.grpc_http2.frames import ErrorCode, Setting, frame
+from ternmq_common.grpc_http2.messages import PREFIX
 from ternmq_common.grpc_stream import Status, StreamBroken, connect
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.http2_frames import ErrorCode, Setting, frame
-from ternmq_common.grpc_stream.messages import PREFIX
 from ternmq_common.grpc_stream.served_call import ServedCall
-from ternmq_common.grpc_stream.stream import STREAM_WINDOW
 from tests.unit.common.grpc_stream.echo import METHOD, echo, ours, until
 from tests.unit.common.grpc_stream.peer import REQUEST, Peer, client, listening
 
@@ -79,11 +79,14 @@ class TestWhatIsAllowed:
             assert peer.read_headers(await peer.expect(h2.HEADERS))[":status"] == "200"
 
     async def test_padding_is_given_back_to_the_windows(self) -> None:
-        async with ours() as (_, address), client(address) as peer:
+        async def serve(call: ServedCall) -> None:
+            while await call.read() != b"x":
+                pass
+
+        async with ours(serve) as (_, address), client(address) as peer:
             peer.say(peer.headers(1, *REQUEST))
-            await peer.expect(h2.HEADERS)
             for _ in range(STREAM_WINDOW // 256 // 2 + 1):
-                peer.say(frame(h2.DATA, h2.PADDED, 1, bytes([255]) + bytes(255)))
+                peer.say(frame(h2.DATA, h2.PADDED, 1, bytes([250]) + message(b"") + bytes(250)))
             peer.say(frame(h2.DATA, 0, 1, message(b"x")))
             updates = [await peer.expect(h2.WINDOW_UPDATE) for _ in range(2)]
             assert {update.stream for update in updates} == {0, 1}

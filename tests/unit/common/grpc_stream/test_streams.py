@@ -7,13 +7,11 @@ import socket
 import pytest
 
 from ternmq_common.errors import StartupError
+from ternmq_common.grpc_http2.budgets import STREAM_WINDOW, Budgets
 from ternmq_common.grpc_stream import Stream, StreamBroken, connect
-from ternmq_common.grpc_stream import connection as connection_module
-from ternmq_common.grpc_stream.connection import CONNECTION_WINDOW
 from ternmq_common.grpc_stream.served_call import ServedCall
 from ternmq_common.grpc_stream.sockets import bound
-from ternmq_common.grpc_stream.stream import STREAM_WINDOW
-from tests.unit.common.grpc_stream.echo import METHOD, ours, until
+from tests.unit.common.grpc_stream.echo import METHOD, lose, ours, until
 
 
 async def test_messages_of_128_mib_pass_both_ways() -> None:
@@ -44,7 +42,7 @@ async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
         draining = asyncio.create_task(stream.drained())
         await until(lambda: bool(taken) and not taken[0].window)
         assert not draining.done()
-        assert sum(map(len, taken[0]._messages)) + taken[0]._incoming.partial <= STREAM_WINDOW
+        assert sum(map(len, taken[0]._messages)) + taken[0].incoming.partial <= STREAM_WINDOW
         go_on.set()
         await draining
         await stream.end()
@@ -57,7 +55,7 @@ async def test_what_is_read_piece_by_piece_is_room_again() -> None:
         chunk = bytes(64 << 10)
 
         async def write() -> None:
-            for _ in range(2 * CONNECTION_WINDOW // len(chunk)):
+            for _ in range(2 * Budgets().connection_in_bytes_max // len(chunk)):
                 stream.write(chunk)
                 await stream.drained()
             await stream.end()
@@ -67,7 +65,7 @@ async def test_what_is_read_piece_by_piece_is_room_again() -> None:
         while (message := await stream.read()) is not None:
             size += len(message)
         await writing
-        assert size == 2 * CONNECTION_WINDOW
+        assert size == 2 * Budgets().connection_in_bytes_max
 
 
 async def test_messages_that_are_there_are_read_without_a_turn_of_the_loop() -> None:
@@ -89,7 +87,7 @@ async def test_what_came_before_the_connection_was_lost_can_be_read() -> None:
         await stream.drained()
         assert await stream.read() == b"both came"
         stream.write(b"three")
-        stream._connection._transport.abort()
+        lose(stream)
 
     async with ours(serve) as (_, address):
         stream = await connect(address, METHOD, timeout_s=5)
@@ -180,12 +178,11 @@ async def test_who_does_not_answer_is_not_waited_for() -> None:
             await connect(address, METHOD, timeout_s=0.05)
 
 
-async def test_a_client_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "HANDSHAKE_S", 0.05)
-    async with ours() as (server, address):
+async def test_a_client_that_says_nothing_is_not_waited_for() -> None:
+    async with ours(budgets=Budgets(header_timeout_s=0.05)) as (server, address):
         host, port = address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         await reader.read()
         assert await reader.read() == b""
         writer.close()
-        assert not server.connections
+        await until(lambda: not server.connections)

@@ -1,7 +1,7 @@
 """Header blocks that come in several frames: HEADERS, and CONTINUATION until the block is whole."""
 
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.http2_frames import ErrorCode, Http2Error
+from ternmq_common.grpc_http2 import frames as h2
+from ternmq_common.grpc_http2.frames import ErrorCode, Http2Error
 
 
 class HeaderBlocks:

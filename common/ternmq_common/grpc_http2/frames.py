@@ -84,15 +84,21 @@ class FrameReader:
     Holds less than one frame: what has begun and is not whole yet.
     """
 
-    __slots__ = ("_data_flags", "_data_left", "_data_stream", "_frame_max", "_rest", "_rest_needs", "data")
+    __slots__ = ("_data_flags", "_data_left", "_data_stream", "_frame_max", "_kept", "_rest", "_rest_needs", "data")
 
     def __init__(self, frame_max: int) -> None:
         self._frame_max = frame_max
         self._rest = bytearray()
         self._rest_needs = 0
+        self._kept = 0
         self._data_left = 0
         self._data_flags = self._data_stream = 0
         self.data = b""
+
+    @property
+    def half(self) -> int:
+        """Which frame has begun that must come whole; 0 if none has."""
+        return self._kept if self._rest else 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
         """What `Part` describes, as plain tuples since this is done for every frame; `data` holds until the next call.
@@ -130,6 +136,7 @@ class FrameReader:
             self._keep(data, at)
 
     def _keep(self, data: bytes, at: int) -> None:
+        self._kept += 1
         self._rest += memoryview(data)[at:]
         self._rest_needs = HEADER_BYTES
         if len(self._rest) >= HEADER_BYTES:

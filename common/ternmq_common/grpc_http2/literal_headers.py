@@ -4,6 +4,7 @@ Made     every field literal, never to be indexed: the same bytes for all connec
 Read     only the fields that are asked for. Names and values are looked up by the bytes in which they came, since
          clients say nearly the same again and again; a Huffman code is read once, and not at all where nobody asks.
 Limits   a block's own length bounds what its fields can be, for there is no table to refer to.
+Rules    every name is held against those of `header_rules`, and every value that is asked for.
 """
 
 from collections.abc import Iterable
@@ -13,11 +14,14 @@ from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from ternmq_common.grpc_stream.http2_frames import ErrorCode, Http2Error
+from ternmq_common.grpc_http2.frames import ErrorCode, Http2Error
+from ternmq_common.grpc_http2.header_rules import MalformedHeaders, checked_name, checked_value
 
 # To begin the first block with after the other side has said how large our table may be: it is empty.
 NO_TABLE = b"\x20"
 _STATIC = tuple((name.decode(), value.decode()) for name, value in HeaderTable.STATIC_TABLE)
+# Those that `check_request` looks at.
+RULED = frozenset(name for name, _ in _STATIC if name[0] == ":") | {"te", "content-length", "transfer-encoding"}
 _CACHED_BYTES_MAX = 256
 _CACHED_MAX = 8192
 _V = TypeVar("_V")
@@ -51,14 +55,15 @@ class HeaderReader:
     """Reads blocks of any connections that have no dynamic table; values of the names in `passing` differ each time."""
 
     def __init__(self, wanted: Iterable[str], *, passing: Iterable[str] = ()) -> None:
-        self._wanted = frozenset(wanted)
+        self._wanted = frozenset(wanted) | RULED
         self._passing = frozenset(passing)
         self._static = tuple(name if name in self._wanted else None for name, _ in _STATIC)
         self._names: dict[bytes, str | None] = {}
         self._values: dict[bytes, str] = {}
 
     def read(self, block: bytes) -> dict[str, str]:
-        """The wanted fields; the last one of a name counts. Http2Error: this is no block."""
+        """The wanted fields and those that begin with a colon; the last one of a name counts. Http2Error: this is no
+        block; MalformedHeaders: it says what it may not."""
         try:
             return self._read(block)
         except (IndexError, HPACKError) as error:
@@ -66,38 +71,49 @@ class HeaderReader:
 
     def _read(self, block: bytes) -> dict[str, str]:
         found: dict[str, str] = {}
+        regular = False
         at, end = 0, len(block)
         while at < end:
             first = block[at]
-            if first & 0x80:
-                index, at = _integer(block, at, 0x7F)
-                if not index:
-                    raise IndexError(index)
-                if self._static[index - 1] is not None:
-                    name, found_value = _STATIC[index - 1]
-                    found[name] = found_value
-                continue
-            if first & 0x60 == 0x20:
+            if first & 0xE0 == 0x20:
                 size, at = _integer(block, at, 0x1F)
                 if size:
                     raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a table of {size} bytes, and none is allowed")
                 continue
-            index, at = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
-            if index:
-                name_wanted = self._static[index - 1]
-            else:
-                begin, at = at, _past(block, at)
-                name_wanted = self._name(block[begin:at])
-            begin, at = at, _past(block, at)
-            if name_wanted is not None:
-                found[name_wanted] = self._value(name_wanted, block[begin:at])
+            name, value, at = self._indexed(block, at) if first & 0x80 else self._literal(block, at, first)
+            if name is None:
+                regular = True
+                continue
+            if name[0] != ":":
+                regular = True
+            elif regular or name in found:
+                raise MalformedHeaders(f"the field {name} is there twice, or after others")
+            found[name] = value
         return found
+
+    def _indexed(self, block: bytes, at: int) -> tuple[str | None, str, int]:
+        """A field of the static table (no name if nobody wants it), and where it ends."""
+        index, at = _integer(block, at, 0x7F)
+        if not index:
+            raise IndexError(index)
+        return self._static[index - 1], _STATIC[index - 1][1], at
+
+    def _literal(self, block: bytes, at: int, first: int) -> tuple[str | None, str, int]:
+        """A field that is spelt out, its name perhaps not (no name if nobody wants it), and where it ends."""
+        index, at = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
+        if index:
+            name = self._static[index - 1]
+        else:
+            begin, at = at, _past(block, at)
+            name = self._name(block[begin:at])
+        begin, at = at, _past(block, at)
+        return name, "" if name is None else self._value(name, block[begin:at]), at
 
     def _name(self, coded: bytes) -> str | None:
         try:
             return self._names[coded]
         except KeyError:
-            name = _text(coded)
+            name = checked_name(_text(coded))
             wanted = name if name in self._wanted else None
             _remember(self._names, coded, wanted)
             return wanted
@@ -105,7 +121,7 @@ class HeaderReader:
     def _value(self, name: str, coded: bytes) -> str:
         value = self._values.get(coded)
         if value is None:
-            value = _text(coded)
+            value = checked_value(name, _text(coded))
             if name not in self._passing:
                 _remember(self._values, coded, value)
         return value

@@ -1,0 +1,71 @@
+"""What the fields of a header block may be (RFC 9113, sections 8.2 and 8.3).
+
+A block that breaks these rules is malformed: its stream ends with PROTOCOL_ERROR, the connection goes on. Control
+characters are refused in every value that is looked at, so that none comes into a log or onto a screen.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_PSEUDO = frozenset({":method", ":scheme", ":path", ":authority", ":status"})
+# They are about a connection of HTTP/1.
+_OF_CONNECTIONS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+_NEEDED = (":method", ":scheme", ":path")
+
+
+class MalformedHeaders(Exception):
+    """A block whose fields are not allowed; the text names the first."""
+
+
+def checked_name(name: str) -> str:
+    """The name of a field; MalformedHeaders if it can't be one."""
+    if name[:1] == ":":
+        if name not in _PSEUDO:
+            raise MalformedHeaders(f"there is no field {name!r}")
+    elif name in _OF_CONNECTIONS or not _NAME.fullmatch(name):
+        raise MalformedHeaders(f"no field may be called {name!r}")
+    return name
+
+
+def checked_value(name: str, value: str) -> str:
+    """The value of a field; MalformedHeaders if it has control characters. Space around it is let pass."""
+    if _FORBIDDEN_IN_VALUE.search(value):
+        raise MalformedHeaders(f"the field {name} has the value {value[:100]!r}")
+    return value
+
+
+def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Names and values that came in this order; the last of a name counts."""
+    fields: dict[str, str] = {}
+    regular = False
+    for name, value in pairs:
+        if checked_name(name)[0] != ":":
+            regular = True
+        elif regular or name in fields:
+            raise MalformedHeaders(f"the field {name} is there twice, or after others")
+        fields[name] = checked_value(name, value)
+    return fields
+
+
+def check_request(fields: Mapping[str, str]) -> None:
+    """MalformedHeaders if a request can't begin with these."""
+    for name in _NEEDED:
+        if not fields.get(name):
+            raise MalformedHeaders(f"a request without {name}")
+    for name in (":status", "transfer-encoding"):
+        if name in fields:
+            raise MalformedHeaders(f"a request with {name}")
+    if fields.get("te", "trailers") != "trailers":
+        raise MalformedHeaders(f"te is {fields['te']!r}")
+    length = fields.get("content-length")
+    if length is not None and not (length.isascii() and length.isdecimal() and len(length) <= 19):
+        raise MalformedHeaders(f"content-length is {length!r}")
+
+
+def check_trailers(fields: Mapping[str, str]) -> None:
+    """MalformedHeaders if a request can't end with these."""
+    for name in fields:
+        if name[0] == ":":
+            raise MalformedHeaders(f"{name} among the trailers")

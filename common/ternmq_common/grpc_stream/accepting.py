@@ -1,0 +1,114 @@
+"""Takes connections in, as many as there may be.
+
+asyncio's own loop goes on when there are no file descriptors left, and logs each failure. This one stops, and begins
+again when a connection is gone or a second has passed. Those who wait meanwhile wait in the kernel.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 64
+_AGAIN_S = 1.0
+_SAID_EVERY_S = 60.0
+_NO_MORE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """`make` makes the protocol of a connection that came in at a listener; `count` tells how many connections there
+    are. Every one that is lost is to be told by `lost`.
+
+    `full`: somebody may wait outside. `stopped` counts how often it did.
+    """
+
+    def __init__(
+        self, make: Callable[[str], asyncio.BaseProtocol], count: Callable[[], int], connections_max: int
+    ) -> None:
+        self._make = make
+        self._count = count
+        self._connections_max = connections_max
+        self._listening: dict[socket.socket, str] = {}
+        self._coming: set[asyncio.Task[None]] = set()
+        self._again: asyncio.TimerHandle | None = None
+        self._open = False
+        self._said_s: float | None = None
+        self.full = False
+        self.stopped = 0
+
+    def listen(self, sock: socket.socket, listener: str) -> None:
+        """Take in what comes at this socket from now on."""
+        sock.setblocking(False)
+        self._listening[sock] = listener
+        self._open = True
+        if not self.full:
+            self._watch(sock)
+
+    async def close(self) -> None:
+        """Take nothing in any more. What came just now becomes a connection first, else it would be lost unclosed."""
+        self._open = False
+        loop = asyncio.get_running_loop()
+        if self._again is not None:
+            self._again.cancel()
+        for sock, listener in self._listening.items():
+            loop.remove_reader(sock)
+            self._accept(sock, listener)
+        if self._coming:
+            await asyncio.wait(self._coming)
+        for sock in self._listening:
+            sock.close()
+        self._listening.clear()
+
+    def lost(self) -> None:
+        """A connection is gone."""
+        if self.full and self._open:
+            self._begin_again()
+
+    def _watch(self, sock: socket.socket) -> None:
+        asyncio.get_running_loop().add_reader(sock, self._accept, sock, self._listening[sock])
+
+    def _accept(self, sock: socket.socket, listener: str) -> None:
+        for _ in range(_AT_ONCE):
+            if self._count() + len(self._coming) >= self._connections_max:
+                self._stop(f"{self._connections_max} connections are there, as many as connections_max allows")
+                return
+            try:
+                accepted, _ = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_MORE:
+                    raise
+                self._stop(f"no further connection can be had: {error.strerror}")
+                self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._begin_again)
+                return
+            accepted.setblocking(False)
+            coming = asyncio.create_task(self._connect(accepted, listener), name="connection")
+            self._coming.add(coming)
+            coming.add_done_callback(self._coming.discard)
+
+    async def _connect(self, sock: socket.socket, listener: str) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: self._make(listener), sock)
+        except OSError as error:
+            _log.debug("a connection was lost while it was made: %s", error)
+            sock.close()
+
+    def _stop(self, why: str) -> None:
+        self.stopped += 1
+        self.full = True
+        loop = asyncio.get_running_loop()
+        for sock in self._listening:
+            loop.remove_reader(sock)
+        if self._said_s is None or loop.time() - self._said_s >= _SAID_EVERY_S:
+            self._said_s = loop.time()
+            _log.warning("%s; others wait until one is closed", why)
+
+    def _begin_again(self) -> None:
+        self._again = None
+        if self.full and self._open and self._count() + len(self._coming) < self._connections_max:
+            self.full = False
+            for sock in self._listening:
+                self._watch(sock)

@@ -1,0 +1,43 @@
+"""What the settings say of traffic, in the form that the server of calls takes."""
+
+import resource
+from typing import TYPE_CHECKING
+
+from ternmq_common.grpc_http2.budgets import Budgets
+from ternmq_common.limits import MIB
+
+if TYPE_CHECKING:
+    from ternmq_common.server_settings import FrontSettings
+
+# Files of store and registry, and what listens: a tenth of the descriptors, but so many at least and at most.
+_KEPT_MIN, _KEPT_MAX = 64, 512
+_AROUND_BODY = MIB
+
+
+def budgets_of(settings: "FrontSettings") -> Budgets:
+    """The budgets of the gRPC front."""
+    return Budgets(
+        message_bytes_max=max(settings.request_bytes_max, settings.body_bytes_max + _AROUND_BODY),
+        streams_max=settings.connection_streams_max,
+        connection_in_bytes_max=settings.connection_in_bytes_max,
+        in_bytes_max=settings.in_bytes_max,
+        connection_out_bytes_max=settings.connection_out_bytes_max,
+        out_bytes_max=settings.out_bytes_max,
+        control_frames_per_s=settings.control_frames_per_second,
+        resets_per_s=settings.resets_per_second,
+        header_timeout_s=settings.header_timeout_ms / 1000,
+        body_timeout_s=settings.body_timeout_ms / 1000,
+        output_timeout_s=settings.output_timeout_ms / 1000,
+        idle_s=settings.connection_idle_ms / 1000,
+        keepalive_s=settings.keepalive_ms / 1000,
+        keepalive_timeout_s=settings.keepalive_timeout_ms / 1000,
+    )
+
+
+def connections_max(settings: "FrontSettings") -> int:
+    """How many connections there may be: what was set, or what the limit of file descriptors leaves."""
+    if settings.connections_max is not None:
+        return settings.connections_max
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept = min(max(limit // 10, _KEPT_MIN), _KEPT_MAX)
+    return max(1, limit - kept)
