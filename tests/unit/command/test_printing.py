@@ -125,8 +125,9 @@ def test_a_refusal_is_one_line_and_does_nothing(call_server: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [CommandFailure(HOSTILE), click.FileError("f", HOSTILE), click.UsageError(HOSTILE), click.NoSuchOption(HOSTILE)]
-)  # fmt: skip
+    "failure",
+    [CommandFailure(HOSTILE), click.FileError("f", HOSTILE), click.UsageError(HOSTILE), click.NoSuchOption(HOSTILE)],
+)
 def test_every_kind_of_failure_is_escaped(failure: click.ClickException, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise failure
