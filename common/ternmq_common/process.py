@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.observability.logs import configure_logging
+from ternmq_common.private_files import UMASK, make_folder, narrow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,6 +31,7 @@ def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | No
     """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
     that ended it. StartupError: it could not begin."""
     configure_logging(settings.log_level, settings.log_format)
+    os.umask(UMASK)  # for what libraries make; our own files say it themselves
     return asyncio.run(_serve(start, over or asyncio.Event()))
 
 
@@ -62,9 +65,10 @@ def _spare_the_collector() -> None:
 
 
 def make_data_dir(path: "Path") -> None:
-    """StartupError if it is not there and can't be made."""
+    """Have it, for this user alone; StartupError if it is not there and can't be made."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
+        narrow(path)
     except OSError as error:
         raise StartupError(
             f"the data directory {path} can't be made: {error.strerror}; "

@@ -20,6 +20,7 @@ from ternmq.command.letter_selection import (
 from ternmq.command.options import endpoint_option, json_lines_option, json_option, raw_option
 from ternmq.command.output import counted, json_text, print_json, print_stream, print_whole
 from ternmq.command.printing import echo
+from ternmq_common.private_files import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +138,7 @@ def export(group: str, file: str, broker: str, endpoint: str, **options: Unpack[
     selection = selection_of(options)
     with opened(endpoint, group, broker) as (_, letters):
         try:
-            with click.open_file(file, "w", encoding="utf-8") as out:
+            with private_umask(), click.open_file(file, "w", encoding="utf-8") as out:
                 count = _write(out, letters.letters(selection), with_broker=letters.is_spread)
         except BrokenPipeError:
             raise

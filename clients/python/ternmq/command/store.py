@@ -12,6 +12,7 @@ from ternmq.command.options import Moment, json_option
 from ternmq.command.output import counted, described, iso_datetime, json_text, print_json, table
 from ternmq.command.printing import echo, echo_lines
 from ternmq.command.store_options import directory_argument, progress_bar, store_failures
+from ternmq_common.private_files import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -303,7 +304,8 @@ def export(directory: Path, topics: tuple[str, ...], since: datetime | None, unt
         )
         skipped = Skipped()
         try:
-            target = click.open_file(out, "w", encoding="utf-8")
+            with private_umask():
+                target = click.open_file(out, "w", encoding="utf-8")
         except OSError as error:
             raise WrongUsage(f"can't write {out}: {error.strerror}") from None
         with target as file:
