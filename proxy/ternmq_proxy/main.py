@@ -82,6 +82,7 @@ async def open_storage(
     catalog = Catalog(
         directory,
         auto_create=settings.auto_create,
+        auto_create_per_minute=settings.auto_create_per_minute,
         default_queues=settings.default_queues,
         embedded=settings.broker_name,
     )
