@@ -9,8 +9,8 @@ stop      from SIGTERM to the end of the process, with open sessions
 import argparse
 import asyncio
 import json
-import statistics
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
