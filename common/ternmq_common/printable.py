@@ -6,10 +6,15 @@ Not shown   a backslash is itself: nothing here is to be read back.
 """
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # A client id of the official clients has fewer than 150 bytes.
 NAME_BYTES_MAX = 256
 CUT_AT = 100
+LISTED_MAX = 3
 
 _CONTROLS = "\x00-\x1f\x7f-\x9f"
 # Marks, embeddings, overrides and isolates of direction; the separators of lines and paragraphs.
@@ -40,6 +45,13 @@ def printable_json(text: str) -> str:
 def cut(text: str, characters: int = CUT_AT) -> str:
     """`text` with no more than so many characters of it; a longer one says how long it is."""
     return text if len(text) <= characters else f"{text[:characters]}... ({len(text)} characters)"
+
+
+def listed(names: "Sequence[str]", things: str, *, most: int = LISTED_MAX) -> str:
+    """The first few of the names, and how many there are if that isn't all: `a, b, c and 7 more (10 clients)`."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more ({len(names)} {things})"
 
 
 def has_control(text: str) -> bool:
