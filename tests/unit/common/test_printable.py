@@ -11,6 +11,7 @@ from ternmq_common.printable import (
     NAME_BYTES_MAX,
     cut,
     has_control,
+    listed,
     printable,
     printable_json,
     printable_lines,
@@ -70,6 +71,11 @@ def test_json_says_the_same_and_nothing_to_a_terminal(value: object, ensure_asci
 def test_a_long_text_is_cut_and_says_how_long_it_was() -> None:
     assert cut("abc", 3) == "abc"
     assert cut("abcdef", 3) == "abc... (6 characters)"
+
+
+def test_a_long_list_is_cut_and_says_how_long_it_was() -> None:
+    assert listed(["a", "b"], "clients") == "a, b"
+    assert listed(list("abcde"), "clients") == "a, b, c and 2 more (5 clients)"
 
 
 def test_a_control_character_is_found_wherever_it_is() -> None:

@@ -13,7 +13,6 @@ from ternmq.command.main import cli
 from ternmq_broker.store_tools.backup import backed_up
 from ternmq_broker.store_tools.repair import repaired
 from ternmq_broker.store_tools.restore import restored
-from ternmq_common import private_files
 from ternmq_common.private_files import make_folder, narrow, new_file, private_umask
 from ternmq_common.process import make_data_dir
 from ternmq_common.server_settings import ServerSettings
@@ -130,7 +129,7 @@ def test_a_volume_that_belongs_to_somebody_else_stays_as_it_is(
     volume = tmp_path / "volume"
     volume.mkdir()
     volume.chmod(0o2775)
-    monkeypatch.setattr(private_files.os, "geteuid", lambda: 10001)
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
     make_data_dir(volume)
     assert mode(volume) == 0o2775
     (record,) = caplog.records
