@@ -14,7 +14,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ternmq_common.printable import CUT_AT, cut, listed
+from ternmq_common.printable import CUT_AT, listed
 from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, ENTRIES_MAX, refuse
 from ternmq_proxy.seldom import Seldom
 
@@ -135,7 +135,7 @@ def _contradiction(topic: str, members: _Members) -> str:
     clients_of: dict[str, list[str]] = {}
     for client_id, expression in sorted(members.filters.items()):
         clients_of.setdefault(expression, []).append(client_id)
-    sides = [f"{cut(expression)!r} by {listed(names, 'clients')}" for expression, names in sorted(clients_of.items())]
+    sides = [f"{expression!r} by {listed(names, 'clients')}" for expression, names in sorted(clients_of.items())]
     more = f"; and {len(sides) - SIDES_MAX} more filters" if len(sides) > SIDES_MAX else ""
     return (
         f"topic {topic} is filtered differently, so messages are skipped for some: {'; '.join(sides[:SIDES_MAX])}{more}"
@@ -148,13 +148,13 @@ def _warn(group: str, topic: str, members: _Members, client_id: str) -> None:
     _log.warning(
         "%d members of group %s filter topic %s differently: %s uses %r, %s uses %r; each skips for good what the "
         "others want; see `ternmq group describe %s`",
-        len(members.filters), group, topic, client_id, cut(expression), other, cut(others), group,
+        len(members.filters), group, topic, client_id, expression, other, others, group,
     )  # fmt: skip
 
 
 def _kept(expression: str) -> str:
     """Of a long filter its beginning, and what no other one has."""
-    if len(expression) <= 2 * CUT_AT:
+    if len(expression) <= CUT_AT:
         return expression
     digest = sha256(expression.encode()).hexdigest()[:16]
     return f"{expression[:CUT_AT]}... ({len(expression)} characters, SHA-256 {digest})"

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import click
 
-from ternmq.command.failures import CommandFailure
 from ternmq.command.printing import echo, escape_warnings
 
 INTERRUPTED = 130
@@ -83,7 +82,7 @@ def leave(run: Callable[[], object]) -> NoReturn:
 
 def show(failure: click.ClickException) -> None:
     """One line on standard error; only a group without a subcommand answers with its whole help."""
-    if isinstance(failure, CommandFailure) or type(failure).__name__ == "NoArgsIsHelpError":
+    if type(failure).__name__ == "NoArgsIsHelpError":
         failure.show()
         return
     if not isinstance(failure, click.UsageError):
