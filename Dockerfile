@@ -10,7 +10,7 @@ WORKDIR /src
 COPY deploy/docker/environment.sh pyproject.toml ./
 RUN sh environment.sh requirements server otel
 COPY deploy/docker/minimal_root.py ./
-RUN python3 minimal_root.py /image && mkdir /data
+RUN python3 minimal_root.py /image && mkdir -m 700 /data
 COPY README.md ./
 COPY protos protos
 COPY common common

@@ -9,6 +9,7 @@ stop      from SIGTERM to the end of the process, with open sessions
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -70,7 +71,8 @@ async def measure(folder: Path, messages: int, flush: str) -> dict[str, float]:
 def start_server(folder: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
     command = [sys.executable, "-m", "ternmq.command.main", "up", "--data-dir", str(folder), "--log-level", "warning"]
     addresses = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    server = subprocess.Popen([*command, *addresses, *options], stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"TERNMQ_AUTO_CREATE_PER_MINUTE": "1000000"}  # thousands of groups are used once
+    server = subprocess.Popen([*command, *addresses, *options], stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
     ready = server.stdout.readline().split()
     return server, ready[1].removeprefix("grpc=")

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.observability.logs import configure_logging
+from ternmq_common.private_files import UMASK, make_folder, narrow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,6 +33,7 @@ def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | No
     that ended it. StartupError: it could not begin."""
     configure_logging(settings.log_level, settings.log_format)
     _raise_descriptor_limit()
+    os.umask(UMASK)  # for what libraries make; our own files say it themselves
     return asyncio.run(_serve(start, over or asyncio.Event()))
 
 
@@ -75,9 +78,10 @@ def _raise_descriptor_limit() -> None:
 
 
 def make_data_dir(path: "Path") -> None:
-    """StartupError if it is not there and can't be made."""
+    """Have it, for this user alone; StartupError if it is not there and can't be made."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
+        narrow(path)
     except OSError as error:
         raise StartupError(
             f"the data directory {path} can't be made: {error.strerror}; "

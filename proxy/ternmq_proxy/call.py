@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.printable import problem_of_name
 from ternmq_common.server_settings import DEFAULT_GRPC, Listener
 from ternmq_protos.v2 import definition_pb2
 
@@ -22,9 +23,11 @@ class Call:
     remaining_s: float | None = None
 
     def require_client(self) -> str:
-        """The client's id, which every call of MessagingService must name."""
+        """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""
         if not self.client_id.strip():
             raise MessagingError(
                 definition_pb2.CLIENT_ID_REQUIRED, "the metadata key x-mq-client-id is missing or empty"
             )
+        if problem := problem_of_name(self.client_id):
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"the client id (metadata key x-mq-client-id) {problem}")
         return self.client_id

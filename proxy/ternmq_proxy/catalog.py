@@ -17,6 +17,7 @@ from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS
 from ternmq_common.model import Group, Topic
 from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.looking import Looking
 from ternmq_registry.errors import RegistryUnavailable
 
@@ -33,7 +34,8 @@ R = TypeVar("R")
 
 
 class Catalog:
-    """Finds topics and groups, and makes missing ones if `auto_create` says so.
+    """Finds topics and groups, and makes missing ones if `auto_create` says so, no more than so many a minute: the rest
+    is refused with TOO_MANY_REQUESTS.
 
     `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then.
     """
@@ -43,6 +45,7 @@ class Catalog:
         directory: "Directory",
         *,
         auto_create: bool,
+        auto_create_per_minute: int,
         default_queues: int,
         embedded: str | None = None,
         now: "Callable[[], float]" = time.monotonic,
@@ -53,6 +56,7 @@ class Catalog:
         self._default_queues = default_queues
         self._embedded = embedded
         self._looking = Looking(directory, now)
+        self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
 
     @property
     def _known(self) -> "Snapshot":
@@ -131,21 +135,24 @@ class Catalog:
             return await self.existing_topic(name, kind)
         await self._look_for(name)
         if name not in self._known.topics:
-            topic = Topic(
-                name=name,
-                type=definition_pb2.NORMAL,
-                queues=self._default_queues,
-                created_ms=now_ms(),
-                brokers=self.places(),
-            )
-            try:
-                await self.create_topic(topic)
-            except MessagingError as error:
-                if error.code != definition_pb2.BAD_REQUEST:
-                    raise
-                await self.refresh()  # somebody made it otherwise at the same moment
-            self._check_seen(name in self._known.topics)
+            await self._auto_creation.make("topic", name, lambda: self._make_topic(name))
         return self.find_topic(name, kind)
+
+    async def _make_topic(self, name: str) -> None:
+        topic = Topic(
+            name=name,
+            type=definition_pb2.NORMAL,
+            queues=self._default_queues,
+            created_ms=now_ms(),
+            brokers=self.places(),
+        )
+        try:
+            await self.create_topic(topic)
+        except MessagingError as error:
+            if error.code != definition_pb2.BAD_REQUEST:
+                raise
+            await self.refresh()  # somebody made it otherwise at the same moment
+        self._check_seen(name in self._known.topics)
 
     async def group(self, name: str) -> Group:
         """The group, made now with the defaults if that is allowed. `name` is a checked name."""
@@ -154,14 +161,17 @@ class Catalog:
             return known
         await self._look_for(f"group {name}")
         if name not in self._known.groups and self._auto_create:
-            try:
-                await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
-            except MessagingError as error:
-                if error.code != definition_pb2.BAD_REQUEST:
-                    raise
-                await self.refresh()
-            self._check_seen(name in self._known.groups)
+            await self._auto_creation.make("group", name, lambda: self._make_group(name))
         return self.find_group(name)
+
+    async def _make_group(self, name: str) -> None:
+        try:
+            await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
+        except MessagingError as error:
+            if error.code != definition_pb2.BAD_REQUEST:
+                raise
+            await self.refresh()
+        self._check_seen(name in self._known.groups)
 
     def _check_seen(self, is_known: bool) -> None:
         """What was made must be known before it is used: else nobody could say when that was (`Topic.made`)."""

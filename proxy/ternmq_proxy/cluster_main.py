@@ -56,7 +56,12 @@ class ProxyServer:
         stack.push_async_callback(clock_watch.stop)
         clock_watch.start()
         directory = await join(settings, stack)
-        catalog = Catalog(directory, auto_create=settings.auto_create, default_queues=settings.default_queues)
+        catalog = Catalog(
+            directory,
+            auto_create=settings.auto_create,
+            auto_create_per_minute=settings.auto_create_per_minute,
+            default_queues=settings.default_queues,
+        )
         messages = self._messages = ClusterMessageService(directory, proxy=self._name)
         stack.push_async_callback(messages.close)
         messages.start()

@@ -9,11 +9,13 @@ from ternmq_common import process
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.observability.http_front import HttpFront
 from ternmq_common.observability.observability import Observability
+from ternmq_common.private_files import narrow
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.serving import ready_line, serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
+from ternmq_registry.salvage import sidecars
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 
 if TYPE_CHECKING:
@@ -71,13 +73,16 @@ async def open_storage(
     """Open the broker and the registry below the data directory; `stack` closes them again."""
     process.make_data_dir(settings.data_dir)
     await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
-    registry = await asyncio.to_thread(Registry.sqlite, settings.data_dir / "registry.db")
+    database = settings.data_dir / "registry.db"
+    narrow(database, *sidecars(database))
+    registry = await asyncio.to_thread(Registry.sqlite, database)
     stack.callback(registry.close)
     directory = Directory(registry, interval_s=None)
     await directory.start()
     catalog = Catalog(
         directory,
         auto_create=settings.auto_create,
+        auto_create_per_minute=settings.auto_create_per_minute,
         default_queues=settings.default_queues,
         embedded=settings.broker_name,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.delay_levels import parse_delay_levels
 from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits
+from ternmq_common.printable import listed
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
@@ -98,8 +99,10 @@ async def _care_for_clients(services: Services) -> None:
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
-            for client in services.clients.expire():
-                _log.info("client %s is gone without a word", client.client_id)
+            gone = services.clients.expire()
+            if gone:
+                _log.info("gone without a word: %s", listed([client.client_id for client in gone], "clients"))
+            for client in gone:
                 await depart(client, services)
             services.clock.check()
             await services.renewal.renew()

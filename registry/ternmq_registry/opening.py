@@ -7,12 +7,14 @@ Old files   are checked as far as they have checksums, brought up to date, and g
 
 import os
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, false, inspect
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ternmq_common.errors import StartupError
+from ternmq_common.private_files import FILE_MODE
 from ternmq_registry import migrations
 from ternmq_registry.checksums import check_content, check_pages, seal
 from ternmq_registry.database import changing_engine, sqlite_engine
@@ -43,6 +45,7 @@ def opened_engine(path: "Path") -> "Engine":
 
     `RegistryFileDamaged`, or another StartupError when it can't be opened at all.
     """
+    _make_private(path)
     engine = sqlite_engine(path)
     try:
         with changing_engine(engine).begin() as connection:
@@ -63,6 +66,12 @@ def opened_engine(path: "Path") -> "Engine":
         engine.dispose()
         raise
     return engine
+
+
+def _make_private(path: "Path") -> None:
+    """Make the file before SQLite does, for this user alone; SQLite gives its journal the same mode."""
+    with suppress(OSError):  # SQLite says better what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def _bring_up_to_date(connection: "Connection") -> None:

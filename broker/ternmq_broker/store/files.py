@@ -17,6 +17,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ternmq_common.private_files import FILE_MODE, make_folder, new_file
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -101,7 +103,7 @@ class DiskFile:
     """A `StoreFile` on a real file system."""
 
     def __init__(self, path: Path, flags: int = 0, reserve_bytes: int = 0) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o640)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
         self._size = self._reserved = os.fstat(self._fd).st_size
         self._reserve_bytes = reserve_bytes if hasattr(os, "posix_fallocate") else 0
         # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
@@ -191,7 +193,7 @@ class DiskFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in self.path.iterdir())
@@ -217,7 +219,7 @@ class DiskFolder:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         try:
-            with temporary.open("xb") as file:
+            with new_file(temporary) as file:
                 file.write(content)
                 file.flush()
                 os.fdatasync(file.fileno())

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from ternmq_common.errors import StartupError
+from ternmq_common.private_files import FILE_MODE, FOLDER_MODE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +33,8 @@ class StoreLock:
                     self.release()
                     raise
                 before.unlink()
-            before.mkdir()
-        (before / _WHY).touch()
+            before.mkdir(mode=FOLDER_MODE)
+        (before / _WHY).touch(mode=FILE_MODE)
 
     def release(self) -> None:
         os.close(self._fd)
@@ -47,7 +48,7 @@ class StoreLock:
 
 def _locked(folder: "Path", name: str) -> int:
     """The descriptor of that file, locked and with this process's number in it."""
-    fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

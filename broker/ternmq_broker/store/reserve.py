@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.files import is_full
+from ternmq_common.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,13 +47,15 @@ class Reserve:
             left = self.left_bytes
             if left >= self.size:
                 return
-            with self._path.open("ab") as file:
-                try:
-                    _allocate(file.fileno(), left, self.size - left)
-                except OSError as error:
-                    os.ftruncate(file.fileno(), left)
-                    if not is_full(error):
-                        raise
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+            try:
+                _allocate(fd, left, self.size - left)
+            except OSError as error:
+                os.ftruncate(fd, left)
+                if not is_full(error):
+                    raise
+            finally:
+                os.close(fd)
 
     def give(self, *, all_of_it: bool) -> bool:
         """Give a slice of the room back; whether there was one. The last half is for those who ask for `all_of_it`."""

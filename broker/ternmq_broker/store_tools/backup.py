@@ -36,6 +36,7 @@ from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
 from ternmq_broker.store_tools.side_check import FLOORS, JOURNAL
 from ternmq_broker.store_tools.side_content import side_content
 from ternmq_common.errors import StartupError
+from ternmq_common.private_files import make_folder, new_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def backed_up(directory: Path, target: Path, progress: Progress = nobody, *, onl
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StartupError(f"{target} is not empty; give a folder that is, or none")
     began_ms = time.time_ns() // 1_000_000
-    (target / DATA).mkdir(parents=True, exist_ok=True)
+    make_folder(target / DATA)
     return _Backup(directory, target, progress, only_copies=only_copies).run(began_ms)
 
 
@@ -145,6 +146,7 @@ class _Backup:
         if not source.exists():
             return
         target = self._data / _REGISTRY
+        new_file(target).close()  # SQLite would let others read it
         with (
             contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as live,
             contextlib.closing(sqlite3.connect(target)) as copy,
@@ -211,7 +213,7 @@ class _Backup:
 
     def _place(self, name: str) -> Path:
         place = self._data / name
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
         return place
 
     def _sync_folders(self) -> None:

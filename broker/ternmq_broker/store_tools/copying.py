@@ -6,6 +6,8 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from ternmq_common.private_files import FILE_MODE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -87,7 +89,7 @@ def _opened(path: "Path") -> "Iterator[int]":
 
 @contextmanager
 def _new(path: "Path") -> "Iterator[int]":
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         yield fd
     finally:

@@ -11,6 +11,7 @@ from ternmq_broker.store_tools.copying import ShortFile, copied, sync_folder
 from ternmq_broker.store_tools.manifest import DATA, Manifest, read_manifest
 from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
 from ternmq_common.errors import StartupError
+from ternmq_common.private_files import make_folder
 
 
 def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Manifest:
@@ -21,7 +22,7 @@ def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Mani
     partial = directory.with_name(f"{directory.name}.partial")
     if partial.exists():
         raise StartupError(f"{partial} is there, of a restore that was interrupted; remove it")
-    partial.mkdir(parents=True)
+    make_folder(partial)
     try:
         _copy(manifest, backup / DATA, partial, Stepping(progress, manifest.size_bytes))
     except StartupError:
@@ -39,7 +40,7 @@ def _copy(manifest: Manifest, source: Path, target: Path, stepping: Stepping) ->
         if path.is_absolute() or ".." in path.parts:
             raise StartupError(f"the backup names a file outside of it: {name}")
         place = target / path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
         folders |= {parent for parent in place.parents if parent.is_relative_to(target)}
         _copy_file(source / path, size, digest, place, stepping)
     for folder in folders:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # zlib reads gzip and zlib headers alike with this: one producer writes zlib and calls it gzip.
 _ANY_HEADER = zlib.MAX_WBITS | 32
+INFLATED_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of a body when it is decompressed: a few KiB can hold a GiB, and a consumer that took it would die of it."""
 
 
 class MessageView:
@@ -42,7 +44,8 @@ class MessageView:
 
     @property
     def body(self) -> bytes:
-        """The body as the producer gave it; MESSAGE_CORRUPTED when it can't be decompressed."""
+        """The body as the producer gave it; MESSAGE_CORRUPTED when it can't be decompressed, or has more than
+        `INFLATED_BYTES_MAX` then. `to_proto().body` is the body as it was stored."""
         if self._body is None:
             self._body = self._decoded_body()
         return self._body
@@ -131,7 +134,7 @@ class MessageView:
 
     @property
     def intact(self) -> bool:
-        """Whether the body is what was stored: its digest fits, and it can be decompressed."""
+        """Whether the body is what was stored: its digest fits, and `body` can be had."""
         digest = self._message.system_properties.body_digest
         if not _digest_fits(digest, self._message.body):
             return False
@@ -162,8 +165,14 @@ class MessageView:
 
 
 def decoded_body(packed: bytes) -> bytes:
-    """A body of encoding GZIP as its producer gave it; zlib.error when it can't be unpacked."""
-    return zlib.decompress(packed, _ANY_HEADER)
+    """A body of encoding GZIP as its producer gave it; zlib.error when it can't be unpacked, or is too long then."""
+    inflater = zlib.decompressobj(_ANY_HEADER)
+    body = inflater.decompress(packed, INFLATED_BYTES_MAX + 1)
+    if len(body) > INFLATED_BYTES_MAX:
+        raise zlib.error(f"it has more than {INFLATED_BYTES_MAX} bytes when it is unpacked")
+    if not inflater.eof:
+        raise zlib.error("incomplete or truncated stream")
+    return body
 
 
 def _digest_fits(digest: pb.Digest, body: bytes) -> bool:

@@ -222,7 +222,9 @@ class PushConsumer(Consumer):
         assert self._listener_calls is not None
         intact = view.intact
         if not intact:
-            logger.error("%r is corrupted: its digest or its compression is wrong", view)
+            logger.error(
+                "%r is corrupted: its digest or its compression is wrong, or it is too long when it is unpacked", view
+            )
         if intact and await self._listener_calls.consume(view) is ConsumeResult.SUCCESS:
             self._acker.ack(view)
         elif not self._fifo:

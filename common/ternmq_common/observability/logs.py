@@ -1,23 +1,46 @@
-"""Logs on standard error, as text for people or as one JSON object a line."""
+"""Logs on standard error, as text for people or as one JSON object a line.
+
+Whatever clients had a part in is escaped: a record is one line, only a traceback has more, and those are indented. So a
+line that begins with a time was logged, and nobody wrote it into a name.
+"""
 
 import json
 import logging
 import sys
 from datetime import UTC, datetime
 
+from ternmq_common.printable import printable, printable_json, printable_lines
 from ternmq_common.server_settings import LogFormat, LogLevel
+
+_TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat) -> None:
     """Send every record of that level or above to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonFormatter()
-        if log_format is LogFormat.JSON
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    )
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter(_TEXT))
     logging.basicConfig(level=level.name, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells every step of opening a database
+
+
+class TextFormatter(logging.Formatter):
+    """A record as one line, and its traceback, if there is one, as indented lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Not `super().format`: it takes a traceback that another formatter left in the record, escaped or not.
+        record.message = record.getMessage()
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        lines = [printable(self.formatMessage(record))]
+        if record.exc_info:
+            lines.append(_indented(self.formatException(record.exc_info)))
+        if record.stack_info:
+            lines.append(_indented(self.formatStack(record.stack_info)))
+        return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in printable_lines(text).split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -32,4 +55,4 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["error"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+        return printable_json(json.dumps(fields))

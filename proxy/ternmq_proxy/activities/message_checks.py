@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX
+from ternmq_common.printable import cut, has_control
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _DELAY_LEVEL_RULE = (
     "a level is a decimal number, in a message to a DELAY topic that has neither a delivery time nor a message group, "
     "priority or lite topic, and is no transaction"
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
 
 
@@ -42,6 +42,11 @@ def check_message(message: "Message", limits: "MessageLimits", now_ms: int) -> "
     _check_properties(message, limits)
     if not properties.message_id.strip():
         _refuse(definition_pb2.ILLEGAL_MESSAGE_ID, "the message id is empty")
+    if has_control(properties.message_id):
+        _refuse(
+            definition_pb2.ILLEGAL_MESSAGE_ID,
+            f"the message id {cut(properties.message_id)!r} holds a control character",
+        )
     kind = effective_type(properties)
     if kind != definition_pb2.NORMAL:
         _check_special(properties, limits, now_ms)
@@ -92,18 +97,19 @@ def _check_properties(message: "Message", limits: "MessageLimits") -> None:
         if reserved:
             _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
         text = "".join(pairs) + "".join(pairs.values())
-        if _CONTROL.search(text):
-            culprit = next(key for key, value in pairs.items() if _CONTROL.search(key + value))
+        if has_control(text):
+            culprit = next(key for key, value in pairs.items() if has_control(key + value))
             _refuse(
                 definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY,
-                f"property {culprit!r} holds a control character, in its key or its value",
+                f"property {cut(culprit)!r} holds a control character, in its key or its value",
             )
     properties = message.system_properties
     if properties.tag:
         text += _checked_text(properties.tag, "tag", definition_pb2.ILLEGAL_MESSAGE_TAG)
         if "|" in properties.tag:
             _refuse(
-                definition_pb2.ILLEGAL_MESSAGE_TAG, f"tag {properties.tag!r} holds |, which separates tags in filters"
+                definition_pb2.ILLEGAL_MESSAGE_TAG,
+                f"tag {cut(properties.tag)!r} holds |, which separates tags in filters",
             )
     for key in properties.keys:
         text += _checked_text(key, "key", definition_pb2.ILLEGAL_MESSAGE_KEY)
@@ -126,8 +132,8 @@ def _reserved(key: str, pairs: dict[str, str]) -> str:
 def _checked_text(text: str, what: str, code: "Code") -> str:
     if not text.strip():
         _refuse(code, f"a {what} is blank")
-    if _CONTROL.search(text):
-        _refuse(code, f"{what} {text!r} holds a control character")
+    if has_control(text):
+        _refuse(code, f"{what} {cut(text)!r} holds a control character")
     return text
 
 
@@ -165,7 +171,7 @@ def _check_lite_topic(name: str) -> None:
     if not name.strip() or len(name.encode()) > LITE_TOPIC_BYTES_MAX or not _LITE_TOPIC.fullmatch(name):
         _refuse(
             definition_pb2.ILLEGAL_LITE_TOPIC,
-            f"lite topic {name!r}: 1 to {LITE_TOPIC_BYTES_MAX} letters, digits, _ or - are allowed",
+            f"lite topic {cut(name)!r}: 1 to {LITE_TOPIC_BYTES_MAX} letters, digits, _ or - are allowed",
         )
 
 

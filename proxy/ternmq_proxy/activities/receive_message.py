@@ -17,6 +17,7 @@ from ternmq_common.limits import (
 )
 from ternmq_common.model import Delivery, PopOrder
 from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.printable import problem_of_name
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
@@ -74,6 +75,8 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     group_name = checked_group(request.group.name)
     topic_name = checked_topic(request.message_queue.topic.name)
     passing = await services.filters.of(request.filter_expression)
+    if problem := problem_of_name(request.attempt_id):
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"the attempt id {problem}")
     batch = _batch(request.batch_size)
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.topic(topic_name)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage
+from ternmq_common.printable import problem_of_name
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def stored_form(message: "Message", *, peer: str, now_ms: int, limits: "MessageL
     digest = properties.body_digest
     digest.type = definition_pb2.MD5
     digest.checksum = md5(message.body, usedforsecurity=False).hexdigest().upper()
-    if not properties.born_host:
-        properties.born_host = peer
+    if not properties.born_host or problem_of_name(properties.born_host):
+        properties.born_host = peer  # tools print it
     if not properties.HasField("born_timestamp") or not is_time(properties.born_timestamp):
         properties.born_timestamp.FromMilliseconds(now_ms)
     return _split(message, properties, limits)

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX
+from ternmq_common.limits import FILTER_BYTES_MAX, LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX
 from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.printable import problem_of_name
 from ternmq_common.retry_backoff import CustomizedSteps
 from ternmq_common.tag_filter import TagFilter
 from ternmq_protos.pool import Duration
@@ -19,6 +20,7 @@ from ternmq_protos.v2.definition_pb2 import (
 )
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.status import OK
+from ternmq_proxy.processors.client_limits import check_size
 
 if TYPE_CHECKING:
     from ternmq_common.model import Group
@@ -40,6 +42,7 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
         raise MessagingError(
             definition_pb2.BAD_REQUEST, "the settings hold neither publishing nor subscription; one is needed"
         )
+    check_size(settings)
     answer = Settings()
     answer.CopyFrom(settings)
     if settings.HasField("publishing"):
@@ -72,6 +75,9 @@ async def _complete_consumer(answer: Settings, services: "Services") -> None:
     subscription = answer.subscription
     for entry in subscription.subscriptions:
         _expression(entry.expression)
+        # Which topics there are is for receives to say; this name is shown to operators.
+        if problem := problem_of_name(entry.topic.name):
+            raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     group = await services.catalog.group(checked_group(subscription.group.name))
     subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER
     subscription.receive_batch_size = RECEIVE_BATCH_MAX
@@ -90,6 +96,10 @@ def _expression(expression: FilterExpression) -> str:
         return TagFilter.parse(expression.expression).expression
     if not expression.expression.strip():
         raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
+    if len(expression.expression.encode()) > FILTER_BYTES_MAX:
+        raise MessagingError(
+            definition_pb2.ILLEGAL_FILTER_EXPRESSION, f"the SQL92 expression is longer than {FILTER_BYTES_MAX} bytes"
+        )
     return expression.expression
 
 

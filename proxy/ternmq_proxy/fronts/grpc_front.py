@@ -271,6 +271,7 @@ async def _end_conversation(error: Exception, served: ServedCall) -> None:
     if status.code == definition_pb2.CLIENT_ID_REQUIRED:
         await served.finish(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):
-        raise CallRefused(Status.INVALID_ARGUMENT, str(error))
+        too_much = error.code == definition_pb2.TOO_MANY_REQUESTS
+        raise CallRefused(Status.RESOURCE_EXHAUSTED if too_much else Status.INVALID_ARGUMENT, str(error))
     else:
         raise CallRefused(Status.INTERNAL, status.message)

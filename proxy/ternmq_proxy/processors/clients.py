@@ -5,6 +5,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.processors.client_limits import (
+    ALL_ENTRIES_MAX,
+    ALL_SETTINGS_BYTES_MAX,
+    CLIENTS_MAX,
+    entries_of,
+    refuse,
+)
 from ternmq_proxy.processors.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
@@ -67,12 +74,16 @@ class Client:
 
 
 class ClientRegistry:
-    """Who is there. `now` is a monotonic clock in seconds."""
+    """Who is there. `now` is a monotonic clock in seconds.
+
+    Invariant: `_entries` is how many topics the settings of all clients name together.
+    """
 
     def __init__(self, now: "Callable[[], float]", *, expiry_s: float) -> None:
         self._now = now
         self._expiry_s = expiry_s
         self._clients: dict[str, Client] = {}
+        self._entries = 0
         self._settings = SharedSettings()
         self._publishers: dict[str, dict[str, Client]] = {}  # topic, client id
         self._pulling: dict[str, PullingMember] = {}  # client id
@@ -88,7 +99,10 @@ class ClientRegistry:
         group: str = "",
         client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
     ) -> Client:
-        """The client made a call, which may tell of what group and type it is; it is known from now on."""
+        """The client made a call, which may tell of what group and type it is; it is known from now on.
+
+        TOO_MANY_REQUESTS if that were more clients than can be known.
+        """
         client = self._known(client_id, group, client_type)
         if client.is_pulling or client_id in self._pulling:
             self._share_out(client_id, client.membership)
@@ -97,6 +111,8 @@ class ClientRegistry:
     def _known(self, client_id: str, group: str, client_type: "ClientType") -> Client:
         client = self._clients.get(client_id)
         if client is None:
+            if len(self._clients) >= CLIENTS_MAX:
+                refuse(f"{CLIENTS_MAX} clients are here already; no more can be known")
             client = self._clients[client_id] = Client(client_id)
         client.last_seen = self._now()
         client.group = group or client.group
@@ -104,8 +120,17 @@ class ClientRegistry:
         return client
 
     def configured(self, client_id: str, settings: "Settings") -> Client:
-        """The client sent its settings."""
+        """The client sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of them; what
+        was known of it stays then."""
+        known = self._clients.get(client_id)
+        entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
+        growth = self._settings.growth(settings)
+        if entries > max(self._entries, ALL_ENTRIES_MAX) or (
+            growth and self._settings.size + growth > ALL_SETTINGS_BYTES_MAX
+        ):
+            refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
         client = self._known(client_id, settings.subscription.group.name, settings.client_type)
+        self._entries = entries
         before_settings, client.settings = client.settings, self._settings.take(settings)
         if before_settings is not None:
             self._settings.give_back(before_settings)
@@ -142,6 +167,7 @@ class ClientRegistry:
         if client is not None:
             self._withdraw(client, client.topics)
             self._share_out(client_id, None)
+            self._entries -= entries_of(client.settings)
             if client.settings is not None:
                 self._settings.give_back(client.settings)
         return client is not None

@@ -11,15 +11,22 @@ from ternmq_protos.v2.definition_pb2 import Settings
 class SharedSettings:
     """Settings that clients have now. Nobody changes them.
 
-    Invariant: `_holders` says how many clients have which settings, and `_settings` has those and no others.
+    Invariants: `_holders` says how many clients have which settings, and `_settings` has those and no others; `size` is
+    the sum of their bytes.
     """
 
     def __init__(self) -> None:
         self._settings: dict[bytes, Settings] = {}
         self._holders: Counter[bytes] = Counter()
+        self.size = 0
 
     def __len__(self) -> int:
         return len(self._settings)
+
+    def growth(self, settings: Settings) -> int:
+        """How many bytes more there are once these are taken."""
+        key = _key(settings)
+        return 0 if key in self._settings else len(key)
 
     def take(self, settings: Settings) -> Settings:
         """Settings that equal these, for one client more."""
@@ -29,6 +36,7 @@ class SharedSettings:
         if shared is None:
             # Parsed anew, because a part of a message keeps all of the message.
             shared = self._settings[key] = Settings.FromString(key)
+            self.size += len(key)
         return shared
 
     def give_back(self, settings: Settings) -> None:
@@ -37,6 +45,7 @@ class SharedSettings:
         self._holders[key] -= 1
         if not self._holders[key]:
             del self._holders[key], self._settings[key]
+            self.size -= len(key)
 
 
 def _key(settings: Settings) -> bytes:

@@ -1,60 +1,117 @@
 """What the members of each group subscribe to, and where they contradict each other (`consumer.md` 2.4).
 
 The filter of each receive is what counts. When two members of a group use different ones for a topic, each skips for
-good what the other wanted: nothing forbids it, so it is logged when it begins, and shown to operators while it lasts.
+good what the other wanted: nothing forbids it, so it is logged, once a minute at most for a group and topic, and shown
+to operators while it lasts.
+
+Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `ENTRIES_MAX` topics of a
+            client, those that it used last, and `ALL_ENTRIES_MAX` of all clients: beyond, TOO_MANY_REQUESTS.
 """
 
 import logging
+import time
+from collections import Counter
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from ternmq_common.printable import CUT_AT, listed
+from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, ENTRIES_MAX, refuse
+from ternmq_proxy.seldom import Seldom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
+SIDES_MAX = 5
+
+
+class _Members:
+    """Who reads one topic for one group, with which filter.
+
+    Invariant: `clients_with` counts the values of `filters`, and has no zeros.
+    """
+
+    __slots__ = ("clients_with", "filters")
+
+    def __init__(self) -> None:
+        self.filters: dict[str, str] = {}
+        self.clients_with: Counter[str] = Counter()
+
+    def put(self, client_id: str, expression: str) -> None:
+        self.remove(client_id)
+        self.filters[client_id] = expression
+        self.clients_with[expression] += 1
+
+    def remove(self, client_id: str) -> None:
+        before = self.filters.pop(client_id, None)
+        if before is not None:
+            self.clients_with[before] -= 1
+            if not self.clients_with[before]:
+                del self.clients_with[before]
+
+
+_NOBODY = _Members()
 
 
 class Subscriptions:
-    """The filter that each member of each group uses for each topic, as it was seen last."""
+    """The filter that each member of each group uses for each topic, as it was seen last. `now` is a monotonic clock in
+    seconds.
 
-    def __init__(self) -> None:
-        self._by_group: dict[str, dict[str, dict[str, str]]] = {}  # group, topic, client id: expression
-        self._groups_of: dict[str, set[str]] = {}
+    Invariant: `_by_group` and `_by_client` have the same entries, `_count` many, and nothing that is empty.
+    """
+
+    def __init__(self, now: "Callable[[], float]" = time.monotonic) -> None:
+        self._by_group: dict[str, dict[str, _Members]] = {}  # group, topic
+        self._by_client: dict[str, dict[tuple[str, str], None]] = {}  # client id, (group, topic) from the oldest on
+        self._count = 0
+        self._seldom = Seldom(now)
+
+    def __len__(self) -> int:
+        return self._count
 
     def replaced(self, group: str, client_id: str, expressions: dict[str, str]) -> None:
-        """The client told all that it subscribes to: topic to filter."""
-        for topic, members in list(self._by_group.get(group, {}).items()):
-            if topic not in expressions and members.pop(client_id, None) is not None:
-                self._drop_if_empty(group, topic)
+        """The client told all that it subscribes to: topic to filter. TOO_MANY_REQUESTS."""
+        for known_group, topic in list(self._by_client.get(client_id, ())):
+            if known_group == group and topic not in expressions:
+                self._drop(group, topic, client_id)
         for topic, expression in expressions.items():
             self.used(group, client_id, topic, expression)
 
     def used(self, group: str, client_id: str, topic: str, expression: str) -> None:
-        """The client receives from the topic with that filter."""
-        members = self._by_group.setdefault(group, {}).setdefault(topic, {})
-        before = members.get(client_id)
-        if before == expression:
+        """The client receives from the topic with that filter. TOO_MANY_REQUESTS if that can't be remembered."""
+        kept = _kept(expression)
+        before = self._by_group.get(group, {}).get(topic, _NOBODY).filters.get(client_id)
+        if before == kept:
             return
-        members[client_id] = expression
-        self._groups_of.setdefault(client_id, set()).add(group)
-        if len(members) > 1:
-            others = sorted({other for other in members.values() if other != expression})
-            if others:
-                _log.warning(
-                    "members of group %s filter topic %s differently: %s uses %r, others %s; each skips for good what "
-                    "the others want",
-                    group,
-                    topic,
-                    client_id,
-                    expression,
-                    ", ".join(map(repr, others)),
-                )
+        if before is None:
+            self._make_room(client_id)
+            self._by_client.setdefault(client_id, {})[group, topic] = None
+            self._count += 1
+        members = self._by_group.setdefault(group, {}).setdefault(topic, _Members())
+        members.put(client_id, kept)
+        if len(members.clients_with) > 1 and self._seldom.is_due((group, topic)):
+            _warn(group, topic, members, client_id)
+
+    def _make_room(self, client_id: str) -> None:
+        own = self._by_client.get(client_id, {})
+        if len(own) >= ENTRIES_MAX:  # some of its topics may be gone for long
+            self._drop(*next(iter(own)), client_id)
+        if self._count >= ALL_ENTRIES_MAX:
+            refuse("more subscriptions are remembered here than is allowed; no others can be taken now")
 
     def forget(self, client_id: str) -> None:
         """The client is gone."""
-        for group in self._groups_of.pop(client_id, ()):
-            for topic, members in list(self._by_group.get(group, {}).items()):
-                if members.pop(client_id, None) is not None:
-                    self._drop_if_empty(group, topic)
+        for group, topic in list(self._by_client.get(client_id, ())):
+            self._drop(group, topic, client_id)
 
-    def _drop_if_empty(self, group: str, topic: str) -> None:
-        topics = self._by_group[group]
-        if not topics[topic]:
+    def _drop(self, group: str, topic: str, client_id: str) -> None:
+        own, topics = self._by_client[client_id], self._by_group[group]
+        del own[group, topic]
+        topics[topic].remove(client_id)
+        self._count -= 1
+        if not own:
+            del self._by_client[client_id]
+        if not topics[topic].filters:
             del topics[topic]
         if not topics:
             del self._by_group[group]
@@ -62,18 +119,42 @@ class Subscriptions:
     def of(self, group: str, client_id: str) -> dict[str, str]:
         """Topic to filter expression of one member."""
         topics = self._by_group.get(group, {})
-        return {topic: members[client_id] for topic, members in sorted(topics.items()) if client_id in members}
+        own = sorted(topic for known_group, topic in self._by_client.get(client_id, ()) if known_group == group)
+        return {topic: topics[topic].filters[client_id] for topic in own}
 
     def inconsistencies(self, group: str) -> list[str]:
         """A sentence for each topic that members of the group filter differently."""
         found = []
         for topic, members in sorted(self._by_group.get(group, {}).items()):
-            clients_of: dict[str, list[str]] = {}
-            for client_id, expression in sorted(members.items()):
-                clients_of.setdefault(expression, []).append(client_id)
-            if len(clients_of) > 1:
-                sides = "; ".join(
-                    f"{expression!r} by {', '.join(clients)}" for expression, clients in sorted(clients_of.items())
-                )
-                found.append(f"topic {topic} is filtered differently, so messages are skipped for some: {sides}")
+            if len(members.clients_with) > 1:
+                found.append(_contradiction(topic, members))
         return found
+
+
+def _contradiction(topic: str, members: _Members) -> str:
+    clients_of: dict[str, list[str]] = {}
+    for client_id, expression in sorted(members.filters.items()):
+        clients_of.setdefault(expression, []).append(client_id)
+    sides = [f"{expression!r} by {listed(names, 'clients')}" for expression, names in sorted(clients_of.items())]
+    more = f"; and {len(sides) - SIDES_MAX} more filters" if len(sides) > SIDES_MAX else ""
+    return (
+        f"topic {topic} is filtered differently, so messages are skipped for some: {'; '.join(sides[:SIDES_MAX])}{more}"
+    )
+
+
+def _warn(group: str, topic: str, members: _Members, client_id: str) -> None:
+    expression = members.filters[client_id]
+    other, others = next(each for each in members.filters.items() if each[1] != expression)
+    _log.warning(
+        "%d members of group %s filter topic %s differently: %s uses %r, %s uses %r; each skips for good what the "
+        "others want; see `ternmq group describe %s`",
+        len(members.filters), group, topic, client_id, expression, other, others, group,
+    )  # fmt: skip
+
+
+def _kept(expression: str) -> str:
+    """Of a long filter its beginning, and what no other one has."""
+    if len(expression) <= CUT_AT:
+        return expression
+    digest = sha256(expression.encode()).hexdigest()[:16]
+    return f"{expression[:CUT_AT]}... ({len(expression)} characters, SHA-256 {digest})"

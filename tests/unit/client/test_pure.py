@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +19,7 @@ from ternmq.endpoints import Endpoints
 from ternmq.errors import error_of
 from ternmq.filters import checked_subscriptions
 from ternmq.message_id import MessageIds, parse_message_id
+from ternmq.message_view import INFLATED_BYTES_MAX
 from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of, due_ms
 from ternmq.route import Queue, queue_of_group, queues_to_try
 from ternmq.siphash import siphash24
@@ -285,6 +287,44 @@ def test_a_body_that_says_gzip_and_is_not_is_corrupted() -> None:
     assert not view.intact
     with pytest.raises(ternmq.BadRequest, match="MESSAGE_CORRUPTED"):
         _ = view.body
+
+
+def packed_zeros(size: int) -> bytes:
+    """So many zeros, compressed as tightly as it goes; made in pieces, as nobody wants to hold them."""
+    deflate = zlib.compressobj(9)
+    piece = bytes(1 << 20)
+    parts = [deflate.compress(piece) for _ in range(size >> 20)] + [deflate.compress(piece[: size & 0xFFFFF])]
+    return b"".join(parts) + deflate.flush()
+
+
+@pytest.mark.parametrize("size", [INFLATED_BYTES_MAX + 1, 1 << 29], ids=["one-byte-too-many", "512MiB"])
+def test_a_body_that_would_be_too_long_is_corrupted_and_takes_no_more_memory_than_is_allowed(size: int) -> None:
+    packed = packed_zeros(size)
+    message = stored_message(1, body=packed)
+    message.system_properties.body_encoding = pb.GZIP
+    view = view_of(message)
+    tracemalloc.start()
+    try:
+        assert not view.intact
+        with pytest.raises(ternmq.BadRequest, match=r"MESSAGE_CORRUPTED: .* has more than 67108864 bytes"):
+            _ = view.body
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * INFLATED_BYTES_MAX
+    assert view.to_proto().body == packed
+
+
+def test_the_longest_body_that_is_allowed_is_read() -> None:
+    message = stored_message(1, body=packed_zeros(INFLATED_BYTES_MAX))
+    message.system_properties.body_encoding = pb.GZIP
+    assert len(view_of(message).body) == INFLATED_BYTES_MAX
+
+
+def test_a_body_that_ends_too_early_is_corrupted() -> None:
+    message = stored_message(1, body=gzip.compress(b"body" * 100)[:-9])
+    message.system_properties.body_encoding = pb.GZIP
+    assert not view_of(message).intact
 
 
 @pytest.mark.parametrize(

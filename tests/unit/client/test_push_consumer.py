@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import zlib
 
 import grpc
 import pytest
@@ -171,6 +172,21 @@ async def test_a_corrupted_message_is_given_back_unseen(server: ScriptedServer) 
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, seen.append):
         await server.asked("ChangeInvisibleDuration")
     assert seen == []
+
+
+async def test_a_body_that_would_not_fit_into_memory_does_not_stop_the_consumer(server: ScriptedServer) -> None:
+    """It goes the way of every message that fails; those behind it are consumed."""
+    deflate = zlib.compressobj(9)
+    bomb = b"".join(deflate.compress(bytes(1 << 20)) for _ in range(65)) + deflate.flush()
+    poison = stored_message(1, body=bomb)
+    poison.system_properties.body_encoding = pb.GZIP
+    seen: list[int] = []
+    server.deliver(poison, stored_message(2))
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, lambda view: seen.append(view.offset)):
+        (given_back, *_) = await server.asked("ChangeInvisibleDuration")
+        await server.asked("AckMessage")
+    assert given_back.message_id == "id-1"
+    assert seen == [2]
 
 
 async def test_the_attempt_id_changes_only_when_messages_came(server: ScriptedServer) -> None:

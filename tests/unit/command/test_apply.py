@@ -93,3 +93,50 @@ def test_a_mistake_in_the_file_is_one_line_and_nothing_is_created(
 def test_a_file_that_is_not_what_its_ending_says_is_one_line(call: Call, tmp_path: Path, ending: str) -> None:
     result = call("apply", "-f", written(tmp_path, "{", ending))
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+# --- files that are to do harm
+
+DEPTH = 100_000
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "reason"),
+    [
+        ("yaml", "[" * DEPTH, "nested too deeply"),
+        ("yaml", "topics: " + "[" * DEPTH + "]" * DEPTH, "nested too deeply"),
+        ("yaml", "topics: " + "{a: " * 500 + "1" + "}" * 500, "nested too deeply"),
+        ("json", '{"topics": ' + "[" * DEPTH + "]" * DEPTH + "}", "nested too deeply"),
+        ("json", '{"a":' * DEPTH, "nested too deeply"),
+        ("toml", "topics = " + "[" * DEPTH + "]" * DEPTH, "nested too deeply"),
+        ("yaml", BOMB, "aliases stand for more than 1000000 values"),
+        ("yaml", MERGES, "aliases stand for more than 1000000 values"),
+        ("yaml", "topics: &a [*a]", "an alias stands for what it is in"),
+        ("yaml", "topics: [{name: 2026-13-45}]", "month must be in 1..12"),
+        ("yaml", f"topics: [{{name: a, type: {'x' * 100_000}}}]", "type"),
+        ("json", f'{{"{"k" * 100_000}": 1}}', "unknown key"),
+    ],
+)
+def test_a_file_that_is_to_do_harm_is_refused_in_one_line(
+    call_server: Call, server: AdminServer, tmp_path: Path, ending: str, text: str, reason: str
+) -> None:
+    result = call_server("apply", "-f", written(tmp_path, text, ending))
+    assert result.exit_code == 2, result.exception
+    assert reason in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert len(result.stderr) < 1000
+    assert not server.topics
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end(call: Call) -> None:
+    result = call("apply", "-f", "/dev/zero")
+    assert result.exit_code == 2
+    assert "longer than 16777216 bytes" in result.stderr
+
+
+def test_an_alias_is_what_it_stands_for(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
+    text = "topics:\n  - &first {name: orders, queues: 4}\n  - {<<: *first, name: audit}\n"
+    assert call_server("apply", "-f", written(tmp_path, text)).exit_code == 0
+    assert {name: topic.queues for name, topic in server.topics.items()} == {"orders": 4, "audit": 4}

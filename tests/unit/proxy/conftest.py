@@ -16,12 +16,15 @@ from tests.support.embedded import Embedded, RawClient
 
 SERVER_LOOP = pytest.mark.asyncio(loop_scope="session")
 ANY_PORT = "127.0.0.1:0"
+# All tests use groups that are not there, of one server.
+MANY = 1_000_000
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Creates topics and groups on first use."""
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("server"), grpc=ANY_PORT, http=ANY_PORT)
+    folder = tmp_path_factory.mktemp("server")
+    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create_per_minute=MANY)
     async with Embedded(settings) as running:
         yield running
 
@@ -39,7 +42,9 @@ async def strict_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
 async def movable_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Its clock goes where tests move it, never by more than hours: each begins at the time that it finds."""
     folder = tmp_path_factory.mktemp("movable-server")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, test_clock=True)
+    settings = ServerSettings(
+        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, test_clock=True, auto_create_per_minute=MANY
+    )
     async with Embedded(settings) as running:
         yield running
 

@@ -49,7 +49,7 @@ async def test_the_one_broker_of_an_embedded_stack_needs_no_place(tmp_path: Path
     embedded = Cluster(tmp_path)
     directory = Directory(embedded.registry, interval_s=None)
     await directory.start()
-    catalog = Catalog(directory, auto_create=True, default_queues=2, embedded="broker-0")
+    catalog = Catalog(directory, auto_create=True, auto_create_per_minute=9, default_queues=2, embedded="broker-0")
     assert (await catalog.topic("orders")).brokers == ()
     assert [broker.name for broker in catalog.brokers()] == ["broker-0"]
     embedded.close()

@@ -164,12 +164,18 @@ class Cluster:
         self.registry = WatchedRegistry.sqlite(self._path)
         self._opened = [self.registry]
 
-    async def proxy(self, *, auto_create: bool = True) -> Proxy:
+    async def proxy(self, *, auto_create: bool = True, auto_create_per_minute: int = 1000) -> Proxy:
         registry = WatchedRegistry.sqlite(self._path)
         self._opened.append(registry)
         directory, seconds = Directory(registry, interval_s=None), Seconds()
         await directory.start()
-        catalog = Catalog(directory, auto_create=auto_create, default_queues=2, now=seconds)
+        catalog = Catalog(
+            directory,
+            auto_create=auto_create,
+            auto_create_per_minute=auto_create_per_minute,
+            default_queues=2,
+            now=seconds,
+        )
         clients, brokers = ClientRegistry(seconds, expiry_s=120), Brokers(directory)
         clients.on_pulling(brokers.announce)
         return Proxy(registry, directory, seconds, catalog, brokers, clients)

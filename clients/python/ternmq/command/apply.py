@@ -1,20 +1,19 @@
 """`ternmq apply`: topics and groups as a file declares them; what is there with the same settings stays untouched."""
 
-import json
-import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.declared import count, declared_settings
+from ternmq.command.declared import count, declared_settings, shown
+from ternmq.command.declaring_file import parsed
 from ternmq.command.failures import CommandFailure, Refused, WrongUsage
 from ternmq.command.group_settings import GroupSettings, set_given
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import print_records
 from ternmq.command.topic import TYPE_NAMES
+from ternmq_common.printable import cut
 from ternmq_common.settings import did_you_mean
 
 if TYPE_CHECKING:
@@ -67,7 +66,10 @@ def command(file: Path, endpoint: str, as_json: bool) -> None:
       ternmq apply -f topics.yaml
       ternmq apply -f topics.toml --endpoint broker.example:8081 --json
     """
-    declared = declarations(parsed(file), source=str(file))
+    try:
+        declared = declarations(parsed(file), source=str(file))
+    except RecursionError:
+        raise WrongUsage(f"{file} is nested too deeply; topics and groups are lists of tables") from None
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
@@ -86,32 +88,6 @@ def _applied(admin: "AdminClient", declaration: Declaration) -> dict[str, object
     return {**record, "outcome": "created" if created else "unchanged", "reason": ""}
 
 
-def parsed(file: Path) -> object:
-    """The content of `file` as plain values."""
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise WrongUsage(f"can't read {file}: {reason}") from None
-    try:
-        if file.suffix == ".toml":
-            return tomllib.loads(text)
-        if file.suffix == ".json":
-            return json.loads(text)
-    except ValueError as error:
-        raise WrongUsage(f"{file}: {error}") from None
-    return _parsed_yaml(text, file)
-
-
-def _parsed_yaml(text: str, file: Path) -> object:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise WrongUsage(f"{file}: {error}") from None
-
-
 def declarations(content: object, *, source: str) -> list[Declaration]:
     """Topics first, then groups, in the order of the file; WrongUsage for what the file must not say."""
     sections = _checked_table({} if content is None else content, ("topics", "groups"), where=source)
@@ -127,7 +103,7 @@ def declarations(content: object, *, source: str) -> list[Declaration]:
 def _topic(item: dict[str, object], where: str) -> Declaration:
     name, type_name = _name(item, where), item.get("type", "normal")
     if not isinstance(type_name, str) or type_name.lower() not in TYPE_NAMES:
-        raise WrongUsage(f"{where}: type {type_name!r}{did_you_mean(str(type_name), TYPE_NAMES)}")
+        raise WrongUsage(f"{where}: type {shown(type_name)}{did_you_mean(cut(str(type_name)), TYPE_NAMES)}")
     queues = count(item, "queues", where) or 0
     return Declaration(
         kind="topic", name=name, create=lambda admin: admin.create_topic(name, type_name.lower(), queues)
@@ -137,7 +113,7 @@ def _topic(item: dict[str, object], where: str) -> Declaration:
 def _group(item: dict[str, object], where: str) -> Declaration:
     name, fifo = _name(item, where), item.get("fifo", False)
     if not isinstance(fifo, bool):
-        raise WrongUsage(f"{where}: fifo must be true or false, not {fifo!r}")
+        raise WrongUsage(f"{where}: fifo must be true or false, not {shown(fifo)}")
     settings = declared_settings(item, where)
 
     def create(admin: "AdminClient") -> bool:
@@ -162,7 +138,7 @@ def _checked_table(content: object, known: tuple[str, ...], *, where: str) -> di
         raise WrongUsage(f"{where}: a table with {', '.join(known)} is needed")
     for key in content:
         if key not in known:
-            raise WrongUsage(f"{where}: unknown key {key!r}{did_you_mean(str(key), known)}")
+            raise WrongUsage(f"{where}: unknown key {shown(key)}{did_you_mean(cut(str(key)), known)}")
     return content
 
 

@@ -9,6 +9,7 @@ from ternmq.command.confirmation import confirm
 from ternmq.command.failures import CommandFailure, WrongUsage
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import counted, print_json
+from ternmq.command.printing import echo, echo_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +100,7 @@ def _carry_out(plan: "Plan", progress: "Iterator[int]") -> None:
             line.add(count)
     except (CommandFailure, KeyboardInterrupt):
         line.end()
-        click.echo(_stopped(plan), err=True)
+        echo(_stopped(plan), err=True)
         raise
     line.end()
 
@@ -124,10 +125,10 @@ def _report(plan: "Plan", target: str, queues: int, *, as_json: bool) -> None:
         ]
         print_json({"group": group, "topic": topic, "to": target, "moved": moved, "queues": shares})
     elif not plan.total:
-        click.echo(f"group {group} has no backlog in {topic}", err=True)
+        echo(f"group {group} has no backlog in {topic}", err=True)
     else:
-        click.echo(f"moved {counted(moved, 'message')} of {topic} to {target} ({queues} queues) for group {group}")
-        click.echo(f"let consumers of {group} subscribe {target}; what is sent to {topic} stays there", err=True)
+        echo(f"moved {counted(moved, 'message')} of {topic} to {target} ({queues} queues) for group {group}")
+        echo(f"let consumers of {group} subscribe {target}; what is sent to {topic} stays there", err=True)
 
 
 class ProgressLine:
@@ -140,8 +141,8 @@ class ProgressLine:
     def add(self, count: int) -> None:
         self._moved += count
         if self._is_shown:
-            click.echo(f"\rmoved {self._moved} of {self._total}", nl=False, err=True)
+            echo_over(f"moved {self._moved} of {self._total}")
 
     def end(self) -> None:
         if self._is_shown and self._moved:
-            click.echo(err=True)
+            echo(err=True)

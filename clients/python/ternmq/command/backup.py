@@ -7,6 +7,7 @@ import click
 from ternmq.command.failures import CommandFailure
 from ternmq.command.options import json_option
 from ternmq.command.output import counted, print_json
+from ternmq.command.printing import echo
 from ternmq.command.store_options import DEFAULT_DIR, progress_bar, size_text, store_failures
 
 
@@ -53,7 +54,7 @@ def command(target: Path, data_dir: Path, only_copies: bool, is_to_verify: bool,
         )
     else:
         files, size = counted(len(manifest.files), "file"), size_text(manifest.size_bytes)
-        click.echo(f"backed up {data_dir} to {target}: {files}, {size}, the log up to {manifest.log_end}")
+        echo(f"backed up {data_dir} to {target}: {files}, {size}, the log up to {manifest.log_end}")
     if is_to_verify and not found.findings.is_sound:
         raise CommandFailure(f"the backup is not sound; `ternmq store verify {target}/data` says why")
     return 0

@@ -8,6 +8,7 @@ import click
 from ternmq.command.confirmation import confirm
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import counted, iso, print_records
+from ternmq.command.printing import echo, echo_lines
 
 if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
@@ -62,12 +63,12 @@ def drain(name: str, wait: bool, endpoint: str) -> None:
 
     with AdminClient(endpoint) as admin:
         admin.update_broker(name, draining=True)
-        click.echo(f"broker {name} is draining")
+        echo(f"broker {name} is draining")
         said = ""
         while True:
             remaining = admin.remaining(name)
             if (text := _remaining_text(remaining)) != said:
-                click.echo(text)
+                echo_lines(text)
             said = text
             if not wait or _is_nothing(remaining):
                 return
@@ -107,7 +108,7 @@ def resume(name: str, endpoint: str) -> None:
 
     with AdminClient(endpoint) as admin:
         admin.update_broker(name, draining=False)
-    click.echo(f"broker {name} takes messages again")
+    echo(f"broker {name} takes messages again")
 
 
 @click.command()
@@ -126,7 +127,7 @@ def permission(name: str, permission: str, endpoint: str) -> None:
 
     with AdminClient(endpoint) as admin:
         admin.update_broker(name, permission_name=permission)
-    click.echo(f"broker {name} has permission {permission}")
+    echo(f"broker {name} has permission {permission}")
 
 
 @click.command()
@@ -149,7 +150,7 @@ def remove(name: str, force: bool, yes: bool, endpoint: str) -> None:
     confirm(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.remove_broker(name, force=force)
-    click.echo(f"broker {name} removed")
+    echo(f"broker {name} removed")
 
 
 def broker_record(broker: "admin_pb2.Broker") -> dict[str, object]:

@@ -8,6 +8,7 @@ import click
 from ternmq.command.failures import CommandFailure, Refused, WrongUsage
 from ternmq.command.options import Duration, endpoint_option, json_option
 from ternmq.command.output import age_text, described, iso_datetime, print_json
+from ternmq.command.printing import echo_lines
 
 if TYPE_CHECKING:
     from ternmq.command.server_time import ServerTime
@@ -104,7 +105,7 @@ def _print(time: "ServerTime", *, test_clock: bool, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    click.echo(
+    echo_lines(
         described(
             {
                 "now": record["now"],

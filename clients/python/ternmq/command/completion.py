@@ -2,6 +2,8 @@
 
 import click
 
+from ternmq.command.printing import echo_lines
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -22,4 +24,4 @@ def command(shell: str) -> None:
     assert made_for is not None
     completion = made_for(cli, {}, "ternmq", "_TERNMQ_COMPLETE")
     # Not `source()`: for bash it starts a bash, only to look at its version.
-    click.echo(completion.source_template % completion.source_vars())
+    echo_lines(completion.source_template % completion.source_vars())

@@ -8,6 +8,7 @@ import click
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import json_option
 from ternmq.command.output import print_json, table
+from ternmq.command.printing import echo_lines
 from ternmq.command.server_options import config_option, loaded_settings, server_options
 from ternmq_common.server_settings import BrokerServerSettings, ProcessSettings, ProxySettings, ServerSettings
 from ternmq_common.settings import rendered, variable_name
@@ -46,7 +47,7 @@ def command(process: str, config: Path | None, as_json: bool, **flags: object) -
             {name: {"value": _plain(name, value), "from": loaded.origins[name]} for name, value in values.items()}
         )
         return
-    click.echo(
+    echo_lines(
         table(
             [
                 {

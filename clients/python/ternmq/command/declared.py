@@ -8,11 +8,17 @@ from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import PRIORITY_FACTOR_MAX, GroupSettings
 from ternmq.command.moments import consume_from_of
 from ternmq_common.errors import MessagingError
+from ternmq_common.printable import cut
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.settings import parsed_duration
 
 Item = Mapping[str, object]
 T = TypeVar("T")
+
+
+def shown(value: object) -> str:
+    """A value as the file has it, for a sentence that says what is wrong with it."""
+    return cut(repr(value))
 
 
 def declared_settings(item: Item, where: str) -> GroupSettings:
@@ -32,7 +38,7 @@ def _priority_factor(item: Item, where: str) -> int | None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= PRIORITY_FACTOR_MAX:
         raise WrongUsage(
-            f"{where}: priority_factor must be a whole number from 0 to {PRIORITY_FACTOR_MAX}, not {value!r}"
+            f"{where}: priority_factor must be a whole number from 0 to {PRIORITY_FACTOR_MAX}, not {shown(value)}"
         )
     return value
 
@@ -43,7 +49,7 @@ def count(item: Item, key: str, where: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise WrongUsage(f"{where}: {key} must be a whole number above 0, not {value!r}")
+        raise WrongUsage(f"{where}: {key} must be a whole number above 0, not {shown(value)}")
     return value
 
 
@@ -56,11 +62,11 @@ def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | 
     if isinstance(text, int) and not isinstance(text, bool) and parse is _duration:
         text = str(text)
     if not isinstance(text, str):
-        raise WrongUsage(f"{where}: {key} must be text, not {value!r}")
+        raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
     try:
         return parse(text)
     except (ValueError, OverflowError) as error:
-        raise WrongUsage(f"{where}: {key} {text!r}: {error}") from None
+        raise WrongUsage(f"{where}: {key} {shown(text)}: {error}") from None
 
 
 def _backoff(text: str) -> str:

@@ -1,7 +1,6 @@
 """`ternmq dlq`: list, show, resend and export the dead letters of a group."""
 
 import itertools
-import json
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Unpack
 
@@ -18,8 +17,10 @@ from ternmq.command.letter_selection import (
     selection_options,
     tell_none,
 )
-from ternmq.command.options import endpoint_option, json_lines_option, json_option
-from ternmq.command.output import counted, print_json, print_stream, print_whole
+from ternmq.command.options import endpoint_option, json_lines_option, json_option, raw_option
+from ternmq.command.output import counted, json_text, print_json, print_stream, print_whole
+from ternmq.command.printing import echo
+from ternmq_common.private_files import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,8 @@ def list_(
 @broker_option
 @endpoint_option
 @json_option
-def show(group: str, letter: str, broker: str, endpoint: str, as_json: bool) -> None:
+@raw_option
+def show(group: str, letter: str, broker: str, endpoint: str, as_json: bool, raw: bool) -> None:
     """Show one dead letter of GROUP with its properties and its body: the one at OFFSET, or the newest of MESSAGE_ID.
 
     Where a group has dead letters on several brokers, an offset is one of the broker that --broker names.
@@ -108,7 +110,7 @@ def show(group: str, letter: str, broker: str, endpoint: str, as_json: bool) -> 
     if as_json:
         print_json(record)
     else:
-        print_whole(record)
+        print_whole(record, raw=raw)
 
 
 def _named(letters: "DeadLetters", name: str) -> "MessageView | None":
@@ -136,14 +138,14 @@ def export(group: str, file: str, broker: str, endpoint: str, **options: Unpack[
     selection = selection_of(options)
     with opened(endpoint, group, broker) as (_, letters):
         try:
-            with click.open_file(file, "w", encoding="utf-8") as out:
+            with private_umask(), click.open_file(file, "w", encoding="utf-8") as out:
                 count = _write(out, letters.letters(selection), with_broker=letters.is_spread)
         except BrokenPipeError:
             raise
         except OSError as error:
             raise WrongUsage(f"can't write {file}: {error.strerror}") from None
         if count:
-            click.echo(f"exported {counted(count, 'dead letter')} of group {group}", err=True)
+            echo(f"exported {counted(count, 'dead letter')} of group {group}", err=True)
         elif not letters.missing:
             tell_none(letters, group)
         if letters.missing:
@@ -155,6 +157,6 @@ def _write(out: "IO[str]", letters: "Iterator[MessageView]", *, with_broker: boo
 
     count = 0
     for view in letters:
-        out.write(json.dumps(whole_record(view, with_broker=with_broker), ensure_ascii=False) + "\n")
+        out.write(json_text(whole_record(view, with_broker=with_broker)) + "\n")
         count += 1
     return count

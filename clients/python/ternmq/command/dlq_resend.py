@@ -18,6 +18,7 @@ from ternmq.command.letter_selection import (
 from ternmq.command.options import endpoint_option, json_lines_option
 from ternmq.command.output import counted, print_json_line, print_stream
 from ternmq.command.paging import pages
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from ternmq.command.admin import AdminClient
@@ -82,9 +83,9 @@ def _rehearse(letters: "DeadLetters", selection: "Selection", group: str, *, as_
     records = (letter_record(view, with_broker=letters.is_spread) for view in letters.letters(selection))
     count = print_stream(records, as_json=as_json)
     for name in letters.missing:
-        click.echo(f"{name}: there is no such dead letter", err=True)
+        echo(f"{name}: there is no such dead letter", err=True)
     if count:
-        click.echo(f"{count} would be resent; nothing was changed (--dry-run)", err=True)
+        echo(f"{count} would be resent; nothing was changed (--dry-run)", err=True)
     elif not letters.missing:
         tell_none(letters, group)
 
@@ -136,11 +137,11 @@ class Resending:
 
     def _fail(self, name: str, reason: str) -> None:
         self._failed += 1
-        click.echo(f"{name}: {reason}", err=True)
+        echo(f"{name}: {reason}", err=True)
 
     def _summarize(self) -> None:
         if not self._resent:
             return
         where = f" to {self._to_topic}" if self._to_topic else ""
-        click.echo(f"resent {counted(self._resent, 'dead letter')} of group {self._group}{where}", err=self._as_json)
-        click.echo("they stay in the dead letter topic: resending them again delivers them again", err=True)
+        echo(f"resent {counted(self._resent, 'dead letter')} of group {self._group}{where}", err=self._as_json)
+        echo("they stay in the dead letter topic: resending them again delivers them again", err=True)

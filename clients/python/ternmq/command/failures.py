@@ -4,6 +4,7 @@ from typing import IO, Any
 
 import click
 
+from ternmq.command.printing import echo
 from ternmq_common.errors import code_name
 
 
@@ -13,7 +14,7 @@ class CommandFailure(click.ClickException):
     exit_code = 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"ternmq: {' '.join(self.message.split())}", file=file, err=file is None)
+        echo(f"ternmq: {' '.join(self.message.split())}", file=file, err=file is None)
 
 
 class Refused(CommandFailure):

@@ -10,6 +10,7 @@ from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import cell, described, print_json, print_records, table
+from ternmq.command.printing import echo, echo_lines, echo_warning
 from ternmq.command.progress import lag_sentence, progress_record, shown_progress, totals
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpa
     if as_json:
         print_json({"name": name, "created": created})
     else:
-        click.echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
+        echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
 
 
 @command.command(name="list")
@@ -120,13 +121,13 @@ def _show(answer: "admin_pb2.DescribeGroupResponse") -> None:
     head = for_people(group_record(answer.group))
     head["lag"] = lag_sentence(totals(answer.progress))
     head["clients"] = list(answer.client_ids)
-    click.echo(described(head))
+    echo_lines(described(head))
     for inconsistency in answer.inconsistencies:
-        click.secho(f"WARNING: {inconsistency}", fg="yellow", bold=True)
+        echo_warning(inconsistency)
     if answer.progress:
-        click.echo("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
+        echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
     if answer.members:
-        click.echo("\n" + table([_member_row(member) for member in answer.members]))
+        echo_lines("\n" + table([_member_row(member) for member in answer.members]))
 
 
 def member_record(member: "admin_pb2.Member") -> dict[str, object]:
@@ -174,9 +175,9 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
         for setting, value in after.items()
         if before[setting] != value
     }
-    click.echo(f"group {name} " + ("updated" if changed else "has these settings already"))
+    echo(f"group {name} " + ("updated" if changed else "has these settings already"))
     if changed:
-        click.echo(described(changed))
+        echo_lines(described(changed))
 
 
 @command.command()
@@ -196,4 +197,4 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     confirm(f"Delete group {name} and its progress?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.delete_group(name)
-    click.echo(f"group {name} deleted")
+    echo(f"group {name} deleted")

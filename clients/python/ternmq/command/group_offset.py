@@ -9,6 +9,7 @@ from ternmq.command.confirmation import confirm
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Moment, endpoint_option, json_option
 from ternmq.command.output import counted, print_json, table
+from ternmq.command.printing import echo, echo_lines
 from ternmq.command.progress import lag_sentence, progress_record, shown_progress, totals
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json({"group": group, "queues": records, "total": total})
     elif records:
-        click.echo(table(shown_progress(records)))
-        click.echo(f"\nlag {lag_sentence(total)}; {total['in_flight']} in flight")
+        echo_lines(table(shown_progress(records)))
+        echo_lines(f"\nlag {lag_sentence(total)}; {total['in_flight']} in flight")
     else:
-        click.echo(f"group {group} has no progress yet" + (f" in {topic}" if topic else ""), err=True)
+        echo(f"group {group} has no progress yet" + (f" in {topic}" if topic else ""), err=True)
 
 
 @command.command()
@@ -177,7 +178,7 @@ def skip(
         moves = admin.reset_offsets(request)
     _print_moves(request, moves, as_json=as_json)
     if not as_json:
-        click.echo(f"\nskipped {counted(skipped, 'message')}")
+        echo_lines(f"\nskipped {counted(skipped, 'message')}")
 
 
 def _skip_one(request: "admin_pb2.ResetOffsetsRequest", endpoint: str, *, yes: bool, as_json: bool) -> None:
@@ -189,7 +190,7 @@ def _skip_one(request: "admin_pb2.ResetOffsetsRequest", endpoint: str, *, yes: b
         moves = admin.reset_offsets(request)
     _print_moves(request, moves, as_json=as_json)
     if not as_json:
-        click.echo(f"\nskipped the message at {place}")
+        echo_lines(f"\nskipped the message at {place}")
 
 
 def _unfinished(admin: "AdminClient", request: "admin_pb2.ResetOffsetsRequest") -> int:
@@ -217,9 +218,9 @@ def _print_moves(
         records = [_move_record(move) for move in moves]
         print_json({"group": request.group, "topic": request.topic, "dry_run": request.dry_run, "moves": records})
         return
-    click.echo(_move_table(moves))
+    echo_lines(_move_table(moves))
     if request.dry_run:
-        click.echo("\nnothing was changed (--dry-run)")
+        echo_lines("\nnothing was changed (--dry-run)")
 
 
 def _move_table(moves: "Iterable[admin_pb2.OffsetMove]") -> str:

@@ -9,6 +9,7 @@ import click
 
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Moment
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from ternmq.command.admin import AdminClient
@@ -92,4 +93,4 @@ def opened(endpoint: str, group: str, broker: str) -> "Iterator[tuple[AdminClien
 def tell_none(letters: "DeadLetters", group: str) -> None:
     """Say, to a person, that a selection has nothing in it."""
     text = f"group {group} has no dead letters" if letters.is_empty else f"no dead letter of group {group} matches"
-    click.echo(text, err=True)
+    echo(text, err=True)

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
 from ternmq.command.failures import CommandFailure, Refused, Unreachable
 from ternmq.command.output import iso_datetime, print_json_line
+from ternmq.command.printing import echo, echo_raw
 from ternmq.errors import BadRequest, ClientError, TransportError
 from ternmq_common.server_settings import parsed_address
 
@@ -84,12 +83,15 @@ def readable_body(view: "MessageView") -> bytes:
         return view.to_proto().body
 
 
-def print_message(view: "MessageView", *, as_json: bool) -> None:
+def print_message(view: "MessageView", *, as_json: bool, raw: bool) -> None:
+    """One line a message, whatever is in its body; with `raw` its body and names as they came."""
     record = message_record(view)
     if as_json:
         print_json_line(record)
+    elif raw:
+        echo_raw(message_line(record))
     else:
-        click.echo(message_line(record))
+        echo(message_line(record))
 
 
 def message_line(record: "Record") -> str:

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
+from ternmq.command.printing import echo, escape_warnings
+
 INTERRUPTED = 130
 
 # Name of the subcommand and its module, in the order of `--help`.
@@ -63,6 +65,7 @@ class RootGroup(click.Group):
 
 def leave(run: Callable[[], object]) -> NoReturn:
     """Leave the process as `run`, a click command without its standalone mode, says by its result or failure."""
+    escape_warnings()
     try:
         code = run()
     except click.Abort:
@@ -79,11 +82,14 @@ def leave(run: Callable[[], object]) -> NoReturn:
 
 def show(failure: click.ClickException) -> None:
     """One line on standard error; only a group without a subcommand answers with its whole help."""
-    if not isinstance(failure, click.UsageError) or type(failure).__name__ == "NoArgsIsHelpError":
+    if type(failure).__name__ == "NoArgsIsHelpError":
         failure.show()
         return
+    if not isinstance(failure, click.UsageError):
+        echo(f"ternmq: {' '.join(failure.format_message().split())}", err=True)
+        return
     path = failure.ctx.command_path if failure.ctx else "ternmq"
-    click.echo(f"{path}: {' '.join(failure.format_message().split())} (see `{path} --help`)", err=True)
+    echo(f"{path}: {' '.join(failure.format_message().split())} (see `{path} --help`)", err=True)
 
 
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

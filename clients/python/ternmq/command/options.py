@@ -140,5 +140,11 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
 
 
+def raw_option(command: F) -> F:
+    return click.option(
+        "--raw", is_flag=True, help="Print bodies and names as they are: control characters in them act on a terminal."
+    )(command)
+
+
 def json_lines_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(command)

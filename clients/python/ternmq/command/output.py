@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import click
-
 from ternmq.command.paging import pages
+from ternmq.command.printing import echo, echo_lines, echo_raw
+from ternmq_common.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -19,11 +19,16 @@ AGE_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    echo_lines(json_text(value, indent=2))
 
 
 def print_json_line(record: Record) -> None:
-    click.echo(json.dumps(record, ensure_ascii=False))
+    echo(json_text(record))
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """JSON in which letters are themselves, and whatever acts on a terminal is escaped."""
+    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> None:
@@ -31,9 +36,9 @@ def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> 
     if as_json:
         print_json(records)
     elif records:
-        click.echo(table(records))
+        echo_lines(table(records))
     else:
-        click.echo(nothing, err=True)
+        echo(nothing, err=True)
 
 
 def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
@@ -47,7 +52,7 @@ def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
             continue
         rows, is_first = _rows(page), widths is None
         widths = _widths(rows, widths or [0] * len(rows[0]))
-        click.echo(_aligned(rows if is_first else rows[1:], widths, _numeric(page)))
+        echo_lines(_aligned(rows if is_first else rows[1:], widths, _numeric(page)))
     return count
 
 
@@ -82,22 +87,26 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequ
     )
 
 
-def described(record: Record) -> str:
-    """One record as lines of `name  value`."""
+def described(record: Record, *, raw: bool = False) -> str:
+    """One record as lines of `name  value`; `raw` does not escape what is in them."""
+    shown = _raw_cell if raw else cell
     width = max(map(len, record))
-    return "\n".join(f"{name.replace('_', ' '):<{width}}  {cell(value)}" for name, value in record.items())
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(value)}" for name, value in record.items())
 
 
-def print_whole(record: Record) -> None:
-    """A message with all that belongs to it: its fields, then `properties`, then `body`, as far as there are any."""
-    click.echo(described({name: value for name, value in record.items() if name not in ("properties", "body")}))
+def print_whole(record: Record, *, raw: bool = False) -> None:
+    """A message with all that belongs to it: its fields, then `properties`, then `body`, as far as there are any; a
+    body keeps its lines and tabs. With `raw` all of it is as it came."""
+    parts = [described({name: value for name, value in record.items() if name not in ("properties", "body")}, raw=raw)]
     if properties := record["properties"]:
         assert isinstance(properties, dict)
-        width = max(map(len, properties))
-        lines = [f"  {name:<{width}}  {value}" for name, value in properties.items()]
-        click.echo("\n".join(["\nproperties", *lines]))
+        pairs = properties if raw else {printable(name): printable(value) for name, value in properties.items()}
+        width = max(map(len, pairs))
+        parts.append("\n".join(["properties", *(f"  {name:<{width}}  {value}" for name, value in pairs.items())]))
     if "body" in record:
-        click.echo(f"\n{record['body']}")
+        body = str(record["body"])
+        parts.append(body if raw else printable_lines(body))
+    (echo_raw if raw else echo_lines)("\n\n".join(parts))
 
 
 def iso(timestamp: "Timestamp", *, timespec: str = "seconds") -> str | None:
@@ -127,7 +136,11 @@ def age_text(seconds: float) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as people read it."""
+    """A value as people read it, on one line and without anything that acts on their terminal."""
+    return printable(_raw_cell(value))
+
+
+def _raw_cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -11,6 +11,7 @@ from ternmq.command.options import json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.pipeline_options import SparkOptions, connection_options, spark_options
 from ternmq.command.pipeline_running import checked, running
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ def command(
     if as_json:
         print_json(dataclasses.asdict(report))
     elif not report.moved:
-        click.echo(f"group {group} has no backlog in {topic} that is to move", err=True)
+        echo(f"group {group} has no backlog in {topic} that is to move", err=True)
     else:
-        click.echo(f"moved {counted(report.moved, 'message')} of {topic} to {to} for group {group}")
-        click.echo(f"let consumers of {group} subscribe {to}; what is sent to {topic} stays there", err=True)
+        echo(f"moved {counted(report.moved, 'message')} of {topic} to {to} for group {group}")
+        echo(f"let consumers of {group} subscribe {to}; what is sent to {topic} stays there", err=True)

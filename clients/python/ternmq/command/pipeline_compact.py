@@ -10,6 +10,7 @@ from ternmq.command.failures import CommandFailure
 from ternmq.command.options import Duration, json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.pipeline_options import SparkOptions, spark_options, spark_session_for
+from ternmq.command.printing import echo
 from ternmq_common.settings import parsed_size
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def command(
             {"partitions": report.partitions, "removed": report.removed, "added": report.added, "bytes": report.bytes}
         )
     elif not report.removed:
-        click.echo("nothing to compact")
+        echo("nothing to compact")
     else:
         where = counted(report.partitions, "partition")
-        click.echo(f"merged {counted(report.removed, 'file')} of {where} into {report.added:,}, {report.bytes:,} bytes")
+        echo(f"merged {counted(report.removed, 'file')} of {where} into {report.added:,}, {report.bytes:,} bytes")

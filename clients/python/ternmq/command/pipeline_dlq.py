@@ -9,6 +9,7 @@ from ternmq.command.options import json_option
 from ternmq.command.output import counted, iso_datetime, print_json, table
 from ternmq.command.pipeline_options import SparkOptions, connection_options, spark_options
 from ternmq.command.pipeline_running import checked, running
+from ternmq.command.printing import echo, echo_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,14 +113,14 @@ def _record(report: "DlqReport") -> dict[str, object]:
 
 def _print(report: "DlqReport", group: str, *, decided: bool) -> None:
     if not report.letters:
-        click.echo(f"group {group} has no dead letters that were not handled", err=True)
+        echo(f"group {group} has no dead letters that were not handled", err=True)
         return
     kinds = _kinds(report)
-    click.echo(table(kinds[:ROWS_MAX]))
+    echo_lines(table(kinds[:ROWS_MAX]))
     if len(kinds) > ROWS_MAX:
-        click.echo(f"and {len(kinds) - ROWS_MAX} more kinds; --report writes them all", err=True)
+        echo(f"and {len(kinds) - ROWS_MAX} more kinds; --report writes them all", err=True)
     text = counted(report.letters, "dead letter")
     if decided:
         text += f": {report.sent} sent, " if not report.ready else f": {report.ready} would be sent, "
         text += f"{report.left} left, {report.failed} failed"
-    click.echo(text)
+    echo(text)

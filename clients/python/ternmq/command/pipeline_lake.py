@@ -12,6 +12,7 @@ from ternmq.command.output import counted, print_json
 from ternmq.command.pipeline_compact import compaction_of, compaction_options
 from ternmq.command.pipeline_options import SparkOptions, connection_options, spark_options, spark_session_for
 from ternmq.command.pipeline_running import checked
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +166,7 @@ def _report(report: "LakeReport", out: str, *, as_json: bool) -> None:
         print_json(dataclasses.asdict(report))
         return
     batches = "1 batch" if report.batches == 1 else f"{report.batches} batches"
-    click.echo(
+    echo(
         f"{report.rows:,} rows to {out} in {batches}, {counted(report.files, 'file')}; aside: {report.late:,} late, "
         f"{report.malformed:,} malformed; dropped: {counted(report.duplicates, 'duplicate')}"
     )

@@ -18,6 +18,7 @@ import click
 
 from ternmq.command.failures import CommandFailure, WrongUsage
 from ternmq.command.options import Duration, Pair, endpoint_option
+from ternmq.command.printing import echo_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,7 +163,7 @@ def spark_session_for(name: str, spark_at: SparkOptions) -> "Iterator[SparkSessi
         yield session
     except (PySparkException, Py4JError) as error:
         if spark_at.is_verbose:
-            click.echo("".join(traceback.format_exception(error)), err=True)
+            echo_lines("".join(traceback.format_exception(error)), err=True)
         raise CommandFailure(error_line(error)) from None
     finally:
         session.stop()

@@ -10,6 +10,7 @@ from ternmq.command.options import Duration, Moment, json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.pipeline_options import SparkOptions, connection_options, spark_options
 from ternmq.command.pipeline_running import checked, running
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,7 @@ def command(
     if as_json:
         print_json(dataclasses.asdict(report))
     else:
-        click.echo(_sentence(report, to))
+        echo(_sentence(report, to))
 
 
 def _sentence(report: "ReplayReport", to: str) -> str:

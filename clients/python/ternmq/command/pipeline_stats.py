@@ -11,6 +11,7 @@ from ternmq.command.options import Duration, Pair, json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.pipeline_options import SparkOptions, connection_options, spark_options
 from ternmq.command.pipeline_running import checked, running
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,4 +128,4 @@ def command(
         print_json(dataclasses.asdict(report))
         return
     where = " and ".join(name for name in (out, to) if name)
-    click.echo(f"{counted(report.windows, 'row')} of {counted(report.messages, 'message')} to {where}")
+    echo(f"{counted(report.windows, 'row')} of {counted(report.messages, 'message')} to {where}")

@@ -4,6 +4,7 @@ import click
 
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import print_json
+from ternmq.command.printing import echo
 
 
 @click.command()
@@ -29,4 +30,4 @@ def command(topic: str, handle: str, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json({"topic": topic, "message_id": message_id})
     else:
-        click.echo(f"recalled {message_id} of {topic}")
+        echo(f"recalled {message_id} of {topic}")

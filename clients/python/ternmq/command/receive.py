@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq.command.failures import WrongUsage
-from ternmq.command.options import Duration, endpoint_option, json_lines_option
+from ternmq.command.options import Duration, endpoint_option, json_lines_option, raw_option
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from ternmq import SimpleConsumer
@@ -31,6 +32,7 @@ FOLLOW_WAIT = timedelta(seconds=15)
 )
 @endpoint_option
 @json_lines_option
+@raw_option
 def command(
     topic: str,
     group: str,
@@ -42,6 +44,7 @@ def command(
     sql: str | None,
     endpoint: str,
     as_json: bool,
+    raw: bool,
 ) -> None:
     """Take messages of TOPIC in a group's name.
 
@@ -72,7 +75,7 @@ def command(
         async with SimpleConsumer(endpoint, group=group, subscriptions=subscriptions, await_duration=wait) as consumer:
             while limit is None or received < limit:
                 batch_max = BATCH_MAX if limit is None else min(BATCH_MAX, limit - received)
-                count = await _receive_batch(consumer, batch_max, ack=not no_ack, as_json=as_json)
+                count = await _receive_batch(consumer, batch_max, ack=not no_ack, as_json=as_json, raw=raw)
                 received += count
                 if not count and not follow:
                     break
@@ -81,15 +84,15 @@ def command(
     with client_errors(endpoint):
         received = asyncio.run(receive())
     if not received:
-        click.echo(f"no message came within {wait.total_seconds():g} s", err=True)
+        echo(f"no message came within {wait.total_seconds():g} s", err=True)
 
 
-async def _receive_batch(consumer: "SimpleConsumer", batch_max: int, *, ack: bool, as_json: bool) -> int:
+async def _receive_batch(consumer: "SimpleConsumer", batch_max: int, *, ack: bool, as_json: bool, raw: bool) -> int:
     from ternmq.command.library import print_message
 
     views = await consumer.receive(max_messages=batch_max, invisible_duration=INVISIBLE_DURATION)
     for view in views:
-        print_message(view, as_json=as_json)
+        print_message(view, as_json=as_json, raw=raw)
     if ack and views:
         await consumer.ack(views)
     return len(views)

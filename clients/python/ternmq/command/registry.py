@@ -13,6 +13,7 @@ import click
 from ternmq.command.failures import RegistryUnreachable
 from ternmq.command.options import Duration, json_option
 from ternmq.command.output import print_json
+from ternmq.command.printing import echo
 from ternmq.command.registry_rebuild import rebuild
 from ternmq.command.server_options import config_option, loaded_settings
 from ternmq.command.server_process import server_failures
@@ -84,9 +85,9 @@ def migrate(url: str, wait: timedelta) -> None:
         done = _patiently(lambda: schema.migrate(url), wait.total_seconds())
     shown = without_password(url)
     if done.before == done.after:
-        click.echo(f"the registry {shown} has schema {done.after} already")
+        echo(f"the registry {shown} has schema {done.after} already")
     else:
-        click.echo(f"the registry {shown} went from {_named(done.before)} to schema {done.after}")
+        echo(f"the registry {shown} went from {_named(done.before)} to schema {done.after}")
 
 
 @command.command()
@@ -109,7 +110,7 @@ def version(url: str, as_json: bool) -> None:
         print_json({"schema": found, "needed": NEWEST})
         return
     hint = "" if found == NEWEST else f"; this version needs {NEWEST}"
-    click.echo(f"{_named(found)}{hint}")
+    echo(f"{_named(found)}{hint}")
 
 
 command.add_command(rebuild)

@@ -11,6 +11,7 @@ from ternmq.command.confirmation import confirm
 from ternmq.command.failures import CommandFailure, RegistryUnreachable, WrongUsage
 from ternmq.command.options import json_option
 from ternmq.command.output import counted, print_json, table
+from ternmq.command.printing import echo, echo_lines
 from ternmq.command.server_options import config_option, loaded_settings
 from ternmq.command.server_process import server_failures
 from ternmq_common.server_settings import BrokerServerSettings, ServerSettings
@@ -107,23 +108,23 @@ def _planned(config: Path | None, flags: dict[str, object], registry: str | None
 
 def _print_plan(plan: "Plan") -> None:
     if plan.damage is not None:
-        click.echo(f"the registry is damaged: {plan.damage}", err=True)
+        echo(f"the registry is damaged: {plan.damage}", err=True)
     for name in plan.unreadable:
-        click.echo(f"can't be read any more: {name}", err=True)
+        echo(f"can't be read any more: {name}", err=True)
     if records := _records(plan):
-        click.echo(table(records))
+        echo_lines(table(records))
     else:
-        click.echo("the registry knows all topics and groups that the store has", err=True)
+        echo("the registry knows all topics and groups that the store has", err=True)
 
 
 def _print_end(plan: "Plan", aside: Path | None, *, dry_run: bool) -> None:
     if plan.topics or plan.groups:
-        click.echo(GUESSED, err=True)
+        echo(GUESSED, err=True)
     if aside is not None:
-        click.echo(f"the damaged registry is kept as {aside}", err=True)
+        echo(f"the damaged registry is kept as {aside}", err=True)
     topics, groups = len(plan.topics) + len(plan.kept_topics), len(plan.groups) + len(plan.kept_groups)
     done = "would be there" if dry_run else "are there"
-    click.echo(f"{counted(topics, 'topic')} and {counted(groups, 'group')} {done} again", err=True)
+    echo(f"{counted(topics, 'topic')} and {counted(groups, 'group')} {done} again", err=True)
 
 
 def _records(plan: "Plan") -> list[dict[str, object]]:

@@ -8,6 +8,7 @@ import click
 
 from ternmq.command.options import json_option
 from ternmq.command.output import age_text, counted, iso_datetime, print_json
+from ternmq.command.printing import echo
 from ternmq.command.store_options import DEFAULT_DIR, progress_bar, size_text, store_failures
 
 
@@ -46,10 +47,10 @@ def command(backup: Path, data_dir: Path, as_json: bool) -> None:
         return
     files, size = counted(len(manifest.files), "file"), size_text(manifest.size_bytes)
     age = age_text(max(0, time.time() - manifest.made_ms / 1000))
-    click.echo(f"restored {data_dir}: {files}, {size}, as it was at {made}, {age} ago")
-    click.echo("messages that were acknowledged since then may be delivered again", err=True)
+    echo(f"restored {data_dir}: {files}, {size}, as it was at {made}, {age} ago")
+    echo("messages that were acknowledged since then may be delivered again", err=True)
     if "store-id" in manifest.files:
-        click.echo(
+        echo(
             "this is a cluster's broker: never run it beside the one that was backed up, which has the same store id",
             err=True,
         )

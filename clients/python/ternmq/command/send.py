@@ -12,6 +12,7 @@ import click
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Duration, ExactMoment, Pair, endpoint_option, json_lines_option
 from ternmq.command.output import iso_datetime, print_json_line
+from ternmq.command.printing import echo
 from ternmq_common.settings import rendered_duration
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def command(
             if as_json:
                 print_json_line(_receipt_record(receipt))
             else:
-                click.echo(_receipt_text(receipt, _when(delay, at)))
+                for line in _receipt_lines(receipt, _when(delay, at)):
+                    echo(line)
         else:
             _send_lines(endpoint, topic, file, message_of, as_json=as_json)
 
@@ -147,7 +149,7 @@ def _send_lines(
                         print_json_line(_receipt_record(receipt))
         finally:
             if not as_json:
-                click.echo(f"sent {sent} messages to {topic} in {time.monotonic() - started:.2f} s")
+                echo(f"sent {sent} messages to {topic} in {time.monotonic() - started:.2f} s")
 
 
 def _single_body(body: str | None) -> bytes:
@@ -181,13 +183,13 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _receipt_text(receipt: "SendReceipt", when: str) -> str:
+def _receipt_lines(receipt: "SendReceipt", when: str) -> list[str]:
     if not receipt.recall_handle:
-        return f"sent {receipt.message_id} to {receipt.topic}, offset {receipt.offset}"
-    return (
-        f"sent {receipt.message_id} to {receipt.topic}, to be delivered {when}\n"
-        f"take it back with: ternmq recall {receipt.topic} {receipt.recall_handle}"
-    )
+        return [f"sent {receipt.message_id} to {receipt.topic}, offset {receipt.offset}"]
+    return [
+        f"sent {receipt.message_id} to {receipt.topic}, to be delivered {when}",
+        f"take it back with: ternmq recall {receipt.topic} {receipt.recall_handle}",
+    ]
 
 
 def _receipt_record(receipt: "SendReceipt") -> dict[str, object]:

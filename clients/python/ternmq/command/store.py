@@ -1,6 +1,5 @@
 """`ternmq store`: look into the files of a broker, verify them, export messages, repair."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -10,8 +9,10 @@ import click
 from ternmq.command.confirmation import confirm
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Moment, json_option
-from ternmq.command.output import counted, described, iso_datetime, print_json, table
+from ternmq.command.output import counted, described, iso_datetime, json_text, print_json, table
+from ternmq.command.printing import echo, echo_lines
 from ternmq.command.store_options import directory_argument, progress_bar, store_failures
+from ternmq_common.private_files import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,7 +67,7 @@ def inspect(directory: Path, with_queues: bool, as_json: bool) -> None:
                                     "groups": _groups(found), "accepted_damage": _places(found.accepted),
                                     "damage": _places(found.newly_damaged), "set_aside": found.set_aside})  # fmt: skip
         return
-    click.echo(described(_facts(found)))
+    echo_lines(described(_facts(found)))
     for title, records in (
         ("segments", _segments(found)),
         ("queues", _queues(found)) if with_queues else ("topics", _topics(found)),
@@ -76,7 +77,7 @@ def inspect(directory: Path, with_queues: bool, as_json: bool) -> None:
         ("set aside", [{"file": name} for name in found.set_aside]),
     ):
         if records:
-            click.echo(f"\n{title}\n{table(records)}")
+            echo_lines(f"\n{title}\n{table(records)}")
 
 
 def _facts(found: "Inspected") -> dict[str, object]:
@@ -190,8 +191,8 @@ def verify(directory: Path, as_json: bool) -> int:
         print_json(_verified_record(found))
     else:
         _print_findings(found)
-        click.echo(described(_summary(found)))
-        click.echo(_verdict(found))
+        echo_lines(described(_summary(found)))
+        echo_lines(_verdict(found))
     return 0 if found.findings.is_sound else UNSOUND
 
 
@@ -224,11 +225,11 @@ def _finding_record(finding: "Finding") -> dict[str, object]:
 
 def _print_findings(found: "Verified") -> None:
     for finding in found.findings.kept:
-        click.echo(_finding_line(finding))
+        echo(_finding_line(finding))
     if found.findings.not_kept:
-        click.echo(f"and {found.findings.not_kept} more")
+        echo(f"and {found.findings.not_kept} more")
     if found.findings.counted:
-        click.echo()
+        echo()
 
 
 def _finding_line(finding: "Finding") -> str:
@@ -303,15 +304,16 @@ def export(directory: Path, topics: tuple[str, ...], since: datetime | None, unt
         )
         skipped = Skipped()
         try:
-            target = click.open_file(out, "w", encoding="utf-8")
+            with private_umask():
+                target = click.open_file(out, "w", encoding="utf-8")
         except OSError as error:
             raise WrongUsage(f"can't write {out}: {error.strerror}") from None
         with target as file:
             count = _write(file, exported(directory, wanted, skipped, progress))
-    click.echo(f"exported {counted(count, 'message')}", err=True)
+    echo(f"exported {counted(count, 'message')}", err=True)
     if skipped.places or skipped.messages:
         lost = sum(end - begin for begin, end in skipped.places)
-        click.echo(
+        echo(
             f"left out {counted(len(skipped.places), 'damaged place')} of the log, {lost} bytes, and "
             f"{counted(skipped.messages, 'message')} that share bytes with one; `ternmq store verify` names them",
             err=True,
@@ -325,7 +327,7 @@ def _write(file: "IO[str]", records: "Iterable[Record]") -> int:
     count = 0
     for record in records:
         shown = {"topic": record.topic, "queue": record.queue_id, **whole_record(view_of(record))}
-        file.write(json.dumps(shown, ensure_ascii=False) + "\n")
+        file.write(json_text(shown) + "\n")
         count += 1
     return count
 
@@ -360,7 +362,7 @@ def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool) -> int:
             _print_findings(before)
             _print_lines("would", plan)
             if dry_run or not plan:
-                click.echo("nothing is to be repaired" if not plan else "nothing was changed (--dry-run)", err=True)
+                echo("nothing is to be repaired" if not plan else "nothing was changed (--dry-run)", err=True)
                 return 0 if before.findings.is_sound else UNSOUND
             confirm("Repair the store?", yes=yes)
         with progress_bar("repairing") as progress:
@@ -369,20 +371,20 @@ def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool) -> int:
     lost = done.before.messages_lost
     if done.before.damage:
         places = counted(len(done.before.damage), "damaged place")
-        click.echo(f"lost: what was in {places} of the log; the index named {counted(lost, 'message')} there")
+        echo(f"lost: what was in {places} of the log; the index named {counted(lost, 'message')} there")
         for finding in done.after.findings.kept:
             if finding.accepted:
-                click.echo(_finding_line(finding))
+                echo(_finding_line(finding))
     if done.after.findings.is_sound:
-        click.echo("the store is sound")
+        echo("the store is sound")
         return 0
     for finding in done.after.findings.kept:
         if finding.is_problem:
-            click.echo(_finding_line(finding))
-    click.echo("the store is not sound yet", err=True)
+            echo(_finding_line(finding))
+    echo("the store is not sound yet", err=True)
     return UNSOUND
 
 
 def _print_lines(word: str, lines: "Sequence[str]") -> None:
     for line in lines:
-        click.echo(f"{word} {line}".strip())
+        echo(f"{word} {line}".strip())

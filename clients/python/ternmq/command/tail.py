@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq.command.failures import WrongUsage
-from ternmq.command.options import endpoint_option, json_lines_option
+from ternmq.command.options import endpoint_option, json_lines_option, raw_option
 
 if TYPE_CHECKING:
     from ternmq_protos.v2 import definition_pb2
@@ -29,6 +29,7 @@ LONG_POLL = timedelta(seconds=15)
 )
 @endpoint_option
 @json_lines_option
+@raw_option
 def command(
     topic: str,
     from_beginning: bool,
@@ -37,6 +38,7 @@ def command(
     sql: str | None,
     endpoint: str,
     as_json: bool,
+    raw: bool,
 ) -> None:
     """Print the messages of TOPIC as they arrive, until Ctrl-C. No consumer group is touched.
 
@@ -57,7 +59,7 @@ def command(
         async with Follower(endpoint, topic, _expression(tags, sql), long_poll=LONG_POLL) as follower:
             printed = 0
             async for view in follower.messages(from_beginning=from_beginning):
-                print_message(view, as_json=as_json)
+                print_message(view, as_json=as_json, raw=raw)
                 printed += 1
                 if printed == messages_max:
                     return

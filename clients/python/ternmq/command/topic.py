@@ -9,6 +9,7 @@ from ternmq.command.confirmation import confirm
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
+from ternmq.command.printing import echo, echo_lines
 
 if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
@@ -65,7 +66,7 @@ def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint
     if as_json:
         print_json({"name": name, "created": created})
     else:
-        click.echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
+        echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
 
 
 @command.command(name="list")
@@ -114,13 +115,13 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         for queue in answer.queues
     ]
     if answer.silent_brokers:
-        click.echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
+        echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
     if as_json:
         print_json({**record, "message_queues": queues})
         return
-    click.echo(described(record))
+    echo_lines(described(record))
     if queues:
-        click.echo("\n" + table(queues))
+        echo_lines("\n" + table(queues))
 
 
 @command.command()
@@ -165,7 +166,7 @@ def update(
     if as_json:
         print_json(record)
     else:
-        click.echo(described(record))
+        echo_lines(described(record))
 
 
 @command.command()
@@ -185,7 +186,7 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     confirm(f"Delete topic {name} and all its messages?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.delete_topic(name)
-    click.echo(f"topic {name} deleted")
+    echo(f"topic {name} deleted")
 
 
 def topic_record(topic: "admin_pb2.Topic") -> dict[str, object]:

@@ -6,8 +6,9 @@ import click
 
 from ternmq.command.confirmation import confirm
 from ternmq.command.failures import CommandFailure, Refused
-from ternmq.command.options import endpoint_option, json_lines_option, json_option
+from ternmq.command.options import endpoint_option, json_lines_option, json_option, raw_option
 from ternmq.command.output import counted, iso, print_json, print_json_line, print_stream, print_whole
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def list_(state: str, topic: str, endpoint: str, as_json: bool) -> None:
     records = _listed(endpoint, states, topic)
     if not print_stream(records if as_json else map(_for_people, records), as_json=as_json):
         kind = "open" if state == "all" else state
-        click.echo(f"no {kind} transactions" + (f" of topic {topic}" if topic else ""), err=True)
+        echo(f"no {kind} transactions" + (f" of topic {topic}" if topic else ""), err=True)
 
 
 def _listed(endpoint: str, states: tuple[str, ...], topic: str) -> "Iterator[Record]":
@@ -82,7 +83,8 @@ def _for_people(record: "Record") -> "Record":
 @click.argument("transaction_id", metavar="ID")
 @endpoint_option
 @json_option
-def show(transaction_id: str, endpoint: str, as_json: bool) -> None:
+@raw_option
+def show(transaction_id: str, endpoint: str, as_json: bool, raw: bool) -> None:
     """Show transaction ID, with the properties and the body of its message.
 
     \b
@@ -98,7 +100,7 @@ def show(transaction_id: str, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
     else:
-        print_whole(record)
+        print_whole(record, raw=raw)
 
 
 def _message_record(message: "definition_pb2.Message") -> dict[str, object]:
@@ -175,12 +177,12 @@ def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -
                 if len(ids) == 1:
                     raise
                 refused += 1
-                click.echo(f"{transaction_id}: {refusal.message}", err=True)
+                echo(f"{transaction_id}: {refusal.message}", err=True)
                 continue
             if as_json:
                 print_json_line(transaction_record(transaction))
             else:
-                click.echo(f"transaction {transaction_id} {DONE[resolution]}")
+                echo(f"transaction {transaction_id} {DONE[resolution]}")
     if refused:
         raise CommandFailure(f"{refused} of {counted(len(ids), 'transaction')} could not be {DONE[resolution]}")
 

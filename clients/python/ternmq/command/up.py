@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ternmq.command.printing import echo
 from ternmq.command.server_options import config_option, loaded_settings, server_options
 from ternmq.command.server_process import SERVER_EXTRA_MODULES, server_failures
 from ternmq_common.server_settings import LogLevel, ServerSettings
@@ -36,7 +37,7 @@ def command(config: Path | None, **flags: object) -> int:
     settings = loaded_settings(ServerSettings, config, flags).settings
     if settings.test_clock and settings.log_level is LogLevel.ERROR:
         # The server warns in its log, which would not show it.
-        click.echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
+        echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
     with server_failures():
         from ternmq_proxy.main import run
 

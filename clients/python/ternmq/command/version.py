@@ -7,6 +7,7 @@ import click
 
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json
+from ternmq.command.printing import echo, echo_lines
 
 
 @click.command()
@@ -27,9 +28,9 @@ def command(server: bool, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
     elif server:
-        click.echo(described(record))
+        echo_lines(described(record))
     else:
-        click.echo(f"ternmq {record['ternmq']} (Python {record['python']})")
+        echo(f"ternmq {record['ternmq']} (Python {record['python']})")
 
 
 def server_record(endpoint: str) -> dict[str, object]:

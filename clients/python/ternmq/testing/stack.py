@@ -16,13 +16,14 @@ from ternmq_common.settings import load
 
 ANY_PORT = "127.0.0.1:0"
 # What a test wants other than a server. Nothing of what a stack keeps has to outlive the machine, and clients that a
-# test left open aren't waited for.
+# test left open aren't waited for. Tests may all use names of their own, one after the other, of one stack.
 DEFAULTS: dict[str, object] = {
     "grpc": ANY_PORT,
     "http": ANY_PORT,
     "flush": "async",
     "test_clock": True,
     "shutdown_grace_ms": 100,
+    "auto_create_per_minute": 1_000_000,
 }
 
 

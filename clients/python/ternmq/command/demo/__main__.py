@@ -17,6 +17,7 @@ from ternmq.command.demo.replay import Folders, replay
 from ternmq.command.demo.report import report
 from ternmq.command.failures import CommandFailure
 from ternmq.command.main import leave
+from ternmq.command.printing import echo_lines
 from ternmq.errors import ClientError
 
 
@@ -55,7 +56,7 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spa
             _run(replay(folders, ledger, messages, display, kill_server=kill_server))
         else:
             display.say("all of them were consumed in an earlier run; --fresh starts over")
-    click.echo("\n" + report(ledger, messages))
+    echo_lines("\n" + report(ledger, messages))
     if ledger.missing(messages):
         return 1
     return second_part.run(folders, ledger) if with_spark else 0
@@ -101,7 +102,7 @@ def _run(work: Coroutine[None, None, None]) -> None:
     except asyncio.CancelledError:
         raise click.Abort from None
     except KeyboardInterrupt:
-        click.echo("\nstopped; run it again to continue", err=True)
+        echo_lines("\nstopped; run it again to continue", err=True)
         raise
 
 

@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from ternmq.command.demo.ledger import Ledger
+from ternmq.command.printing import echo
+from ternmq_common.printable import printable
 
 LINE_INTERVAL_S = 2.0
 
@@ -51,8 +53,7 @@ class LineDisplay:
             self.say(f"sent {ledger.sent_count:,}  consumed {ledger.consumed_count:,} of {self._wanted:,} ({percent}%)")
 
     def say(self, text: str) -> None:
-        sys.stderr.write(f"demo: {text}\n")
-        sys.stderr.flush()
+        echo(f"demo: {text}", err=True)
 
 
 class BarDisplay:
@@ -89,4 +90,4 @@ class BarDisplay:
         self._bars.update(self._consumed, completed=ledger.consumed_count, note=note)
 
     def say(self, text: str) -> None:
-        self._bars.console.print(text, highlight=False)
+        self._bars.console.print(printable(text), markup=False, highlight=False)

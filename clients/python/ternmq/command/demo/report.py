@@ -2,6 +2,7 @@
 
 from ternmq.command.demo.ledger import Ledger
 from ternmq.command.output import table
+from ternmq_common.printable import printable
 
 MIB = 1024 * 1024
 BUSIEST = 5
@@ -60,8 +61,8 @@ def content(ledger: Ledger) -> str:
             for origin, count in tally.origins.most_common()
         ]
     )
-    carriers = "  ".join(f"{name} {count:,}" for name, count in tally.carriers.most_common(BUSIEST))
-    routes = "  ".join(f"{name} {count:,}" for name, count in tally.routes.most_common(BUSIEST))
+    carriers = "  ".join(f"{printable(name)} {count:,}" for name, count in tally.carriers.most_common(BUSIEST))
+    routes = "  ".join(f"{printable(name)} {count:,}" for name, count in tally.routes.most_common(BUSIEST))
     return f"{origins}\n\nbusiest carriers  {carriers}\nbusiest routes    {routes}"
 
 

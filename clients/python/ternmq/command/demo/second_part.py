@@ -7,10 +7,9 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
-import click
-
 from ternmq.command.failures import WrongUsage
 from ternmq.command.pipeline_options import check_spark
+from ternmq.command.printing import echo_lines
 
 if TYPE_CHECKING:
     from ternmq.command.demo.ledger import Ledger
@@ -38,7 +37,7 @@ def run(folders: "Folders", ledger: "Ledger") -> int:
     try:
         output = spark_run(folders, ledger)
     except KeyboardInterrupt:
-        click.echo("\nstopped; run it again to continue", err=True)
+        echo_lines("\nstopped; run it again to continue", err=True)
         raise
     show(output)
     return 0 if output.account.is_right else 1

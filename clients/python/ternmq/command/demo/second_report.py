@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from ternmq.command.demo.account import Account
+from ternmq.command.printing import echo_lines
+from ternmq_common.printable import printable
 
 CARRIERS_SHOWN = 8
 
@@ -35,10 +35,10 @@ class Output:
 
 
 def show(output: Output) -> None:
-    click.echo("\n" + output.account.text() + "\n\n" + figures(output))
+    echo_lines("\n" + output.account.text() + "\n\n" + figures(output))
     _show_carriers(next(result.rows for result in output.results if result.name == "delays_by_carrier"))
     for result in output.results:
-        click.echo(f"{result.finding}\n  {result.table} ({len(result.rows):,} rows)\n  {result.chart}")
+        echo_lines(f"{result.finding}\n  {result.table} ({len(result.rows):,} rows)\n  {result.chart}")
 
 
 def figures(output: Output) -> str:
@@ -59,6 +59,7 @@ def _show_carriers(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from pyspark_ternmq.demo.findings import display_name
 
@@ -67,7 +68,7 @@ def _show_carriers(rows: Sequence[Mapping[str, Any]]) -> None:
     for head in ("flights", "median", "p90", "punctual", "cancelled"):
         table.add_column(head, justify="right")
     for row in sorted(rows, key=lambda row: -row["flights"])[:CARRIERS_SHOWN]:
-        table.add_row(display_name(row), *_cells(row))
+        table.add_row(Text(printable(display_name(row))), *_cells(row))
     Console(highlight=False).print(table)
 
 

@@ -1,0 +1,76 @@
+"""Text of others on a terminal and in a log: what would act on either is shown instead.
+
+Shown       control characters (C0, DEL, C1), what turns the direction of text or ends a line, and lone surrogates, by
+            which Python says that bytes were no UTF-8: `\\x1b`, `\\r`, `\\u202e`, and `\\xff` for the byte.
+Not shown   a backslash is itself: nothing here is to be read back.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A client id of the official clients has fewer than 150 bytes.
+NAME_BYTES_MAX = 256
+CUT_AT = 100
+LISTED_MAX = 3
+
+_CONTROLS = "\x00-\x1f\x7f-\x9f"
+# Marks, embeddings, overrides and isolates of direction; the separators of lines and paragraphs.
+_INVISIBLE = "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_SURROGATES = "\ud800-\udfff"
+_UNPRINTABLE = re.compile(f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}]")
+_UNPRINTABLE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}{_SURROGATES}]")
+_UNPRINTABLE_IN_JSON = re.compile(f"[\x7f-\x9f{_INVISIBLE}{_SURROGATES}]")
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str) -> str:
+    """`text` as one line."""
+    return text if text.isprintable() else _UNPRINTABLE.sub(_shown, text)
+
+
+def printable_lines(text: str) -> str:
+    """`text` with its line ends and tabs, and nothing else that acts on a terminal."""
+    return _UNPRINTABLE_IN_LINES.sub(_shown, text)
+
+
+def printable_json(text: str) -> str:
+    """A JSON document that says the same and can be shown; json.dumps leaves DEL, and all above it if it is told to."""
+    return _UNPRINTABLE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def cut(text: str, characters: int = CUT_AT) -> str:
+    """`text` with no more than so many characters of it; a longer one says how long it is."""
+    return text if len(text) <= characters else f"{text[:characters]}... ({len(text)} characters)"
+
+
+def listed(names: "Sequence[str]", things: str, *, most: int = LISTED_MAX) -> str:
+    """The first few of the names, and how many there are if that isn't all: `a, b, c and 7 more (10 clients)`."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more ({len(names)} {things})"
+
+
+def has_control(text: str) -> bool:
+    """Whether a control character is in it; names from clients have none."""
+    return not text.isprintable() and _CONTROL.search(text) is not None
+
+
+def problem_of_name(text: str) -> str | None:
+    """Why that can be no name of a client, a message or a host; None if it can."""
+    if len(text) > NAME_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > NAME_BYTES_MAX):
+        return f"is longer than {NAME_BYTES_MAX} bytes"
+    if has_control(text):
+        return f"holds a control character: {printable(text)}"
+    return None
+
+
+def _shown(match: re.Match[str]) -> str:
+    character = match[0]
+    number = ord(character)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte, by the error handler surrogateescape
+        number -= 0xDC00
+    return _SHORT.get(character) or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")

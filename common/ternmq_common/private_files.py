@@ -1,0 +1,68 @@
+"""Folders and files that nobody may look into but the user who runs the server: they hold everybody's messages.
+
+Servers and tools say so for each file, whatever the umask is. A folder that is there already is narrowed if it belongs
+to this user; where it belongs to another one, as the volume of a container may, that user's group is how one gets in.
+"""
+
+import contextlib
+import logging
+import os
+import stat
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+UMASK = 0o077
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_log = logging.getLogger(__name__)
+
+
+def make_folder(path: "Path") -> None:
+    """Make the folder, and the missing ones above it, if it is not there. OSError."""
+    if not path.is_dir():
+        if not path.parent.exists():
+            make_folder(path.parent)
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def new_file(path: "Path") -> BinaryIO:
+    """A file that was not there, to be written. OSError."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb")
+
+
+def narrow(*paths: "Path") -> None:
+    """Take from others what they may do with these, as far as they are there; said in the log, and never an error."""
+    for path in paths:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue
+        mode = stat.S_IMODE(found.st_mode)
+        if not mode & _OTHERS:
+            continue
+        if found.st_uid != os.geteuid():
+            _log.warning(
+                "%s belongs to user %d and is open to others (mode %o); what is made in it from now on is not",
+                path, found.st_uid, mode,
+            )  # fmt: skip
+            continue
+        try:
+            path.chmod(mode & ~_OTHERS)
+        except OSError as error:
+            _log.warning("%s is open to others (mode %o), and that can't be changed: %s", path, mode, error.strerror)
+        else:
+            _log.info("%s was open to others (mode %o), and is not any more (mode %o)", path, mode, mode & ~_OTHERS)
+
+
+@contextlib.contextmanager
+def private_umask() -> "Iterator[None]":
+    """What this process makes meanwhile is its user's alone. Of the whole process: not for servers with threads."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)

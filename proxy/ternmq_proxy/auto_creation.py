@@ -1,0 +1,76 @@
+"""Topics and groups that are made because somebody used them: how many a minute, and each once, whoever asks for it.
+
+Of so many a minute all may come at once; then one comes free after the other. Whoever makes topics by hand is not held
+up: only what nobody asked for by name has a limit, as each client can make it grow.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.seldom import Seldom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+_log = logging.getLogger(__name__)
+
+
+class AutoCreation:
+    """Invariant: 0 <= `_left` <= `per_minute`. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, *, per_minute: int, now: "Callable[[], float]") -> None:
+        self._per_minute = per_minute
+        self._now = now
+        self._left = float(per_minute)
+        self._counted_at = now()
+        self._seldom = Seldom(now)
+        self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def make(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
+        """Have `create` done for the `topic` or `group` of that name; what fails counts as not made.
+
+        TOO_MANY_REQUESTS if enough were made: nothing is begun then.
+        """
+        making = self._making.get((kind, name))
+        if making is None:
+            self._take(kind, name)
+            making = self._making[kind, name] = asyncio.create_task(self._made(kind, name, create))
+            making.add_done_callback(_heard)
+        await asyncio.shield(making)  # others may wait for it too
+
+    async def _made(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
+        try:
+            await create()
+        except BaseException:
+            self._left = min(self._left + 1, float(self._per_minute))
+            raise
+        finally:
+            del self._making[kind, name]
+
+    def _take(self, kind: str, name: str) -> None:
+        now = self._now()
+        self._left = min(self._left + (now - self._counted_at) * self._per_minute / 60, float(self._per_minute))
+        self._counted_at = now
+        if self._left >= 1:
+            self._left -= 1
+            return
+        if self._seldom.is_due():
+            _log.warning(
+                "clients use more missing topics and groups than are made by their use, %d a minute "
+                "(auto_create_per_minute); one of those refused is %s %s",
+                self._per_minute, kind, name,
+            )  # fmt: skip
+        raise MessagingError(
+            definition_pb2.TOO_MANY_REQUESTS,
+            f"{kind} {name!r} does not exist, and no more than {self._per_minute} topics and groups a minute are made "
+            f"by their use (auto_create_per_minute); make it with `ternmq {kind} create {name}`, or try again later",
+        )
+
+
+def _heard(task: "asyncio.Task[None]") -> None:
+    """Who waited heard of a failure; if all of them are gone, nobody is to be told."""
+    if not task.cancelled():
+        task.exception()
