@@ -1,7 +1,7 @@
 """grpc-go's interop client, as it is, against a service of ours (gRPC's doc/interop-test-descriptions.md).
 
-Not here   client_compressed_*, server_compressed_*, cacheable_unary: grpc-go's client has none of them, and the front takes
-           compressed bodies inside of messages, not compressed messages.
+Not here   client_compressed_*, server_compressed_*, cacheable_unary: grpc-go's client has none of them, and the
+           front takes compressed bodies inside of messages, not compressed messages.
            pick_first_unary, orca_*: they test the client's balancing and load reports between servers, not a server.
            *_creds, *_auth_token, *_credentials: the test needs accounts of a cloud.
 """

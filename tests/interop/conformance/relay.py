@@ -3,8 +3,8 @@
 h2spec asks by GET and names no type of contents, which a server of gRPC refuses at once; then its cases for a stream
 that waits for more, or has DATA to send, test nothing.
 
-Changed   in a HEADERS frame whose block begins with `:method: GET` from the static table, that field becomes POST, and
-          the fields of a call follow after the block. All other bytes pass as they are, wrong ones too.
+Changed   in a HEADERS frame whose block begins with `:method` from the static table, that field becomes POST, and the
+          fields of a call follow after the block. All other bytes pass as they are, wrong ones too.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def as_call(payload: bytes, flags: int) -> bytes:
     """The payload of HEADERS with the fields of a call; as it is where it can't be told."""
     begin = (1 if flags & h2.PADDED else 0) + (5 if flags & h2.PRIORITIZED else 0)
     end = len(payload) - (payload[0] if payload and flags & h2.PADDED else 0)
-    if begin >= end or payload[begin] != _GET:
+    if begin >= end or payload[begin] not in (_GET, _POST):
         return payload
     # A block that is continued may break anywhere, so nothing can follow it.
     more = _MORE_FIELDS if flags & h2.END_HEADERS else b""
