@@ -2,13 +2,20 @@
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tests.fuzz.conversations import Conversation
 from tests.support import http2_wire as h2
 from tests.support.http2_wire import Frame, FrameParser, Kind
 
+CORPUS = Path(__file__).with_name("corpus")
 _NUMBERS = (0, 1, 2, 3, 5, 8, 9, 0xFF, 0x4000, 0x4001, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 _INPUT_MAX = 1 << 18
+
+
+def corpus() -> list[bytes]:
+    """Inputs that found something once, and a few to begin with."""
+    return [path.read_bytes() for path in sorted(CORPUS.iterdir())]
 
 
 def mutated(dice: random.Random, corpus: Sequence[bytes]) -> bytes:
