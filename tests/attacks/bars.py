@@ -37,6 +37,7 @@ class Bars:
             ),
             "the log has what it should not": not outcome.log_is_clean,
             f"health took {outcome.health_max_ms:.0f} ms": outcome.health_max_ms >= self.health_ms,
+            f"health was not told {outcome.health_failed} times": outcome.health_failed > 0,
             f"recovery took {outcome.recovery_s:.1f} s": outcome.recovery_s >= self.recovery_s,
             f"{outcome.topics} topics": outcome.topics > topics,
             f"{outcome.facts.get('overdue', 0)} connections were not closed in time": bool(

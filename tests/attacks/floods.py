@@ -23,8 +23,7 @@ def rapid_reset(target: Target) -> None:
 
 def _reset_call(wire: Wire) -> bytes:
     stream, head = wire.headers(ROUTE, CLIENT_ID)
-    data = h2.frame(Kind.DATA, h2.END_STREAM, stream, h2.message(route_request("a")))
-    return head + data + h2.rst_stream(stream)
+    return head + wire.data(stream, h2.message(route_request("a")), end_stream=True) + h2.rst_stream(stream)
 
 
 def made_you_reset(target: Target) -> None:

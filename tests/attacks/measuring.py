@@ -60,6 +60,7 @@ class Outcome:
     log_lines_in_a_second: int
     log_is_clean: bool
     health_max_ms: float
+    health_failed: int
     recovery_s: float
     topics: int
     alive: bool
@@ -77,6 +78,7 @@ class Watch:
         self._lines_at = Counter[int]()
         self.rss_max = self.rss()
         self.health_max_s = 0.0
+        self.health_failed = 0
         for thread in self._threads:
             thread.start()
 
@@ -116,7 +118,7 @@ class Watch:
     def _ask_health(self) -> None:
         while not self._stopped.wait(_HEALTH_EVERY_S):
             began = time.monotonic()
-            ask_health(self._http)
+            self.health_failed += not ask_health(self._http)
             self.health_max_s = max(self.health_max_s, time.monotonic() - began)
 
 
@@ -165,6 +167,7 @@ def _attacked(name: str, attack: Attack, stack: Stack, seconds: float) -> Outcom
             log_lines_in_a_second=watch.lines_in_a_second,
             log_is_clean=_is_clean(log),
             health_max_ms=1000 * watch.health_max_s,
+            health_failed=watch.health_failed,
             recovery_s=recovery_s,
             topics=_topics(stack.grpc) if attack.topics_counted and stack.process.poll() is None else 0,
             alive=stack.process.poll() is None,

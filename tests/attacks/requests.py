@@ -51,8 +51,8 @@ def gzip_bombs(target: Target) -> None:
 
 
 def tiny_messages(target: Target) -> None:
-    """100,000 messages in a request of 1.5 MB."""
-    _repeat(target, SEND, send_request(*[message("t", b"", "x")] * _ENTRIES))
+    """100,000 messages in a request of 1.6 MB."""
+    _repeat(target, SEND, send_request(*[message("t", b"x", "x")] * _ENTRIES))
 
 
 def many_acknowledgements(target: Target) -> None:
@@ -74,7 +74,7 @@ def control_characters(target: Target) -> None:
         with target.wire() as wire:
             wire.call(ROUTE, route_request(f"{TOPIC}{evil}"), ("x-mq-client-id", evil))
             wire.call(f"/{evil}", b"", CLIENT_ID)
-            wire.call(SEND, send_request(message(TOPIC, b"", evil, born_host=evil)), ("x-mq-client-id", evil))
+            wire.call(SEND, send_request(message(TOPIC, b"x", evil, born_host=evil)), ("x-mq-client-id", evil))
             wire.call(SEND, b"\xff" * 9, ("x-mq-client-id", f"{evil}{number}"))
             # Members of one group that filter differently are spoken of.
             wire.call(
@@ -107,7 +107,7 @@ def topics_in_a_loop(target: Target) -> None:
                 if not target.left_s:
                     return
                 name = f"made-{next(numbers)}"
-                wire.call(SEND, send_request(message(name, b"", name)), CLIENT_ID)
+                wire.call(SEND, send_request(message(name, b"x", name)), CLIENT_ID)
                 target.count("calls")
                 wire.wait_for_ends(called - 20, min(_PATIENCE_S, target.left_s))
 

@@ -19,7 +19,6 @@ from tests.attacks.target import (
 )
 from tests.attacks.wire import Disconnected, Wire
 from tests.support import http2_wire as h2
-from tests.support.http2_wire import Kind
 
 _ADMIN = f"/{admin_pb2.DESCRIPTOR.package}.Admin/"
 _WAITING = 16_000
@@ -30,6 +29,7 @@ _PULLS = 100
 _BATCH = 500
 _PROMISED = 100 << 20
 _UPDATES = 20
+_STALLED_S = 0.5
 _STEP_S = 0.05
 
 
@@ -60,28 +60,30 @@ def streams_at_window_zero(target: Target) -> None:
 
 def _routed(wire: Wire) -> bytes:
     stream, head = wire.headers(ROUTE, CLIENT_ID)
-    return head + h2.frame(Kind.DATA, h2.END_STREAM, stream, h2.message(route_request("waiting")))
+    return head + wire.data(stream, h2.message(route_request("waiting")), end_stream=True)
 
 
 def unfinished_messages(target: Target) -> None:
     """8 messages of 100 MB on a connection, that come as far as they may and never end."""
-    part = bytes(1 << 20)
     for _ in target.rounds():
         with target.wire() as wire:
-            streams = []
             for number in range(8):
                 stream, head = wire.headers(SEND, CLIENT_ID)
                 # Half of them are of a size that is allowed.
                 size = _PROMISED if number % 2 else _PROMISED // 4
-                wire.send(head + h2.frame(Kind.DATA, 0, stream, b"\0" + h2.u32(size)))
-                streams.append((stream, size))
-            for at in range(1, _PROMISED // len(part)):
-                for stream, size in streams:
-                    if at * len(part) < size:
-                        target.count("MB", wire.send_data(stream, part, timeout_s=_STEP_S) >> 20)
-                if not target.left_s:
-                    return
+                wire.send(head + wire.data(stream, b"\0" + h2.u32(size)))
+                _send_all_but_one(target, wire, stream, size - 1)
             _hold(target, wire)
+
+
+def _send_all_but_one(target: Target, wire: Wire, stream: int, size: int) -> None:
+    part = bytes(1 << 20)
+    while size and target.left_s:
+        sent = wire.send_data(stream, part[:size], timeout_s=_STALLED_S)
+        size -= sent
+        target.count("bytes", sent)
+        if not sent:
+            return
 
 
 def unread_receives(target: Target) -> None:

@@ -124,7 +124,7 @@ class Wire:
         """Send a whole unary call; its stream."""
         stream, head = self.headers(path, *more)
         data = h2.message(request)
-        if len(data) <= h2.DEFAULT_FRAME_MAX and self._take(stream, len(data)) == len(data):
+        if len(data) <= h2.DEFAULT_FRAME_MAX and self._takes(stream, len(data)):
             self.send(head + h2.frame(Kind.DATA, h2.END_STREAM, stream, data))
         else:
             self.send(head)
@@ -144,6 +144,13 @@ class Wire:
             at += size
         return at
 
+    def data(self, stream: int, data: bytes, *, end_stream: bool = False) -> bytes:
+        """A frame with that, to be sent together with others; Disconnected if the server gives no window for it."""
+        if self._take_some(stream, len(data), time.monotonic() + _SEND_TIMEOUT_S) < len(data):
+            self.closed = True
+            raise Disconnected("no window")
+        return h2.frame(Kind.DATA, h2.END_STREAM if end_stream else 0, stream, data)
+
     def wait_for_ends(self, count: int, timeout_s: float) -> bool:
         """Whether so many streams have ended since the beginning; Disconnected if none will any more."""
         with self._changed:
@@ -152,14 +159,13 @@ class Wire:
                 raise Disconnected
             return self.ended_streams >= count
 
-    def _take(self, stream: int, most: int) -> int:
+    def _takes(self, stream: int, most: int) -> bool:
         with self._changed:
-            size = min(most, self._window, self._initial + self._granted[stream])
-            if size < most:
-                return 0
-            self._window -= size
-            self._granted[stream] -= size
-            return size
+            if most > min(self._window, self._initial + self._granted[stream]):
+                return False
+            self._window -= most
+            self._granted[stream] -= most
+            return True
 
     def _take_some(self, stream: int, most: int, deadline: float) -> int:
         with self._changed:

@@ -1,12 +1,15 @@
 """What a client may say in order, as frames: where mutations begin."""
 
 import random
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import hpack
 
 from tests.support import http2_wire as h2
 from tests.support.http2_wire import Frame, Kind, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 UNARY, TALK = "/test/Echo", "/test/Talk"
 _PATHS = (UNARY, UNARY, UNARY, TALK, TALK, "/test/Nobody", "/")
@@ -107,9 +110,11 @@ class Conversation:
         parts = [data[at : at + size] for at in range(0, min(len(data), 20 * size), size)] or [b""]
         for number, part in enumerate(parts, 1):
             flags = h2.END_STREAM if end_stream and number == len(parts) else 0
-            if not self._dice.randrange(10):
-                part, flags = b"\x03" + part + bytes(3), flags | h2.PADDED
-            self.frames.append(Frame(Kind.DATA, flags, stream, part))
+            if self._dice.randrange(10):
+                self.frames.append(Frame(Kind.DATA, flags, stream, part))
+            else:
+                padded = b"\x03" + part + bytes(3)
+                self.frames.append(Frame(Kind.DATA, flags | h2.PADDED, stream, padded))
 
     def _body(self) -> bytes:
         return bytes(self._dice.choice(_SIZES) if not self._dice.randrange(4) else self._dice.randrange(50))

@@ -20,10 +20,8 @@ def corpus() -> list[bytes]:
 
 def mutated(dice: random.Random, corpus: Sequence[bytes]) -> bytes:
     """An input: a conversation or a piece of the corpus, changed on the level of frames and on that of bytes."""
-    if corpus and not dice.randrange(8):
-        frames = parsed(dice.choice(corpus))
-    else:
-        frames = Conversation(dice).write()
+    known = bool(corpus) and not dice.randrange(8)
+    frames = parsed(dice.choice(corpus)) if known else Conversation(dice).write()
     if frames:
         for _ in range(dice.choice((0, 1, 1, 2, 4))):
             dice.choice(_OF_FRAMES)(dice, frames)
@@ -112,7 +110,9 @@ def _number(dice: random.Random, frames: list[Frame]) -> None:
 
 
 def _insert(dice: random.Random, frames: list[Frame]) -> None:
-    made = Frame(dice.choice(tuple(Kind)), dice.choice((0, 1, 4, 5)), dice.randrange(8), dice.randbytes(dice.randrange(20)))
+    made = Frame(
+        dice.choice(tuple(Kind)), dice.choice((0, 1, 4, 5)), dice.randrange(8), dice.randbytes(dice.randrange(20))
+    )
     frames.insert(dice.randrange(len(frames) + 1), made)
 
 

@@ -43,7 +43,6 @@ class OutputRules:
     def _check(self, frame: Frame) -> None:
         _must(frame.kind in _OF_A_SERVER, f"a frame of type {frame.kind}")
         _must(not self._first or (frame.kind == Kind.SETTINGS and not frame.flags), "SETTINGS are not the first frame")
-        _must(not self.last_words, "something follows the last GOAWAY")
         self._first = False
         if self._block is not None:
             _must(frame.kind == Kind.CONTINUATION and frame.stream == self._block[0].stream, "a block is broken off")
@@ -113,6 +112,6 @@ class OutputRules:
         _must(len(frame.payload) == 4 and 0 < h2.read_u32(frame.payload) <= h2.WINDOW_MAX, "a useless WINDOW_UPDATE")
 
 
-def _must(right: bool, otherwise: str) -> None:  # noqa: FBT001 - reads as a sentence
+def _must(right: bool, otherwise: str) -> None:
     if not right:
         raise WrongOutput(otherwise)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ import psutil
 from tests.fuzz.mutations import corpus, mutated
 from tests.fuzz.subject import Subject
 
-# What a run may leave behind, after its first inputs have filled the caches.
+# What a run may leave behind, after its first inputs have filled the caches; and what one input may take meanwhile.
 GROWTH_MAX_BYTES = 64 << 20
+PEAK_MAX_BYTES = 128 << 20
 _WARM_UP_INPUTS = 1000
 
 
@@ -36,7 +38,8 @@ def input_of(seed: int, number: int, known: list[bytes]) -> bytes:
 
 def run(seed: int, inputs: int, totals: Totals) -> Iterator[int]:
     """The number of each input that was taken; what goes wrong is raised with a note of how to have it again."""
-    known, process, before = corpus(), psutil.Process(), 0
+    known, process = corpus(), psutil.Process()
+    before = peak_before = 0
     with contextlib.closing(Subject()) as subject:
         for number in range(inputs):
             data = input_of(seed, number, known)
@@ -50,7 +53,13 @@ def run(seed: int, inputs: int, totals: Totals) -> Iterator[int]:
             totals.ended += len(rules.ended)
             totals.closed += rules.last_words
             if number == _WARM_UP_INPUTS:
-                before = process.memory_info().rss
+                before, peak_before = process.memory_info().rss, _peak_bytes()
             yield number
         if before and (grown := process.memory_info().rss - before) > GROWTH_MAX_BYTES:
             raise Grown(f"{inputs} inputs have left {grown >> 20} MiB")
+        if before and (grown := _peak_bytes() - peak_before) > PEAK_MAX_BYTES:
+            raise Grown(f"one of {inputs} inputs has taken {grown >> 20} MiB for a while")
+
+
+def _peak_bytes() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -127,8 +127,7 @@ class Subject:
         with _errors_logged(self._problems):
             connection = self._loop.run_until_complete(self._connected(pipe))
             for piece in _pieces(data, dice):
-                if not pipe.is_reading():
-                    self._turn_until(pipe.is_reading)
+                self._turn_until(lambda: pipe.closing or pipe.is_reading())
                 if pipe.closing:
                     break
                 self._loop.call_soon(_receive, connection, piece)

@@ -10,12 +10,14 @@ from tests.fuzz.subject import Subject
 
 SEEDS = 5
 INPUTS = 10_000
+# In which the same bytes come: in pieces, to a client that reads or does not.
+WAYS = 10
 
 
 def test_what_once_found_something_is_taken() -> None:
     with contextlib.closing(Subject()) as subject:
         for data in corpus():
-            for seed in range(5):
+            for seed in range(WAYS):
                 subject.take(data, seed)
 
 

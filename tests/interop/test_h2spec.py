@@ -17,8 +17,19 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 CASES = 145
 FRONT_PATH = "/apache.rocketmq.v2.MessagingService/QueryRoute"
 # Cases that fail, and why that is right; of the front and of the waiting call.
-BOTH: dict[str, str] = {}
-FRONT: dict[str, str] = {}
+BOTH = {
+    "hpack/6.3#1": "a table of 1 byte, which the case asks for instead of 0, holds nothing: an entry has 32 at least",
+}
+_NO_DATA = "what the case asks for by GET is no call: the refusal has no DATA, of which the case needs some"
+FRONT = {
+    "generic/2#2": _NO_DATA,
+    "generic/2#3": _NO_DATA,
+    "http2/5.1.2#1": "each GET of the case is refused at once, so that none of its streams is open beside another",
+    "http2/6.5.3#1": _NO_DATA,
+    "http2/6.9.1#1": _NO_DATA,
+    "http2/6.9.2#1": _NO_DATA,
+    "http2/6.9.2#2": _NO_DATA,
+}
 WAITING: dict[str, str] = {}
 
 

@@ -60,6 +60,12 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return _HEADER.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
+def read_header(data: bytes) -> tuple[int, int, int, int]:
+    """Length of the payload, type, flags and stream of the frame that begins there."""
+    size, flags, stream = _HEADER.unpack_from(data)
+    return size >> 8, size & 0xFF, flags, stream
+
+
 def settings(values: dict[Setting, int]) -> bytes:
     return frame(Kind.SETTINGS, 0, 0, b"".join(_SETTING.pack(*pair) for pair in values.items()))
 

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from ternmq_common.grpc_stream import http2_frames as h2
-from ternmq_common.grpc_stream.literal_headers import literal_block
+from tests.support import http2_wire as h2
+from tests.support.http2_wire import Kind
 
 _GET, _POST = 0x82, 0x83
-_MORE_FIELDS = literal_block((("content-type", "application/grpc"), ("te", "trailers")))
+_MORE_FIELDS = h2.block((("content-type", "application/grpc"),))
 # Larger ones are h2spec's own trials with sizes.
 _FRAME_MAX = 8192
 
@@ -39,9 +39,8 @@ class GrpcMaker:
                 continue
             if len(self._rest) < h2.HEADER_BYTES:
                 break
-            size, flags, stream = h2.HEADER.unpack_from(self._rest)
-            kind, size = size & 0xFF, size >> 8
-            if kind != h2.HEADERS or size > _FRAME_MAX:
+            size, kind, flags, stream = h2.read_header(self._rest)
+            if kind != Kind.HEADERS or size > _FRAME_MAX:
                 self._passing = h2.HEADER_BYTES + size
                 continue
             if len(self._rest) < h2.HEADER_BYTES + size:
