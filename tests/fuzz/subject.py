@@ -42,13 +42,15 @@ class Pipe(asyncio.Transport):
         self._room = dice.choice((1 << 30, 1 << 30, 100))
         self._paused = self._reading_paused = False
         self.output: list[bytes] = []
-        self.closing = self.lost = False
+        self.closing = self.lost = self.ended = False
 
     def connect(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
         protocol.connection_made(self)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.ended:
+            raise RuntimeError("write after write_eof")  # as asyncio's own
         if self.lost or not data:
             return
         self.output.append(bytes(data))
@@ -67,6 +69,12 @@ class Pipe(asyncio.Transport):
         if not self.lost:
             assert self._protocol is not None
             self._protocol.resume_writing()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is kept here."""
