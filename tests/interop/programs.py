@@ -37,6 +37,8 @@ class Toolchain:
 
 TOOLCHAINS = {
     "go": Toolchain(tools=("go",), commands=lambda folder: [["go", "build", "-o", "program", "."]]),
+    # The programs that the module names as tools.
+    "go-tools": Toolchain(tools=("go",), commands=lambda folder: [["go", "build", "-o", "bin/", "tool"]]),
     "java": Toolchain(tools=("java", "mvn"), commands=lambda folder: [["mvn", "--batch-mode", "--quiet", "package"]]),
     "node": Toolchain(tools=("node", "npm"), commands=lambda folder: [["npm", "ci", "--no-audit", "--no-fund"]]),
     "python": Toolchain(

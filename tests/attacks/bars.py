@@ -1,0 +1,57 @@
+"""What an attack may cost: the bars of a long run on a quiet machine, and the generous ones of the tests."""
+
+from dataclasses import dataclass
+
+from tests.attacks.catalog import AUTO_CREATED_PER_MINUTE
+from tests.attacks.measuring import Outcome
+
+# The topics of the healthy client and of the attack.
+_OTHER_TOPICS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    p99_ms: float
+    rss_mb: float
+    recovery_s: float
+    health_ms: float
+    log_lines: int
+    """In all."""
+
+    log_lines_in_a_second: int
+    failed_share: float
+
+    def missed(self, outcome: Outcome, seconds: float) -> list[str]:
+        """A sentence for each bar that the outcome misses."""
+        topics = AUTO_CREATED_PER_MINUTE * (int(seconds / 60) + 2) + _OTHER_TOPICS
+        found = {
+            "the server has ended": not outcome.alive,
+            f"healthy p99 {outcome.p99_ms:.0f} ms": outcome.p99_ms >= self.p99_ms,
+            f"{outcome.failed} of {outcome.calls} healthy calls failed": (
+                outcome.failed > self.failed_share * outcome.calls
+            ),
+            f"RSS {outcome.rss_max_mb:.0f} MB": outcome.rss_max_mb >= self.rss_mb,
+            f"{outcome.log_lines} lines of log": outcome.log_lines >= self.log_lines,
+            f"{outcome.log_lines_in_a_second} lines of log in a second": (
+                outcome.log_lines_in_a_second > self.log_lines_in_a_second
+            ),
+            "the log has what it should not": not outcome.log_is_clean,
+            f"health took {outcome.health_max_ms:.0f} ms": outcome.health_max_ms >= self.health_ms,
+            f"health was not told {outcome.health_failed} times": outcome.health_failed > 0,
+            f"recovery took {outcome.recovery_s:.1f} s": outcome.recovery_s >= self.recovery_s,
+            f"{outcome.topics} topics": outcome.topics > topics,
+            f"{outcome.facts.get('overdue', 0)} connections were not closed in time": bool(
+                outcome.facts.get("overdue")
+            ),
+        }
+        return [sentence for sentence, missed in found.items() if missed]
+
+
+# Of a run of a minute. All attackers are one peer, and a peer may cause one line a second; a look may see those of two.
+STRICT = Bars(
+    p99_ms=100, rss_mb=250, recovery_s=1, health_ms=1000, log_lines=120, log_lines_in_a_second=2, failed_share=0
+)
+# Of a few seconds on a machine that does something else as well.
+GENEROUS = Bars(
+    p99_ms=500, rss_mb=300, recovery_s=5, health_ms=2000, log_lines=100, log_lines_in_a_second=50, failed_share=0.01
+)

@@ -1,0 +1,97 @@
+"""A relay that makes gRPC calls of h2spec's requests, so that what it sends meets a stream that is open.
+
+h2spec asks by GET and names no type of contents, which a server of gRPC refuses at once; then its cases for a stream
+that waits for more, or has DATA to send, test nothing.
+
+Changed   in a HEADERS frame whose block begins with `:method` from the static table, that field becomes POST, and the
+          fields of a call follow after the block. All other bytes pass as they are, wrong ones too.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from tests.support import http2_wire as h2
+from tests.support.http2_wire import Kind
+
+_GET, _POST = 0x82, 0x83
+_MORE_FIELDS = h2.block((("content-type", "application/grpc"),))
+# Larger ones are h2spec's own trials with sizes.
+_FRAME_MAX = 8192
+
+
+class GrpcMaker:
+    """Bytes of a client in, what the server is to get out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._passing = len(h2.PREFACE)
+
+    def feed(self, data: bytes) -> bytes:
+        """Whatever of a HEADERS frame is not whole yet stays here."""
+        self._rest += data
+        out = []
+        while self._rest:
+            if self._passing:
+                part, self._rest = self._rest[: self._passing], self._rest[self._passing :]
+                self._passing -= len(part)
+                out.append(part)
+                continue
+            if len(self._rest) < h2.HEADER_BYTES:
+                break
+            size, kind, flags, stream = h2.read_header(self._rest)
+            if kind != Kind.HEADERS or size > _FRAME_MAX:
+                self._passing = h2.HEADER_BYTES + size
+                continue
+            if len(self._rest) < h2.HEADER_BYTES + size:
+                break
+            payload = self._rest[h2.HEADER_BYTES : h2.HEADER_BYTES + size]
+            self._rest = self._rest[h2.HEADER_BYTES + size :]
+            out.append(h2.frame(kind, flags, stream, as_call(payload, flags)))
+        return b"".join(out)
+
+    def end(self) -> bytes:
+        """What is left of a client that ends within a frame."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def as_call(payload: bytes, flags: int) -> bytes:
+    """The payload of HEADERS with the fields of a call; as it is where it can't be told."""
+    begin = (1 if flags & h2.PADDED else 0) + (5 if flags & h2.PRIORITIZED else 0)
+    end = len(payload) - (payload[0] if payload and flags & h2.PADDED else 0)
+    if begin >= end or payload[begin] not in (_GET, _POST):
+        return payload
+    # A block that is continued may break anywhere, so nothing can follow it.
+    more = _MORE_FIELDS if flags & h2.END_HEADERS else b""
+    return b"".join((payload[:begin], bytes((_POST,)), payload[begin + 1 : end], more, payload[end:]))
+
+
+@asynccontextmanager
+async def relay_to(address: str) -> AsyncIterator[int]:
+    """The port of a relay to this server."""
+    host, _, port = address.rpartition(":")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            there, back = await asyncio.open_connection(host, int(port))
+            maker = GrpcMaker()
+            await asyncio.gather(_pass(reader, back, maker), _pass(there, writer, None))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, maker: GrpcMaker | None) -> None:
+    try:
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                writer.write(maker.feed(data) if maker else data)
+                await writer.drain()
+            if maker:
+                writer.write(maker.end())
+    finally:
+        writer.close()

@@ -1,0 +1,163 @@
+"""grpc.testing.TestService, as gRPC's interop tests describe it, on our `CallServer`; and a call for h2spec.
+
+Metadata   what a client sends as `INITIAL` comes back in the answer's headers, what it sends as `TRAILING` after it.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_tools import protoc
+
+from ternmq_common.grpc_stream import Status
+from ternmq_common.grpc_stream.call_server import CallServer
+from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
+from ternmq_common.grpc_stream.sockets import bound
+
+INITIAL, TRAILING = "x-grpc-test-echo-initial", "x-grpc-test-echo-trailing-bin"
+# A call that is answered once its client has ended it, whatever it said.
+WAITING_PATH = "/test.H2spec/Wait"
+WAITING_ANSWER = b"an answer that needs DATA"
+_MESSAGE_MAX = 4 << 20
+_US = 1e-6
+# A descriptor says of which type the fields are; no annotation here can.
+Proto = Any
+Metadata = tuple[tuple[str, str], ...]
+
+
+class TestService:
+    """Its methods, by their paths."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._types = _message_types(Path(__file__).with_name("messages.proto"))
+        served = {
+            "EmptyCall": Method(self._empty),
+            "UnaryCall": Method(self._unary),
+            "StreamingInputCall": Method(self._streaming_input, talks=True),
+            "StreamingOutputCall": Method(self._streaming_output),
+            "FullDuplexCall": Method(self._full_duplex, talks=True),
+            "HalfDuplexCall": Method(self._half_duplex, talks=True),
+        }
+        self.methods = {f"/grpc.testing.TestService/{name}": method for name, method in served.items()}
+        self.methods[WAITING_PATH] = Method(_wait)
+
+    async def _empty(self, call: ServedCall) -> None:
+        await call.read()
+        await call.finish(b"")
+
+    async def _unary(self, call: ServedCall) -> None:
+        request = self._parsed("SimpleRequest", await call.read())
+        begin_with_metadata(call)
+        _refuse_if_asked(request)
+        answer = self._types["SimpleResponse"](payload=_payload(request.response_type, request.response_size))
+        await finish_with_metadata(call, answer.SerializeToString())
+
+    async def _streaming_input(self, call: ServedCall) -> None:
+        size = 0
+        while (message := await call.read()) is not None:
+            size += len(self._parsed("StreamingInputCallRequest", message).payload.body)
+        answer = self._types["StreamingInputCallResponse"](aggregated_payload_size=size)
+        await call.finish(answer.SerializeToString())
+
+    async def _streaming_output(self, call: ServedCall) -> None:
+        await self._send(call, self._parsed("StreamingOutputCallRequest", await call.read()))
+        await call.end()
+
+    async def _full_duplex(self, call: ServedCall) -> None:
+        begin_with_metadata(call)
+        while (message := await call.read()) is not None:
+            request = self._parsed("StreamingOutputCallRequest", message)
+            _refuse_if_asked(request)
+            await self._send(call, request)
+        await end_with_metadata(call)
+
+    async def _half_duplex(self, call: ServedCall) -> None:
+        messages = []
+        while (message := await call.read()) is not None:
+            messages.append(message)
+        for each in messages:
+            await self._send(call, self._parsed("StreamingOutputCallRequest", each))
+        await call.end()
+
+    async def _send(self, call: ServedCall, request: Proto) -> None:
+        for wanted in request.response_parameters:
+            await asyncio.sleep(wanted.interval_us * _US)
+            answer = self._types["StreamingOutputCallResponse"](payload=_payload(request.response_type, wanted.size))
+            call.write(answer.SerializeToString())
+            await call.drained()
+
+    def _parsed(self, name: str, message: bytes | None) -> Proto:
+        if message is None:
+            raise CallRefused(Status.INTERNAL, "a request is needed")
+        return self._types[name].FromString(message)
+
+
+async def _wait(call: ServedCall) -> None:
+    while await call.read() is not None:
+        pass
+    await call.finish(WAITING_ANSWER)
+
+
+def begin_with_metadata(call: Any) -> None:  # noqa: ANN401 - see below
+    """Send the headers of the answer now, with what the client wants back in them."""
+    # Typed `Any`: until handlers can send metadata, this is the one case that fails, and not the whole module.
+    wanted = _asked_for(call, INITIAL)
+    if wanted:
+        call.begin(*wanted)
+
+
+async def finish_with_metadata(call: Any, message: bytes) -> None:  # noqa: ANN401 - as above
+    """Send the answer, with what the client wants back after it."""
+    wanted = _asked_for(call, TRAILING)
+    await (call.finish(message, trailers=wanted) if wanted else call.finish(message))
+
+
+async def end_with_metadata(call: Any) -> None:  # noqa: ANN401 - as above
+    """End the answer, with what the client wants back after it."""
+    wanted = _asked_for(call, TRAILING)
+    await (call.end(trailers=wanted) if wanted else call.end())
+
+
+def _asked_for(call: ServedCall, name: str) -> Metadata:
+    return ((name, call.headers[name]),) if name in call.headers else ()
+
+
+def _refuse_if_asked(request: Proto) -> None:
+    if request.response_status.code:
+        raise CallRefused(Status(request.response_status.code), request.response_status.message)
+
+
+def _payload(kind: int, size: int) -> dict[str, object]:
+    return {"type": kind, "body": bytes(size)}
+
+
+def _message_types(proto: Path) -> dict[str, Proto]:
+    """The classes of all messages of a file, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "descriptors"
+        arguments: Sequence[str] = ["protoc", f"-I{proto.parent}", f"--descriptor_set_out={output}", str(proto)]
+        if protoc.main(arguments) != 0:
+            raise AssertionError(f"{proto} is no protocol")
+        described = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file[0]
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(described.SerializeToString())
+    found = pool.FindFileByName(described.name).message_types_by_name
+    return {name: message_factory.GetMessageClass(each) for name, each in found.items()}
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[str]:
+    """The address of a server with the service."""
+    server = CallServer(TestService().methods.get, headers=(INITIAL, TRAILING), message_max=_MESSAGE_MAX)
+    sock = bound("127.0.0.1:0")
+    await server.listen(sock)
+    try:
+        yield f"127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        await server.stop(0)
