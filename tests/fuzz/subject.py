@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ternmq_common.grpc_stream.call_server import CallConnection, CallServer
+from ternmq_common.grpc_http2.budgets import Budgets
+from ternmq_common.grpc_stream.call_connection import CallConnection
+from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import Method, ServedCall
 from tests.fuzz.conversations import TALK, UNARY
 from tests.fuzz.output_rules import OutputRules
@@ -120,7 +122,9 @@ class Subject:
         self._loop.set_exception_handler(lambda _, context: self._problems.append(repr(context)))
         methods = {UNARY: Method(_unary), TALK: Method(_talk, talks=True)}
         asyncio.set_event_loop(self._loop)
-        self._server = CallServer(methods.get, headers=("x-mq-client-id",), message_max=MESSAGE_MAX)
+        self._server = CallServer(
+            methods.get, headers=("x-mq-client-id",), budgets=Budgets(message_bytes_max=MESSAGE_MAX)
+        )
 
     def close(self) -> None:
         self._loop.run_until_complete(self._server.stop(0))

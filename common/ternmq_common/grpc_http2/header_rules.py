@@ -49,7 +49,7 @@ def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return fields
 
 
-def check_request(fields: Mapping[str, str]) -> None:
+def check_request(fields: Mapping[str, str], *, end_stream: bool) -> None:
     """MalformedHeaders if a request can't begin with these."""
     for name in _NEEDED:
         if not fields.get(name):
@@ -62,6 +62,8 @@ def check_request(fields: Mapping[str, str]) -> None:
     length = fields.get("content-length")
     if length is not None and not (length.isascii() and length.isdecimal() and len(length) <= 19):
         raise MalformedHeaders(f"content-length is {length!r}")
+    if length is not None and end_stream and int(length):
+        raise MalformedHeaders(f"content-length is {length}, and nothing follows")
 
 
 def check_trailers(fields: Mapping[str, str]) -> None:

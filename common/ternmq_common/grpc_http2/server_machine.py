@@ -78,7 +78,7 @@ class ServerMachine(Machine[S]):
             if self._is_late(number, end_stream=end_stream):
                 return
             self._last_stream = number
-            check_request(fields)
+            check_request(fields, end_stream=end_stream)
         except MalformedHeaders as error:
             if stream is None and self._is_late(number, end_stream=end_stream):
                 return
@@ -121,8 +121,6 @@ class ServerMachine(Machine[S]):
 
     def _open(self, number: int, fields: dict[str, str], *, end_stream: bool) -> None:
         length = fields.get("content-length")
-        if length is not None and end_stream and int(length):
-            raise MalformedHeaders("content-length of a request without content")
         self.used = self.now
         self._control.earn(_EARNED_BY_CALL)
         stream = self._make(number, self._outflow.first_window, fields)

@@ -143,10 +143,8 @@ class CallConnection(Connection[ServedCall]):
     # --- limits
 
     def on_failure(self, failure: "Failure") -> None:
-        if failure.limit:
-            self._server.limits.say(self.peer, failure.limit, f"the connection is closed: {failure}")
-        else:
-            super().on_failure(failure)
+        why = f"the connection is closed: {failure.code.name}, {failure}"
+        self._server.limits.say(self.peer, failure.limit or "protocol", why)
 
     def cut_off(self, limit: str, why: str) -> None:
         """Close the connection for what it holds."""

@@ -123,6 +123,8 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         if self.closed:
             return
         events = self.machine.receive(data, self.loop.time())
+        if self.machine.failure is not None:  # the others end with the connection
+            events = [told for told in events if told[1] is not None and told[1].gone]
         if events:
             self._tell(events)
         self.after_receive()

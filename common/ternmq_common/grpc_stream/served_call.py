@@ -89,8 +89,13 @@ class ServedCall(Stream):
                 await self.drained()
         else:
             self.write(*messages)
+            await self.end(trailers=trailers)
+
+    async def end(self, *, trailers: "Fields" = ()) -> None:
+        """End the call in order, with these fields after what was written."""
+        if trailers:
             self.trailers = trailers
-            await self.end()
+        await super().end()
 
     def _end(self) -> None:
         if not self.begun:

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
+from ternmq_common.grpc_http2.budgets import Budgets
 from ternmq_common.grpc_stream import Status
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
@@ -154,7 +155,9 @@ def _message_types(proto: Path) -> dict[str, Proto]:
 @asynccontextmanager
 async def serving() -> AsyncIterator[str]:
     """The address of a server with the service."""
-    server = CallServer(TestService().methods.get, headers=(INITIAL, TRAILING), message_max=_MESSAGE_MAX)
+    server = CallServer(
+        TestService().methods.get, headers=(INITIAL, TRAILING), budgets=Budgets(message_bytes_max=_MESSAGE_MAX)
+    )
     sock = bound("127.0.0.1:0")
     await server.listen(sock)
     try:
