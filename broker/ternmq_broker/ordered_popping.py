@@ -10,7 +10,8 @@ it is handed out until an operator skips it. If it is not known, any message mig
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.popping import BATCH_BYTES, SCAN_ROWS, SCAN_STEP, Pop
+from ternmq_broker.popping import SCAN_ROWS, SCAN_STEP, Pop
+from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 
@@ -87,6 +88,7 @@ class OrderedPop(Pop):
                 if not chosen:
                     self._block(lane, offset, queue, state)
                 break  # what is before it is handed out first
+        chosen = chosen[: self.fitting([len(record.rest) for record in chosen])]
         if chosen:
             claims = state.hand_out(
                 lane,
@@ -111,7 +113,7 @@ class OrderedPop(Pop):
         size = self._bytes
         for number, offset in enumerate(offsets, start=1):
             size += sizes.get(offset, 0)
-            if size >= BATCH_BYTES:
+            if size >= RECEIVE_BYTES_MAX:
                 return offsets[:number]
         return offsets
 

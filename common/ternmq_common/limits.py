@@ -17,6 +17,7 @@ RECEIVE_BATCH_MAX = 32
 # Nobody has to settle what a pull brings, so it may bring more; as much as an event loop sends in two milliseconds.
 PULL_BATCH_MAX = 256
 PULL_BYTES_MAX = 4 * MIB
+RECEIVE_BYTES_MAX = 4 * MIB
 INVISIBLE_MIN_MS = 10 * SECOND_MS
 INVISIBLE_MAX_MS = 12 * HOUR_MS
 AUTO_RENEW_INVISIBLE_MS = 60 * SECOND_MS
