@@ -32,6 +32,25 @@ INBOUND_BYTES_MAX = 130 * MIB
 HEADER_LIST_BYTES_MAX = 16 * KIB
 
 
+# 65,536 of the smallest fields are parsed within 5 ms.
+_FIELDS_PER_ENTRY = 64
+_FIELDS_MIN = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """What one request may hold. `entries_max` messages, receipt handles or the like; `inflated_bytes_max` of all its
+    compressed bodies."""
+
+    entries_max: int = 1024
+    inflated_bytes_max: int = 32 * MIB
+
+    @property
+    def fields_max(self) -> int:
+        """All fields together; messages with a dozen properties each have fewer."""
+        return max(_FIELDS_MIN, _FIELDS_PER_ENTRY * self.entries_max)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLimits:
     """What one message may be. Sizes in bytes of UTF-8, times in milliseconds."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.delay_levels import parse_delay_levels
 from ternmq_common.filters import Filters
-from ternmq_common.limits import MessageLimits
+from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
@@ -83,6 +84,10 @@ def make_services(
             properties_bytes_max=settings.properties_bytes_max,
             delay_max_ms=settings.delay_max_ms,
         ),
+        request_limits=RequestLimits(
+            entries_max=settings.request_entries_max, inflated_bytes_max=settings.request_inflated_bytes_max
+        ),
+        inflation=InflationRoom(),
         delay_levels_ms=parse_delay_levels(settings.delay_levels),
         store_host=store_host,
         long_poll_max_ms=settings.long_poll_max_ms,

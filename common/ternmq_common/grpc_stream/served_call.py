@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.grpc_stream.call_server import CallConnection
     from ternmq_common.grpc_stream.outflow import StreamOutflow
+    from ternmq_common.output_room import AnswerRoom
 
 
 class Method(NamedTuple):
@@ -64,6 +65,10 @@ class ServedCall(Stream):
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+    def room(self) -> "AnswerRoom | None":
+        """For what it is answered with: messages are to be taken only when there is some."""
+        return None
 
     def begin(self) -> None:
         """Send the headers of the answer now; else they go with its first message."""

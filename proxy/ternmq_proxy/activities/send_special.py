@@ -23,9 +23,11 @@ from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, overall
 from ternmq_proxy.activities.stored_form import is_time, stored_form
+from ternmq_proxy.processors.inflation import Inflation
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
 
 if TYPE_CHECKING:
+    from ternmq_common.fairness import Turns
     from ternmq_common.model import Appended, Route
     from ternmq_protos.v2.definition_pb2 import Message, MessageType, SystemProperties
     from ternmq_proxy.call import Call
@@ -40,32 +42,51 @@ class _Part(NamedTuple):
     store: Callable[[], Awaitable[list[SendResultEntry]]]
 
 
-class _Sending(NamedTuple):
-    """A request, checked; all its messages are of the topic's type."""
+class Sending:
+    """A request, checked; all its messages are of the topic's type. `turns` are those of a long one."""
 
-    messages: "Sequence[Message]"
-    route: "Route"
-    now_ms: int
-    call: "Call"
-    services: "Services"
+    __slots__ = ("_turns", "call", "inflation", "messages", "now_ms", "route", "services")
 
-    def stored(self, message: "Message") -> NewMessage:
+    def __init__(
+        self,
+        messages: "Sequence[Message]",
+        route: "Route",
+        now_ms: int,
+        call: "Call",
+        services: "Services",
+        turns: "Turns | None",
+    ) -> None:
+        self.messages = messages
+        self.route = route
+        self.now_ms = now_ms
+        self.call = call
+        self.services = services
+        self.inflation = Inflation(services.inflation, services.request_limits)
+        self._turns = turns
+
+    async def stored(self, message: "Message") -> NewMessage:
         """The message in stored form; it is used up, so what it says of itself is read before."""
-        return stored_form(message, peer=self.call.peer, now_ms=self.now_ms, limits=self.services.limits)
+        if self._turns is not None:
+            await self._turns.next()
+        return await stored_form(
+            message,
+            peer=self.call.peer,
+            now_ms=self.now_ms,
+            limits=self.services.limits,
+            inflation=self.inflation,
+        )
 
 
-async def send_special(
-    messages: "Sequence[Message]", route: "Route", now_ms: int, call: "Call", services: "Services"
-) -> SendMessageResponse:
+async def send_special(sending: Sending) -> SendMessageResponse:
     """Store checked messages of the topic's type; one entry for each, in order."""
-    parts = _PARTS[route.topic.type](_Sending(messages, route, now_ms, call, services))
+    parts = await _PARTS[sending.route.topic.type](sending)
     if len(parts) == 1:
         ordered = await _entries(parts[0])
     else:
         entries: dict[int, SendResultEntry] = {}
         for part, result in zip(parts, await asyncio.gather(*map(_entries, parts)), strict=True):
             entries.update(zip(part.numbers, result, strict=True))
-        ordered = [entries[number] for number in range(len(messages))]
+        ordered = [entries[number] for number in range(len(sending.messages))]
     return SendMessageResponse(status=overall([entry.status for entry in ordered]), entries=ordered)
 
 
@@ -88,25 +109,25 @@ def sent_entry(appended: "Appended") -> SendResultEntry:
 # --- in order, and by priority
 
 
-def _fifo(sending: _Sending) -> list[_Part]:
-    return _by_queue(sending, lambda properties: queue_of_group(sending.route, properties.message_group))
+async def _fifo(sending: Sending) -> list[_Part]:
+    return await _by_queue(sending, lambda properties: queue_of_group(sending.route, properties.message_group))
 
 
-def _priority(sending: _Sending) -> list[_Part]:
+async def _priority(sending: Sending) -> list[_Part]:
     topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
-    return _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
+    return await _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
 
 
-def _by_queue(sending: _Sending, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
+async def _by_queue(sending: Sending, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message.system_properties), []).append(number)
-    stored = [sending.stored(message) for message in sending.messages]
+    stored = [await sending.stored(message) for message in sending.messages]
     batches = [(queue, numbers, [stored[number] for number in numbers]) for queue, numbers in by_queue.items()]
     return [_appended(sending, queue, numbers, batch) for queue, numbers, batch in batches]
 
 
-def _appended(sending: _Sending, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
+def _appended(sending: Sending, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
     async def store() -> list[SendResultEntry]:
         return list(map(sent_entry, await sending.services.messages.append(queue, messages)))
 
@@ -116,7 +137,7 @@ def _appended(sending: _Sending, queue: QueueRef, numbers: list[int], messages: 
 # --- timed
 
 
-def _delay(sending: _Sending) -> list[_Part]:
+async def _delay(sending: Sending) -> list[_Part]:
     queue = sending.services.placement.next_queue(sending.route)
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}
@@ -125,9 +146,9 @@ def _delay(sending: _Sending) -> list[_Part]:
         due_ms = _due_ms(properties, sending.now_ms)
         properties.ClearField("priority")
         if due_ms > sending.now_ms:
-            timed[number] = TimedMessage(sending.stored(message), due_ms)
+            timed[number] = TimedMessage(await sending.stored(message), due_ms)
         else:
-            due[number] = sending.stored(message)
+            due[number] = await sending.stored(message)
     parts = []
     if timed:
         waiting = list(timed.values())
@@ -162,7 +183,7 @@ async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Servi
 _OF_OTHER_TYPES = ("delivery_timestamp", "message_group", "priority", "lite_topic")
 
 
-def _transaction(sending: _Sending) -> list[_Part]:
+async def _transaction(sending: Sending) -> list[_Part]:
     queue = sending.services.placement.next_queue(sending.route)
     parts = []
     for number, message in enumerate(sending.messages):
@@ -170,7 +191,7 @@ def _transaction(sending: _Sending) -> list[_Part]:
         for field in _OF_OTHER_TYPES:
             properties.ClearField(field)
         recovery_ms = _recovery_ms(properties)
-        half = HalfMessage(sending.stored(message), sending.call.client_id, recovery_ms)
+        half = HalfMessage(await sending.stored(message), sending.call.client_id, recovery_ms)
         parts.append(_Part([number], [half.message], partial(_begin, queue, half, sending.services)))
     return parts
 
@@ -192,7 +213,7 @@ async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> li
     return [entry]
 
 
-_PARTS: "dict[MessageType, Callable[[_Sending], list[_Part]]]" = {
+_PARTS: "dict[MessageType, Callable[[Sending], Awaitable[list[_Part]]]]" = {
     definition_pb2.FIFO: _fifo,
     definition_pb2.PRIORITY: _priority,
     definition_pb2.DELAY: _delay,
