@@ -54,7 +54,7 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         appended = await services.messages.append(services.placement.next_queue(route), stored)
         return SendMessageResponse(status=OK, entries=map(sent_entry, appended))
     finally:
-        sending.inflation.leave()
+        sending.leave()
 
 
 def _checked(

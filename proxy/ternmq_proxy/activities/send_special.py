@@ -45,7 +45,7 @@ class _Part(NamedTuple):
 class Sending:
     """A request, checked; all its messages are of the topic's type. `turns` are those of a long one."""
 
-    __slots__ = ("_turns", "call", "inflation", "messages", "now_ms", "route", "services")
+    __slots__ = ("_inflation", "_turns", "call", "messages", "now_ms", "route", "services")
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Sending:
         self.now_ms = now_ms
         self.call = call
         self.services = services
-        self.inflation = Inflation(services.inflation, services.request_limits)
         self._turns = turns
+        self._inflation: Inflation | None = None
 
     async def stored(self, message: "Message") -> NewMessage:
         """The message in stored form; it is used up, so what it says of itself is read before."""
@@ -75,6 +75,17 @@ class Sending:
             limits=self.services.limits,
             inflation=self.inflation,
         )
+
+    def inflation(self) -> Inflation:
+        """For a compressed body; there are few."""
+        if self._inflation is None:
+            self._inflation = Inflation(self.services.inflation, self.services.request_limits)
+        return self._inflation
+
+    def leave(self) -> None:
+        """The messages are stored, or never will be."""
+        if self._inflation is not None:
+            self._inflation.leave()
 
 
 async def send_special(sending: Sending) -> SendMessageResponse:

@@ -10,6 +10,8 @@ from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_common.limits import MessageLimits
     from ternmq_protos.pool import Timestamp
     from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
@@ -31,7 +33,7 @@ _QUICK_BYTES_MAX = 256 * KIB
 
 
 async def stored_form(
-    message: "Message", *, peer: str, now_ms: int, limits: "MessageLimits", inflation: "Inflation"
+    message: "Message", *, peer: str, now_ms: int, limits: "MessageLimits", inflation: "Callable[[], Inflation]"
 ) -> NewMessage:
     """Take the message apart for the store; `message` is used up.
 
@@ -48,7 +50,7 @@ async def stored_form(
     body = message.body
     if properties.body_encoding != definition_pb2.GZIP:
         properties.body_encoding = definition_pb2.IDENTITY
-    elif (inflated := await inflation.inflated(body, limits.body_bytes_max)) is not None:
+    elif (inflated := await inflation().inflated(body, limits.body_bytes_max)) is not None:
         message.body = body = inflated
         properties.body_encoding = definition_pb2.IDENTITY
     digest = properties.body_digest

@@ -112,6 +112,23 @@ def _inner(kind: "Descriptor") -> "dict[int, Descriptor | _Packed]":
     return found
 
 
+def field_end(data: bytes, at: int) -> int | None:
+    """Where the field that begins there ends; None if it does not, or is a group."""
+    try:
+        tag, at = _varint(data, at)
+        wire_type = tag & 7
+        if wire_type == _LENGTH:
+            size, at = _varint(data, at)
+            at += size
+        elif wire_type == _VARINT:
+            _, at = _varint(data, at)
+        else:
+            at += {_FIXED64: 8, _FIXED32: 4}.get(wire_type, len(data) + 1)
+    except IndexError:
+        return None
+    return at if at <= len(data) else None
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """The number there, and where it ends; IndexError if it does not."""
     value = 0

@@ -38,6 +38,7 @@ from ternmq_proxy.fronts.calls import (
     messaging_calls,
 )
 from ternmq_proxy.fronts.health import Health
+from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.request_size import RequestSize
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
@@ -199,7 +200,10 @@ class GrpcFront:
         self._figures.bytes_in += len(data)
         if len(data) > size.unlooked_bytes_max:
             await size.check_bytes(data)
-        request = _parsed(kind, data)
+        try:
+            request = await parsed_in_pieces(kind, data) if len(data) > PIECE_BYTES else kind.FromString(data)
+        except DecodeError as error:
+            raise _no_message(kind) from error
         size.check_entries(request)
         return request
 
@@ -222,7 +226,10 @@ class GrpcFront:
     async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, served: ServedCall) -> bool:
         """Answer one command; whether the conversation goes on."""
         self._figures.bytes_in += len(data)
-        command = _parsed(TelemetryCommand, data)
+        try:
+            command = TelemetryCommand.FromString(data)
+        except DecodeError as error:
+            raise _no_message(TelemetryCommand) from error
         try:
             answer = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
@@ -279,12 +286,8 @@ def _code_of(status: "definition_pb2.Status") -> str:
     return _CODE_NAMES.get(status.code) or str(status.code)
 
 
-def _parsed(kind: Any, data: bytes) -> Any:  # noqa: ANN401 - a message class
-    """The request that `data` is; bytes that are none end the call with INTERNAL."""
-    try:
-        return kind.FromString(data)
-    except DecodeError as error:
-        raise CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}") from error
+def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
+    return CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")
 
 
 async def _end_conversation(error: Exception, served: ServedCall) -> None:

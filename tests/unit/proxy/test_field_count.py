@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.fronts import parsing
 from ternmq_proxy.fronts.field_count import has_more_fields
 
 
@@ -87,6 +88,30 @@ def test_packed_numbers_count_by_their_bytes() -> None:
 def test_deep_nesting_is_the_parsers_to_refuse(bytes_: bytes) -> None:
     with pytest.raises(DecodeError):
         rpc.SendMessageRequest.FromString(bytes_)
+
+
+@given(request=SENDS, piece_bytes=st.integers(1, 200))
+def test_what_is_parsed_in_pieces_is_the_whole(request: Message, piece_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsing, "PIECE_BYTES", piece_bytes)
+        assert asyncio.run(parsing.parsed_in_pieces(rpc.SendMessageRequest, request.SerializeToString())) == request
+
+
+@given(data=st.binary(max_size=100))
+@example(data=b"\x0b\x0a\x00\x0c" * 3)
+@example(data=b"\x0a\x00\x0a\x7f")
+def test_pieces_are_refused_when_the_whole_is(data: bytes) -> None:
+    try:
+        whole = rpc.SendMessageRequest.FromString(data)
+    except DecodeError:
+        whole = None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsing, "PIECE_BYTES", 1)
+        if whole is None:
+            with pytest.raises(DecodeError):
+                asyncio.run(parsing.parsed_in_pieces(rpc.SendMessageRequest, data))
+        else:
+            assert asyncio.run(parsing.parsed_in_pieces(rpc.SendMessageRequest, data)) == whole
 
 
 def test_others_get_the_event_loop_meanwhile() -> None:
