@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.delay_levels import parse_delay_levels
+from ternmq_common.fairness import Turns
 from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_proxy.activities.client_life import depart
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
+# So many are forgotten within two milliseconds.
+_GONE_AT_ONCE = 500
 
 
 async def serve_clients(
@@ -95,14 +98,22 @@ def make_services(
     )
 
 
+async def part_with_the_silent(services: Services) -> None:
+    """Forget the clients that are gone without a word, and show what they held."""
+    turns = Turns()
+    while gone := services.clients.expire(_GONE_AT_ONCE):
+        for client in gone:
+            _log.info("client %s is gone without a word", client.client_id)
+            await depart(client, services)
+            await turns.next()
+
+
 async def _care_for_clients(services: Services) -> None:
     """Keep hidden what living clients hold, and show what dead ones held."""
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
-            for client in services.clients.expire():
-                _log.info("client %s is gone without a word", client.client_id)
-                await depart(client, services)
+            await part_with_the_silent(services)
             services.clock.check()
             await services.renewal.renew()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs

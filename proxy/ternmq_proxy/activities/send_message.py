@@ -51,7 +51,11 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         if topic.type != definition_pb2.NORMAL:
             return await send_special(sending)
         stored = [await sending.stored(message) for message in messages]
+        if turns is not None:
+            await turns.next()
         appended = await services.messages.append(services.placement.next_queue(route), stored)
+        if turns is not None:
+            await turns.next()
         return SendMessageResponse(status=OK, entries=map(sent_entry, appended))
     finally:
         sending.leave()

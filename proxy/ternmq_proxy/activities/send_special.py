@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
+# So many are stored within two milliseconds.
+_PARTS_AT_ONCE = 64
+
+
 class _Part(NamedTuple):
     """Messages that are stored together; `numbers` are their places in the request."""
 
@@ -95,8 +99,10 @@ async def send_special(sending: Sending) -> SendMessageResponse:
         ordered = await _entries(parts[0])
     else:
         entries: dict[int, SendResultEntry] = {}
-        for part, result in zip(parts, await asyncio.gather(*map(_entries, parts)), strict=True):
-            entries.update(zip(part.numbers, result, strict=True))
+        for start in range(0, len(parts), _PARTS_AT_ONCE):
+            together = parts[start : start + _PARTS_AT_ONCE]
+            for part, result in zip(together, await asyncio.gather(*map(_entries, together)), strict=True):
+                entries.update(zip(part.numbers, result, strict=True))
         ordered = [entries[number] for number in range(len(sending.messages))]
     return SendMessageResponse(status=overall([entry.status for entry in ordered]), entries=ordered)
 
