@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.record import Record
 
 # With a filter that lets little pass, so many messages are looked at before others get their turn on the loop.
-SCAN_ROWS = 2048
+SCAN_ROWS = 1024
 SCAN_STEP = 256
 
 
@@ -36,12 +36,24 @@ class Pop:
         self._deadline_ms = now_ms + order.invisible_ms
         self._bytes = 0
         self._no_other_fits = False
+        self._scanned = 0
         self.deliveries: list[Delivery] = []
         self.more = False
 
     @property
     def is_full(self) -> bool:
-        return len(self.deliveries) >= self._order.batch or self._bytes >= RECEIVE_BYTES_MAX or self._no_other_fits
+        """Whether nothing more is to be taken, nor looked at, in this turn."""
+        return (
+            len(self.deliveries) >= self._order.batch
+            or self._bytes >= RECEIVE_BYTES_MAX
+            or self._no_other_fits
+            or self._scanned >= SCAN_ROWS
+        )
+
+    def scanned(self, rows: int) -> None:
+        """So many were looked at; there may be more when they were enough for one turn."""
+        self._scanned += rows
+        self.more |= self._scanned >= SCAN_ROWS
 
     @property
     def wanted(self) -> int:
@@ -89,8 +101,7 @@ class UnorderedPop(Pop):
 
     def take_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
         """Take messages that nobody of the group has had; those that the filter refuses are skipped for good."""
-        scanned = 0
-        while not self.is_full and scanned < SCAN_ROWS:
+        while not self.is_full:
             cursor = max(state.cursor, self._reader.first(queue.topic, queue.queue_id))
             wanted = self.wanted
             count = wanted if self._order.filter.takes_all else max(wanted, SCAN_STEP)
@@ -105,7 +116,7 @@ class UnorderedPop(Pop):
             if records:
                 self._hand_out(queue, queue.queue_id, state, records, 1)
             state.skip_to(end)
-            scanned += end - cursor
+            self.scanned(end - cursor)
         self.more = True
 
     def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[dict[int, Location], int]":

@@ -9,11 +9,14 @@ from typing import TypeVar
 
 import pytest
 
+from ternmq_broker import popping
 from ternmq_common import fairness
 from ternmq_common.grpc_stream.served_call import ServedCall
 from ternmq_common.limits import MIB
+from ternmq_common.model import NewMessage, PopOrder, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.tag_filter import TagFilter
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -80,6 +83,25 @@ async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: 
     turns, _ = await turns_during(part_with_the_silent(services))
     assert services.clients.find("c0") is None
     assert turns > 50
+
+
+async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(services: Services) -> None:
+    topic = await services.catalog.topic("t", pb.NORMAL)
+    [broker] = (await services.messages.route(topic)).brokers
+    for queue_id in range(topic.queues):
+        blue = [NewMessage(b"", b"", str(number), (), "blue") for number in range(1000)]
+        await services.messages.append(QueueRef("t", broker, queue_id), blue)
+    order = PopOrder(
+        group="g",
+        topic="t",
+        queues=range(topic.queues),
+        filter=TagFilter.parse("red"),
+        batch=32,
+        invisible_ms=60_000,
+    )
+    turns, deliveries = await turns_during(services.messages.pop(order, broker="", poll_s=0))
+    assert deliveries == []
+    assert turns >= topic.queues * 1000 // popping.SCAN_ROWS
 
 
 @pytest.mark.parametrize("encoding", [pb.IDENTITY, pb.GZIP])
