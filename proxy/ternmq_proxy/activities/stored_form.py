@@ -1,17 +1,13 @@
 """A checked message in the form that is stored: what a consumer will get, less what the server adds on delivery."""
 
-import asyncio
 from hashlib import md5
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import KIB
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ternmq_common.limits import MessageLimits
     from ternmq_protos.pool import Timestamp
     from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
@@ -28,34 +24,25 @@ _SERVERS_OWN = (
     "dead_letter_queue",
 )
 _LAST_SECOND = 253_402_300_799
-# What md5 does in half a millisecond.
-_QUICK_BYTES_MAX = 256 * KIB
 
 
-async def stored_form(
-    message: "Message", *, peer: str, now_ms: int, limits: "MessageLimits", inflation: "Callable[[], Inflation]"
+def stored_form(
+    message: "Message", body: bytes, checksum: str, *, peer: str, now_ms: int, limits: "MessageLimits"
 ) -> NewMessage:
-    """Take the message apart for the store; `message` is used up.
+    """Take the message apart for the store; `message` is used up. `body` is its body, with that `md5_of`.
 
-    Sets what consumers need and producers leave out: digest, encoding, type, where and when it was born. A compressed
-    body is stored as it was before, so that clients that can't inflate (C++, Rust) can read it. What takes long is done
-    in a thread.
-
-    Raises what `Inflation.inflated` does, and MESSAGE_PROPERTIES_TOO_LARGE for properties that are too much only
-    together with those that have no limit of their own, such as the trace context.
+    Sets what consumers need and producers leave out: digest, encoding, type, where and when it was born. Raises
+    MESSAGE_PROPERTIES_TOO_LARGE for properties that are too much only together with those that have no limit of their
+    own, such as the trace context.
     """
     properties = message.system_properties
     for field in _SERVERS_OWN:
         properties.ClearField(field)
-    body = message.body
     if properties.body_encoding != definition_pb2.GZIP:
-        properties.body_encoding = definition_pb2.IDENTITY
-    elif (inflated := await inflation().inflated(body, limits.body_bytes_max)) is not None:
-        message.body = body = inflated
         properties.body_encoding = definition_pb2.IDENTITY
     digest = properties.body_digest
     digest.type = definition_pb2.MD5
-    digest.checksum = _md5(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(_md5, body)
+    digest.checksum = checksum
     if not properties.born_host:
         properties.born_host = peer
     if not properties.HasField("born_timestamp") or not is_time(properties.born_timestamp):
@@ -63,7 +50,16 @@ async def stored_form(
     return _split(message, properties, len(body), limits)
 
 
-def _md5(body: bytes) -> str:
+async def inflate(message: "Message", inflation: "Inflation", limits: "MessageLimits") -> None:
+    """Have a compressed body stored as it was before, so that clients that can't inflate (C++, Rust) can read it; see
+    `Inflation.inflated`."""
+    body = await inflation.inflated(message.body, limits.body_bytes_max)
+    if body is not None:
+        message.body = body
+        message.system_properties.body_encoding = definition_pb2.IDENTITY
+
+
+def md5_of(body: bytes) -> str:
     return md5(body, usedforsecurity=False).hexdigest().upper()
 
 
