@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Resolution,
         TimedMessage,
     )
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.pollers import Watcher
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
@@ -242,27 +243,46 @@ class Broker:
 
     # --- receiving
 
-    async def pop(self, order: PopOrder, poll_s: float) -> list[Delivery]:
-        """Hand out what is there, or wait up to `poll_s` seconds for something; [] when nothing came."""
+    async def pop(self, order: PopOrder, poll_s: float, room: "AnswerRoom | None" = None) -> list[Delivery]:
+        """Hand out what is there, or wait up to `poll_s` seconds for something; [] when nothing came.
+
+        Nothing is taken without a place in `room`, which is kept when messages were.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
+        woken = False
         while True:
-            pop = await self._pop_now(order)
+            if room is not None:
+                if woken and not room.is_open:
+                    self._pollers.wake_group(order.group, order.topic, 1)  # what came is for one who can take it
+                if not await room.enter(end - loop.time()):
+                    return []
+            pop = await self._pop_now(order, room)
             if pop.deliveries:
                 self._look_after_others(order, pop)
                 return pop.deliveries
             if pop.more:
                 await asyncio.sleep(0)
                 continue
-            if not await self._pollers.wait(order.group, order.topic, max(0, end - loop.time())):
+            woken = await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()))
+            if not woken:
                 return []
 
-    async def _pop_now(self, order: PopOrder) -> Pop:
-        while True:
-            try:
-                return self._consumption.pop(order, self._clock.now_ms())
-            except WouldBlock as reading:
-                await asyncio.to_thread(reading.wait)
+    async def _pop_now(self, order: PopOrder, room: "AnswerRoom | None" = None) -> Pop:
+        """What is there; unless that is something, there is no place in `room` afterwards."""
+        found = False
+        try:
+            while True:
+                try:
+                    pop = self._consumption.pop(order, self._clock.now_ms())
+                except WouldBlock as reading:
+                    await asyncio.to_thread(reading.wait)
+                else:
+                    found = bool(pop.deliveries)
+                    return pop
+        finally:
+            if room is not None and not found:
+                room.leave()
 
     async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:
         """Hand out what is there; if that is nothing, the watcher is told when there may be something."""
@@ -358,11 +378,16 @@ class Broker:
         limit: int,
         poll_s: float,
         reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
     ) -> Pulled:
         """Read from `offset` on without a claim; see `Pulls.pull`."""
-        pulled = await self._pulls.pull(queue, offset, passing, limit=limit, poll_s=poll_s, reader=reader)
+        pulled = await self._pulls.pull(queue, offset, passing, limit=limit, poll_s=poll_s, reader=reader, room=room)
         self._counts.delivered.add(queue.topic, len(pulled.messages))
         return pulled
+
+    async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
+        """Whether there is something to pull at that offset, or comes within `poll_s` seconds."""
+        return await self._pulls.wait_for_more(queue, offset, poll_s)
 
     # --- offsets
 

@@ -10,7 +10,8 @@ it is handed out until an operator skips it. If it is not known, any message mig
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.popping import BATCH_BYTES, SCAN_ROWS, SCAN_STEP, Pop
+from ternmq_broker.popping import SCAN_STEP, Pop
+from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 
@@ -39,18 +40,14 @@ class OrderedPop(Pop):
         """Take from open lanes, reading ahead while there are none and room for what must wait."""
         state.skip_to(self._reader.first(queue.topic, queue.queue_id))
         read: dict[int, Record] = {}
-        scanned = 0
         while not self.is_full:
             self._take_from_lanes(queue, state, read)
             if self.is_full or not state.may_read_ahead:
                 break
-            if scanned >= SCAN_ROWS:
-                self.more = True
-                return
             looked_at = self._read_ahead(queue, state, read)
             if not looked_at:
                 return
-            scanned += looked_at
+            self.scanned(looked_at)
         self.more |= state.has_open_lane
 
     def _take_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
@@ -87,6 +84,7 @@ class OrderedPop(Pop):
                 if not chosen:
                     self._block(lane, offset, queue, state)
                 break  # what is before it is handed out first
+        chosen = chosen[: self.fitting([len(record.rest) for record in chosen])]
         if chosen:
             claims = state.hand_out(
                 lane,
@@ -111,7 +109,7 @@ class OrderedPop(Pop):
         size = self._bytes
         for number, offset in enumerate(offsets, start=1):
             size += sizes.get(offset, 0)
-            if size >= BATCH_BYTES:
+            if size >= RECEIVE_BYTES_MAX:
                 return offsets[:number]
         return offsets
 

@@ -7,24 +7,26 @@ A queue's state changes only after everything for that step was read, so a read 
 from typing import TYPE_CHECKING
 
 from ternmq_broker.queue_reader import QueueReader, stored_message
+from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.model import Delivery, PopOrder, QueueRef
 from ternmq_common.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ternmq_broker.delivery.claims import Claim
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
     from ternmq_broker.store.index.queue_index import Location
     from ternmq_broker.store.log.record import Record
 
 # With a filter that lets little pass, so many messages are looked at before others get their turn on the loop.
-SCAN_ROWS = 2048
+SCAN_ROWS = 1024
 SCAN_STEP = 256
-# A batch ends with the message that passes this size, so that large bodies don't add up in memory.
-BATCH_BYTES = 8 << 20
 
 
 class Pop:
-    """What one consumer gets. `more` says that there may be more to take, or to look through."""
+    """What one consumer gets: up to the batch, and one message at least up to RECEIVE_BYTES_MAX, so that large bodies
+    don't add up in memory. `more` says that there may be more to take, or to look through."""
 
     def __init__(self, order: PopOrder, reader: QueueReader, *, broker: str, now_ms: int) -> None:
         self._order = order
@@ -33,17 +35,41 @@ class Pop:
         self._now_ms = now_ms
         self._deadline_ms = now_ms + order.invisible_ms
         self._bytes = 0
+        self._no_other_fits = False
+        self._scanned = 0
         self.deliveries: list[Delivery] = []
         self.more = False
 
     @property
     def is_full(self) -> bool:
-        return len(self.deliveries) >= self._order.batch or self._bytes >= BATCH_BYTES
+        """Whether nothing more is to be taken, nor looked at, in this turn."""
+        return (
+            len(self.deliveries) >= self._order.batch
+            or self._bytes >= RECEIVE_BYTES_MAX
+            or self._no_other_fits
+            or self._scanned >= SCAN_ROWS
+        )
+
+    def scanned(self, rows: int) -> None:
+        """So many were looked at; there may be more when they were enough for one turn."""
+        self._scanned += rows
+        self.more |= self._scanned >= SCAN_ROWS
 
     @property
     def wanted(self) -> int:
         """How many messages the batch still has room for."""
         return self._order.batch - len(self.deliveries)
+
+    def fitting(self, sizes: "Sequence[int]") -> int:
+        """How many of messages of these sizes still fit, in their order; if there are some, the pop is full with
+        them. Of a pop that has none the first always fits."""
+        total = self._bytes
+        for number, size in enumerate(sizes):
+            total += size
+            if total > RECEIVE_BYTES_MAX and (number or self.deliveries):
+                self._no_other_fits = self.more = True
+                return number
+        return len(sizes)
 
     def deliver(self, queue: QueueRef, records: "list[Record]", claims: "list[Claim]", handle_queue_id: int) -> None:
         """Add records that were claimed; a handle names a retry queue by a number of its own."""
@@ -63,6 +89,8 @@ class UnorderedPop(Pop):
         for offset, attempt in state.ready(min(limit, self.wanted)):
             read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
             records = list(read.values())
+            if not self.fitting([len(record.rest) for record in records]) and records:
+                break
             if records:
                 self._hand_out(queue, handle_queue_id, state, records, attempt)
             else:
@@ -73,8 +101,7 @@ class UnorderedPop(Pop):
 
     def take_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
         """Take messages that nobody of the group has had; those that the filter refuses are skipped for good."""
-        scanned = 0
-        while not self.is_full and scanned < SCAN_ROWS:
+        while not self.is_full:
             cursor = max(state.cursor, self._reader.first(queue.topic, queue.queue_id))
             wanted = self.wanted
             count = wanted if self._order.filter.takes_all else max(wanted, SCAN_STEP)
@@ -83,21 +110,25 @@ class UnorderedPop(Pop):
                 return
             chosen, end = self._choose(locations, cursor, wanted)
             records = self._reader.read(queue.topic, queue.queue_id, chosen, self._order.filter)
+            count = self.fitting([len(record.rest) for record in records])
+            if count < len(records):
+                end, records = records[count].queue_offset, records[:count]
             if records:
                 self._hand_out(queue, queue.queue_id, state, records, 1)
             state.skip_to(end)
-            scanned += end - cursor
+            self.scanned(end - cursor)
         self.more = True
 
     def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[dict[int, Location], int]":
-        """The messages to read, by their offsets, and the offset behind the last one that was looked at."""
+        """The messages to read, by their offsets, and the offset behind the last one that was looked at; not many more
+        bytes of them than fit."""
         chosen: dict[int, Location] = {}
         size = self._bytes
         for offset, location in enumerate(locations, cursor):
             if self._order.filter.may_pass(location.tag_hash):
                 chosen[offset] = location
                 size += location.size
-                if len(chosen) == wanted or size >= BATCH_BYTES:
+                if len(chosen) == wanted or size >= RECEIVE_BYTES_MAX:
                     return chosen, offset + 1
         return chosen, cursor + len(locations)
 

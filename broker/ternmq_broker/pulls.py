@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ternmq_broker.queue_locks import QueueLocks
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import QueueReaderId
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.pollers import Pollers
 
 
@@ -33,12 +34,16 @@ class Pulls:
         limit: int,
         poll_s: float,
         reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
     ) -> Pulled:
-        """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue."""
+        """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue.
+
+        Nothing is read without a place in `room`, which is kept when something was.
+        """
         if reader is not None and not reader.lock_hold_ms:
             self._locks.open(reader.group, queue)
         if reader is None or not reader.lock_hold_ms:
-            return await self._pull(queue, offset, passing, limit, poll_s)
+            return await self._pull(queue, offset, passing, limit, poll_s, room)
         if self._pollers.closed:
             poll_s = 0.0
         return await self._locks.pull(
@@ -48,21 +53,73 @@ class Pulls:
             committed=self._consumption.committed(reader.group, queue.topic, queue.queue_id),
             poll_s=poll_s,
             read=lambda start, wait_s: self._pull(
-                queue, max(start, self._consumption.reader.first(queue.topic, queue.queue_id)), passing, limit, wait_s
+                queue,
+                max(start, self._consumption.reader.first(queue.topic, queue.queue_id)),
+                passing,
+                limit,
+                wait_s,
+                room,
             ),
         )
 
-    async def _pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int, poll_s: float) -> Pulled:
+    async def _pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        limit: int,
+        poll_s: float,
+        room: "AnswerRoom | None",
+    ) -> Pulled:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
-            pulled = await self.now(queue, offset, passing, limit)
+            pulled = await self._pull_now(queue, offset, passing, limit, end - loop.time(), room)
             if pulled.messages or pulled.next_offset > offset:
                 return pulled
-            # A pull competes with nobody, so it stands in a line of its own, under a name that no group can have.
-            line = f"\n{next(self._lines)}"
-            if not await self._pollers.wait(line, queue.topic, max(0, end - loop.time())):
+            if not await self._wait(queue.topic, end - loop.time()):
                 return pulled
+
+    async def _pull_now(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        limit: int,
+        left_s: float,
+        room: "AnswerRoom | None",
+    ) -> Pulled:
+        if room is None:
+            return await self.now(queue, offset, passing, limit)
+        pulled = Pulled([], offset)
+        if await room.enter(left_s):
+            try:
+                pulled = await self.now(queue, offset, passing, limit)
+            finally:
+                if not pulled.messages:
+                    room.leave()
+        return pulled
+
+    async def _wait(self, topic: str, seconds: float) -> bool:
+        """Whether something came to the topic in time."""
+        # A pull competes with nobody, so it stands in a line of its own, under a name that no group can have.
+        return await self._pollers.wait(f"\n{next(self._lines)}", topic, max(0, seconds))
+
+    async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
+        """Whether there is something at that offset or behind it, or comes within `poll_s` seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while not await self._has_more(queue, offset):
+            if not await self._wait(queue.topic, end - loop.time()):
+                return False
+        return True
+
+    async def _has_more(self, queue: QueueRef, offset: int) -> bool:
+        while True:
+            try:
+                return bool(self._consumption.reader.locate(queue.topic, queue.queue_id, offset, 1))
+            except WouldBlock as reading:
+                await asyncio.to_thread(reading.wait)
 
     async def now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         """What is there at that offset."""

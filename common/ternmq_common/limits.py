@@ -17,6 +17,7 @@ RECEIVE_BATCH_MAX = 32
 # Nobody has to settle what a pull brings, so it may bring more; as much as an event loop sends in two milliseconds.
 PULL_BATCH_MAX = 256
 PULL_BYTES_MAX = 4 * MIB
+RECEIVE_BYTES_MAX = 4 * MIB
 INVISIBLE_MIN_MS = 10 * SECOND_MS
 INVISIBLE_MAX_MS = 12 * HOUR_MS
 AUTO_RENEW_INVISIBLE_MS = 60 * SECOND_MS
@@ -29,6 +30,24 @@ DEFAULT_MAX_ATTEMPTS = 17
 DEFAULT_PRIORITY_FACTOR = 99
 INBOUND_BYTES_MAX = 130 * MIB
 HEADER_LIST_BYTES_MAX = 16 * KIB
+
+
+_FIELDS_PER_ENTRY = 128
+_FIELDS_MIN = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """What one request may hold. `entries_max` messages, receipt handles or the like; `inflated_bytes_max` of all its
+    compressed bodies."""
+
+    entries_max: int = 1024
+    inflated_bytes_max: int = 32 * MIB
+
+    @property
+    def fields_max(self) -> int:
+        """All fields together; messages with three dozen properties each have fewer."""
+        return max(_FIELDS_MIN, _FIELDS_PER_ENTRY * self.entries_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # What is taken at the same time for one connection; each may be as much as one answer holds.
 PLACES_MAX = 4
+PATIENCE_S = 1.0
 
 
 class OutputRoom:
@@ -35,14 +36,22 @@ class OutputRoom:
                 waiter.set_result(None)
                 free -= 1
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a place can be taken at once."""
+        return self._taken < PLACES_MAX and self._unread() < self._bytes_max
+
     async def take(self) -> None:
-        while self._taken >= PLACES_MAX or self._unread() >= self._bytes_max:
+        while not self.is_open:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
                 await waiter
             except asyncio.CancelledError:
-                self.changed()  # it may have been this one's turn
+                if not waiter.cancelled():
+                    self.changed()  # it was this one's turn
+                elif waiter in self._waiting:
+                    self._waiting.remove(waiter)
                 raise
         self._taken += 1
 
@@ -60,11 +69,26 @@ class AnswerRoom:
         self._room = room
         self._held = False
 
-    async def enter(self) -> None:
-        """Wait until the client takes more, then hold a place."""
+    @property
+    def is_open(self) -> bool:
+        """Whether `enter` would not wait."""
+        return self._held or self._room.is_open
+
+    async def enter(self, within_s: float | None = None) -> bool:
+        """Wait until the client takes more, then hold a place; False when that took too long.
+
+        A client that reads has room in a moment, so a call that is not to wait at all waits for a second still.
+        """
         if not self._held:
-            await self._room.take()
+            try:
+                async with asyncio.timeout(
+                    None if within_s is None or self._room.is_open else max(within_s, PATIENCE_S)
+                ):
+                    await self._room.take()
+            except TimeoutError:
+                return False
             self._held = True
+        return True
 
     def leave(self) -> None:
         """Nothing was taken, or all of it is written."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.output_room import AnswerRoom
 from ternmq_common.printable import problem_of_name
 from ternmq_common.server_settings import DEFAULT_GRPC, Listener
 from ternmq_protos.v2 import definition_pb2
@@ -13,7 +14,7 @@ _USUAL_LISTENER = Listener(DEFAULT_GRPC)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `listener`,
-    with the port that is bound, is where the call came in."""
+    with the port that is bound, is where the call came in; `room` is for the messages that it is answered with."""
 
     client_id: str = ""
     language: str = ""
@@ -21,6 +22,7 @@ class Call:
     peer: str = ""
     listener: Listener = _USUAL_LISTENER
     remaining_s: float | None = None
+    room: AnswerRoom | None = None
 
     def require_client(self) -> str:
         """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""

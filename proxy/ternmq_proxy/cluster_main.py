@@ -49,7 +49,12 @@ class ProxyServer:
         observability = Observability(settings, service="ternmq-proxy", instance=self._name)
         stack.push_async_callback(observability.stop)
         await observability.start()
-        http = HttpFront(lambda: self._not_started, self._problem, metrics=observability.scrape)
+        http = HttpFront(
+            lambda: self._not_started,
+            self._problem,
+            metrics=observability.scrape,
+            header_timeout_ms=settings.header_timeout_ms,
+        )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
         clock_watch = ClockWatch(self._clock)

@@ -55,6 +55,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
         degraded=lambda: messages.degraded,
         metrics=observability.scrape,
         test_clock=settings.test_clock,
+        header_timeout_ms=settings.header_timeout_ms,
     )
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)

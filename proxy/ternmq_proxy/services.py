@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.filters import Filters
-    from ternmq_common.limits import MessageLimits
+    from ternmq_common.limits import MessageLimits, RequestLimits
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
+    from ternmq_proxy.processors.inflation import InflationRoom
     from ternmq_proxy.processors.orphan_checks import OrphanChecks
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal
@@ -32,6 +33,8 @@ class Services:
     subscriptions: "Subscriptions"
     placement: "Placement"
     limits: "MessageLimits"
+    request_limits: "RequestLimits"
+    inflation: "InflationRoom"
     delay_levels_ms: tuple[int, ...]
     store_host: str
     long_poll_max_ms: int

@@ -6,13 +6,15 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.delay_levels import parse_delay_levels
+from ternmq_common.fairness import Turns
 from ternmq_common.filters import Filters
-from ternmq_common.limits import MessageLimits
+from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.printable import listed
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
+# So many are forgotten within two milliseconds.
+_GONE_AT_ONCE = 500
 
 
 async def serve_clients(
@@ -87,6 +91,10 @@ def make_services(
             properties_bytes_max=settings.properties_bytes_max,
             delay_max_ms=settings.delay_max_ms,
         ),
+        request_limits=RequestLimits(
+            entries_max=settings.request_entries_max, inflated_bytes_max=settings.request_inflated_bytes_max
+        ),
+        inflation=InflationRoom(),
         delay_levels_ms=parse_delay_levels(settings.delay_levels),
         store_host=store_host,
         long_poll_max_ms=settings.long_poll_max_ms,
@@ -94,16 +102,25 @@ def make_services(
     )
 
 
+async def part_with_the_silent(services: Services) -> None:
+    """Forget the clients that are gone without a word, and show what they held."""
+    turns = Turns()
+    names = []
+    while gone := services.clients.expire(_GONE_AT_ONCE):
+        for client in gone:
+            names.append(client.client_id)
+            await depart(client, services)
+            await turns.next()
+    if names:
+        _log.info("gone without a word: %s", listed(names, "clients"))
+
+
 async def _care_for_clients(services: Services) -> None:
     """Keep hidden what living clients hold, and show what dead ones held."""
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
-            gone = services.clients.expire()
-            if gone:
-                _log.info("gone without a word: %s", listed([client.client_id for client in gone], "clients"))
-            for client in gone:
-                await depart(client, services)
+            await part_with_the_silent(services)
             services.clock.check()
             await services.renewal.renew()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs

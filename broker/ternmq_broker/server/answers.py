@@ -165,6 +165,11 @@ class Answers:
     # --- by offset
 
     async def _pull(self, request: storage.Pull, answer: storage.Answer) -> None:
+        if not request.batch:
+            queue = QueueRef(request.topic, self._broker.name, request.queue_id)
+            more = await self._broker.wait_for_more(queue, request.offset, request.poll_ms / 1000)
+            answer.messages.next_offset = request.offset + more
+            return
         await self.earlier_forgotten(request.group_made, "group", request.reader.group)
         pulled = await self._broker.pull(
             QueueRef(request.topic, self._broker.name, request.queue_id),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, INVISIBLE_MAX_MS, SECOND_MS
 from ternmq_common.model import DEFAULT_CONSUME_FROM, Group
 from ternmq_common.names import checked_group
@@ -101,7 +102,12 @@ async def list_groups(
 ) -> admin_pb2.ListGroupsResponse:
     """All groups, by name."""
     del request, call
-    return admin_pb2.ListGroupsResponse(status=OK, groups=[_group(group) for group in services.catalog.groups()])
+    answer = admin_pb2.ListGroupsResponse(status=OK)
+    turns = Turns()
+    for group in services.catalog.groups():
+        answer.groups.append(_group(group))
+        await turns.next()
+    return answer
 
 
 async def describe_group(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock, now_ms
 from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import QueueRef, Topic
 from ternmq_common.names import checked_topic, group_of_derived
@@ -155,7 +156,12 @@ async def list_topics(
 ) -> admin_pb2.ListTopicsResponse:
     """All topics, by name."""
     del request, call
-    return admin_pb2.ListTopicsResponse(status=OK, topics=[_topic(topic) for topic in services.catalog.topics()])
+    answer = admin_pb2.ListTopicsResponse(status=OK)
+    turns = Turns()
+    for topic in services.catalog.topics():
+        answer.topics.append(_topic(topic))
+        await turns.next()
+    return answer
 
 
 async def describe_topic(

@@ -133,6 +133,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
             batch=min(max(1, request.batch_size), PULL_BATCH_MAX),
             poll_s=_poll_s(request, call, services),
             reader=reader,
+            room=call.room,
         )
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         return PulledFrames([PullMessageResponse(status=status_of(error, "PullMessage")).SerializeToString()])

@@ -101,7 +101,9 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     if not batch:
         await asyncio.sleep(poll_s)
         return Received(_frames(_NOTHING, [], services), [], call, services)
-    deliveries = await services.messages.pop(order, broker=request.message_queue.broker.name, poll_s=poll_s)
+    deliveries = await services.messages.pop(
+        order, broker=request.message_queue.broker.name, poll_s=poll_s, room=call.room
+    )
     if not deliveries:
         return Received(_frames(_NOTHING, [], services), [], call, services)
     frames = _frames(OK, _message_frames(deliveries, request, services), services)

@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
 from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse
 from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
-from ternmq_proxy.activities.send_special import send_special, sent_entry
+from ternmq_proxy.activities.send_special import Sending, send_special, sent_entry
 from ternmq_proxy.activities.status import OK
-from ternmq_proxy.activities.stored_form import stored_form
 
 if TYPE_CHECKING:
     from ternmq_common.model import Topic
@@ -35,26 +35,43 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         raise MessagingError(
             definition_pb2.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
         )
-    if await services.catalog.type_of(name) == definition_pb2.DELAY:
-        for message in messages:
-            take_delay_level(message, services.delay_levels_ms, now)
+    turns = Turns() if len(messages) > 1 else None
+    takes_levels = await services.catalog.type_of(name) == definition_pb2.DELAY
     kinds: list[MessageType] = []
     for message in messages:
-        if message.topic != messages[0].topic:
-            raise MessagingError(
-                definition_pb2.MESSAGE_CORRUPTED,
-                f"the request mixes topics {name!r} and {message.topic.name!r}; send one request for each",
-            )
-        kinds.append(check_message(message, services.limits, now))
+        if turns is not None:
+            await turns.next()
+        kinds.append(_checked(message, messages[0], now, services, takes_levels=takes_levels))
     topic = await services.catalog.topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
         _check_type(message, kind, topic)
     route = await services.messages.route(topic)
-    if topic.type != definition_pb2.NORMAL:
-        return await send_special(messages, route, now, call, services)
-    stored = [stored_form(message, peer=call.peer, now_ms=now, limits=services.limits) for message in messages]
-    appended = await services.messages.append(services.placement.next_queue(route), stored)
-    return SendMessageResponse(status=OK, entries=map(sent_entry, appended))
+    sending = Sending(messages, route, now, call, services, turns)
+    try:
+        if topic.type != definition_pb2.NORMAL:
+            return await send_special(sending)
+        stored = [await sending.stored(message) for message in messages]
+        if turns is not None:
+            await turns.next()
+        appended = await services.messages.append(services.placement.next_queue(route), stored)
+        if turns is not None:
+            await turns.next()
+        return SendMessageResponse(status=OK, entries=map(sent_entry, appended))
+    finally:
+        sending.leave()
+
+
+def _checked(
+    message: "Message", first: "Message", now_ms: int, services: "Services", *, takes_levels: bool
+) -> "MessageType":
+    if takes_levels:
+        take_delay_level(message, services.delay_levels_ms, now_ms)
+    if message.topic != first.topic:
+        raise MessagingError(
+            definition_pb2.MESSAGE_CORRUPTED,
+            f"the request mixes topics {first.topic.name!r} and {message.topic.name!r}; send one request for each",
+        )
+    return check_message(message, services.limits, now_ms)
 
 
 def _check_type(message: "Message", kind: "MessageType", topic: "Topic") -> None:

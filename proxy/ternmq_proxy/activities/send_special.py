@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import KIB
 from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.v2 import definition_pb2
@@ -22,14 +23,22 @@ from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, overall
-from ternmq_proxy.activities.stored_form import is_time, stored_form
+from ternmq_proxy.activities.stored_form import inflate, is_time, md5_of, stored_form
+from ternmq_proxy.processors.inflation import Inflation
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
 
 if TYPE_CHECKING:
+    from ternmq_common.fairness import Turns
     from ternmq_common.model import Appended, Route
     from ternmq_protos.v2.definition_pb2 import Message, MessageType, SystemProperties
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
+
+
+# What md5 does in half a millisecond.
+_QUICK_BYTES_MAX = 256 * KIB
+# So many are stored within two milliseconds.
+_PARTS_AT_ONCE = 64
 
 
 class _Part(NamedTuple):
@@ -40,32 +49,59 @@ class _Part(NamedTuple):
     store: Callable[[], Awaitable[list[SendResultEntry]]]
 
 
-class _Sending(NamedTuple):
-    """A request, checked; all its messages are of the topic's type."""
+class Sending:
+    """A request, checked; all its messages are of the topic's type. `turns` are those of a long one."""
 
-    messages: "Sequence[Message]"
-    route: "Route"
-    now_ms: int
-    call: "Call"
-    services: "Services"
+    __slots__ = ("_inflation", "_turns", "call", "messages", "now_ms", "route", "services")
 
-    def stored(self, message: "Message") -> NewMessage:
+    def __init__(
+        self,
+        messages: "Sequence[Message]",
+        route: "Route",
+        now_ms: int,
+        call: "Call",
+        services: "Services",
+        turns: "Turns | None",
+    ) -> None:
+        self.messages = messages
+        self.route = route
+        self.now_ms = now_ms
+        self.call = call
+        self.services = services
+        self._turns = turns
+        self._inflation: Inflation | None = None
+
+    async def stored(self, message: "Message") -> NewMessage:
         """The message in stored form; it is used up, so what it says of itself is read before."""
-        return stored_form(message, peer=self.call.peer, now_ms=self.now_ms, limits=self.services.limits)
+        if self._turns is not None:
+            await self._turns.next()
+        services = self.services
+        if message.system_properties.body_encoding == definition_pb2.GZIP:
+            if self._inflation is None:
+                self._inflation = Inflation(services.inflation, services.request_limits)
+            await inflate(message, self._inflation, services.limits)
+        body = message.body
+        checksum = md5_of(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(md5_of, body)
+        return stored_form(message, body, checksum, peer=self.call.peer, now_ms=self.now_ms, limits=services.limits)
+
+    def leave(self) -> None:
+        """The messages are stored, or never will be."""
+        if self._inflation is not None:
+            self._inflation.leave()
 
 
-async def send_special(
-    messages: "Sequence[Message]", route: "Route", now_ms: int, call: "Call", services: "Services"
-) -> SendMessageResponse:
+async def send_special(sending: Sending) -> SendMessageResponse:
     """Store checked messages of the topic's type; one entry for each, in order."""
-    parts = _PARTS[route.topic.type](_Sending(messages, route, now_ms, call, services))
+    parts = await _PARTS[sending.route.topic.type](sending)
     if len(parts) == 1:
         ordered = await _entries(parts[0])
     else:
         entries: dict[int, SendResultEntry] = {}
-        for part, result in zip(parts, await asyncio.gather(*map(_entries, parts)), strict=True):
-            entries.update(zip(part.numbers, result, strict=True))
-        ordered = [entries[number] for number in range(len(messages))]
+        for start in range(0, len(parts), _PARTS_AT_ONCE):
+            together = parts[start : start + _PARTS_AT_ONCE]
+            for part, result in zip(together, await asyncio.gather(*map(_entries, together)), strict=True):
+                entries.update(zip(part.numbers, result, strict=True))
+        ordered = [entries[number] for number in range(len(sending.messages))]
     return SendMessageResponse(status=overall([entry.status for entry in ordered]), entries=ordered)
 
 
@@ -88,25 +124,25 @@ def sent_entry(appended: "Appended") -> SendResultEntry:
 # --- in order, and by priority
 
 
-def _fifo(sending: _Sending) -> list[_Part]:
-    return _by_queue(sending, lambda properties: queue_of_group(sending.route, properties.message_group))
+async def _fifo(sending: Sending) -> list[_Part]:
+    return await _by_queue(sending, lambda properties: queue_of_group(sending.route, properties.message_group))
 
 
-def _priority(sending: _Sending) -> list[_Part]:
+async def _priority(sending: Sending) -> list[_Part]:
     topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
-    return _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
+    return await _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
 
 
-def _by_queue(sending: _Sending, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
+async def _by_queue(sending: Sending, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message.system_properties), []).append(number)
-    stored = [sending.stored(message) for message in sending.messages]
+    stored = [await sending.stored(message) for message in sending.messages]
     batches = [(queue, numbers, [stored[number] for number in numbers]) for queue, numbers in by_queue.items()]
     return [_appended(sending, queue, numbers, batch) for queue, numbers, batch in batches]
 
 
-def _appended(sending: _Sending, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
+def _appended(sending: Sending, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
     async def store() -> list[SendResultEntry]:
         return list(map(sent_entry, await sending.services.messages.append(queue, messages)))
 
@@ -116,7 +152,7 @@ def _appended(sending: _Sending, queue: QueueRef, numbers: list[int], messages: 
 # --- timed
 
 
-def _delay(sending: _Sending) -> list[_Part]:
+async def _delay(sending: Sending) -> list[_Part]:
     queue = sending.services.placement.next_queue(sending.route)
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}
@@ -125,9 +161,9 @@ def _delay(sending: _Sending) -> list[_Part]:
         due_ms = _due_ms(properties, sending.now_ms)
         properties.ClearField("priority")
         if due_ms > sending.now_ms:
-            timed[number] = TimedMessage(sending.stored(message), due_ms)
+            timed[number] = TimedMessage(await sending.stored(message), due_ms)
         else:
-            due[number] = sending.stored(message)
+            due[number] = await sending.stored(message)
     parts = []
     if timed:
         waiting = list(timed.values())
@@ -162,7 +198,7 @@ async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Servi
 _OF_OTHER_TYPES = ("delivery_timestamp", "message_group", "priority", "lite_topic")
 
 
-def _transaction(sending: _Sending) -> list[_Part]:
+async def _transaction(sending: Sending) -> list[_Part]:
     queue = sending.services.placement.next_queue(sending.route)
     parts = []
     for number, message in enumerate(sending.messages):
@@ -170,7 +206,7 @@ def _transaction(sending: _Sending) -> list[_Part]:
         for field in _OF_OTHER_TYPES:
             properties.ClearField(field)
         recovery_ms = _recovery_ms(properties)
-        half = HalfMessage(sending.stored(message), sending.call.client_id, recovery_ms)
+        half = HalfMessage(await sending.stored(message), sending.call.client_id, recovery_ms)
         parts.append(_Part([number], [half.message], partial(_begin, queue, half, sending.services)))
     return parts
 
@@ -192,7 +228,7 @@ async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> li
     return [entry]
 
 
-_PARTS: "dict[MessageType, Callable[[_Sending], list[_Part]]]" = {
+_PARTS: "dict[MessageType, Callable[[Sending], Awaitable[list[_Part]]]]" = {
     definition_pb2.FIFO: _fifo,
     definition_pb2.PRIORITY: _priority,
     definition_pb2.DELAY: _delay,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
 from ternmq_common.limits import INVISIBLE_MAX_MS
 from ternmq_common.model import Settled
 from ternmq_common.names import checked_group, checked_topic
@@ -10,6 +11,7 @@ from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import (
+    AckMessageEntry,
     AckMessageRequest,
     AckMessageResponse,
     AckMessageResultEntry,
@@ -21,6 +23,8 @@ from ternmq_protos.v2.service_pb2 import (
 from ternmq_proxy.activities.status import OK, overall, status, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -28,6 +32,8 @@ _EXPIRED = status(
     definition_pb2.INVALID_RECEIPT_HANDLE,
     "the invisible time has passed; the message is or will be delivered again",
 )
+# A millisecond's worth of acknowledgements; others get the event loop between two of these.
+_SLICE = 64
 _STATUS_OF = {Settled.DONE: OK, Settled.STALE: OK, Settled.EXPIRED: _EXPIRED}
 
 
@@ -38,19 +44,28 @@ async def ack_message(request: AckMessageRequest, call: "Call", services: "Servi
     topic = checked_topic(request.topic.name)
     if not request.entries:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no message")
-    decoded = [_decoded(entry.receipt_handle, group, topic) for entry in request.entries]
+    entries: list[AckMessageResultEntry] = []
+    turns = Turns()
+    for start in range(0, len(request.entries), _SLICE):
+        if start:
+            await turns.next()
+        entries += await _settled(request.entries[start : start + _SLICE], client_id, group, topic, services)
+    return AckMessageResponse(status=overall([entry.status for entry in entries]), entries=entries)
+
+
+async def _settled(
+    entries: "Sequence[AckMessageEntry]", client_id: str, group: str, topic: str, services: "Services"
+) -> list[AckMessageResultEntry]:
+    decoded = [_decoded(entry.receipt_handle, group, topic) for entry in entries]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.acknowledge(group, topic, handles))
     statuses = [_STATUS_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
     for handle in handles:
         services.renewal.let_go(client_id, group, topic, handle)
-    return AckMessageResponse(
-        status=overall(statuses),
-        entries=[
-            AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
-            for entry, outcome in zip(request.entries, statuses, strict=True)
-        ],
-    )
+    return [
+        AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
+        for entry, outcome in zip(entries, statuses, strict=True)
+    ]
 
 
 def _decoded(text: str, group: str, topic: str) -> ReceiptHandle | Status:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
@@ -35,8 +35,20 @@ if TYPE_CHECKING:
 MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
+
+class Answered(Protocol):
+    """An answer of several frames, serialized."""
+
+    @property
+    def frames(self) -> list[bytes]: ...
+
+    async def undelivered(self) -> None:
+        """The call was cut, and the client does not have them all."""
+
+
 # The request is of the type that the service's descriptor names, which no annotation here can say for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
+StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ class Streamed:
     """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
     status."""
 
-    activity: Activity
+    activity: StreamedActivity
     request: Any
     response: Any
 
@@ -73,7 +85,7 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "GetOffset": get_offset,
     "QueryOffset": query_offset,
 }
-_MESSAGING_STREAMED: dict[str, Activity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
+_MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _ADMIN_UNARY: dict[str, Activity] = {
     "CreateTopic": admin_topics.create_topic,
     "ListTopics": admin_topics.list_topics,

@@ -27,9 +27,19 @@ from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.call_spans import TRACEPARENT, CallSpans
-from ternmq_proxy.fronts.calls import ADMIN_SERVICE, MESSAGING_SERVICE, Streamed, Unary, admin_calls, messaging_calls
+from ternmq_proxy.fronts.calls import (
+    ADMIN_SERVICE,
+    MESSAGING_SERVICE,
+    Answered,
+    Streamed,
+    Unary,
+    admin_calls,
+    messaging_calls,
+)
 from ternmq_proxy.fronts.health import Health
+from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
+from ternmq_proxy.fronts.request_size import RequestSize
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 
 if TYPE_CHECKING:
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.grpc_http2.budgets import Budgets
     from ternmq_common.observability.observability import Observability
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.server_settings import Listener
     from ternmq_proxy.services import Services
 
@@ -121,15 +132,20 @@ class GrpcFront:
 
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures
+        size = RequestSize(call.request, self._services.request_limits)
 
         async def answer(served: ServedCall) -> None:
             with _Measured(figures.called, name) as measured:
-                request = await self._request(call.request, served)
-                measured.code = _CUT
-                made = self._call(served)
-                span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
-                with NOTHING if span is None else Within(span):
-                    response = await self._response(name, call, request, made)
+                try:
+                    request = await self._request(call.request, size, served)
+                except MessagingError as error:
+                    response = call.response(status=status_of(error, name))
+                else:
+                    measured.code = _CUT
+                    made = self._call(served)
+                    span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
+                    with NOTHING if span is None else Within(span):
+                        response = await self._response(name, call, request, made)
                 measured.code = _code_of(response.status)
                 answered: bytes = response.SerializeToString()
             figures.bytes_out += len(answered)
@@ -147,39 +163,61 @@ class GrpcFront:
 
     def _streamed(self, name: str, call: Streamed, spans: CallSpans | None) -> "Serve":
         figures = self._figures
+        size = RequestSize(call.request, self._services.request_limits)
 
         async def answer(served: ServedCall) -> None:
             began_ns = 0 if spans is None else time.time_ns()
             with _Measured(figures.polled, name) as measured:
-                request = await self._request(call.request, served)
+                try:
+                    request = await self._request(call.request, size, served)
+                except MessagingError as error:
+                    refused = call.response(status=status_of(error, name))
+                    measured.code = _code_of(refused.status)
+                    await served.finish(refused.SerializeToString())
+                    return
                 measured.code = _CUT
-                made = self._call(served)
-                figures.polls_waiting += 1
+                made = self._call(served, served.room())
                 try:
-                    answered = await call.activity(request, made, self._services)
-                finally:
-                    figures.polls_waiting -= 1
-                whole = False
-                try:
+                    answered = await self._answered(call, request, made)
                     parent = served.headers.get(TRACEPARENT, "")
-                    span = None if spans is None else spans.received(request, made, parent, answered, began_ns)
-                    with NOTHING if span is None else Within(span):
-                        await served.finish(*answered.frames, assured=True)
-                    whole = True
+                    whole = False
+                    try:
+                        span = None if spans is None else spans.received(request, made, parent, answered, began_ns)
+                        with NOTHING if span is None else Within(span):
+                            await served.finish(*answered.frames, assured=True)
+                        whole = True
+                    finally:
+                        if not whole:
+                            await asyncio.shield(answered.undelivered())
                 finally:
-                    if not whole:
-                        await asyncio.shield(answered.undelivered())
+                    if made.room is not None:
+                        made.room.leave()
                 figures.bytes_out += sum(map(len, answered.frames))
                 measured.code = _code_of(call.response.FromString(answered.frames[0]).status)
 
         return answer
 
-    async def _request(self, kind: Any, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
+    async def _answered(self, call: Streamed, request: Any, made: Call) -> "Answered":  # noqa: ANN401 - of the call's own type
+        self._figures.polls_waiting += 1
+        try:
+            return await call.activity(request, made, self._services)
+        finally:
+            self._figures.polls_waiting -= 1
+
+    async def _request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
+        """The request; MessagingError if it holds too much."""
         data = await served.read()
         if data is None:
             raise CallRefused(Status.INTERNAL, "the call ended without a request")
         self._figures.bytes_in += len(data)
-        return _parsed(kind, data)
+        if len(data) > size.unlooked_bytes_max:
+            await size.check_bytes(data)
+        try:
+            request = await parsed_in_pieces(kind, data) if len(data) > PIECE_BYTES else kind.FromString(data)
+        except DecodeError as error:
+            raise _no_message(kind) from error
+        size.check_entries(request)
+        return request
 
     async def _converse(self, served: ServedCall) -> None:
         call = self._call(served)
@@ -201,7 +239,10 @@ class GrpcFront:
     async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, served: ServedCall) -> bool:
         """Answer one command; whether the conversation goes on."""
         self._figures.bytes_in += len(data)
-        command = _parsed(TelemetryCommand, data)
+        try:
+            command = TelemetryCommand.FromString(data)
+        except DecodeError as error:
+            raise _no_message(TelemetryCommand) from error
         try:
             answer = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
@@ -213,7 +254,7 @@ class GrpcFront:
             self._services.clients.attach(call.client_id, stream)
         return True
 
-    def _call(self, served: ServedCall) -> Call:
+    def _call(self, served: ServedCall, room: "AnswerRoom | None" = None) -> Call:
         headers = served.headers
         return Call(
             client_id=headers.get(_CLIENT_ID, ""),
@@ -222,6 +263,7 @@ class GrpcFront:
             peer=served.peer,
             listener=self._listeners[served.listener],
             remaining_s=served.remaining_s(),
+            room=room,
         )
 
 
@@ -257,12 +299,8 @@ def _code_of(status: "definition_pb2.Status") -> str:
     return _CODE_NAMES.get(status.code) or str(status.code)
 
 
-def _parsed(kind: Any, data: bytes) -> Any:  # noqa: ANN401 - a message class
-    """The request that `data` is; bytes that are none end the call with INTERNAL."""
-    try:
-        return kind.FromString(data)
-    except DecodeError as error:
-        raise CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}") from error
+def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
+    return CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")
 
 
 async def _end_conversation(error: Exception, served: ServedCall) -> None:

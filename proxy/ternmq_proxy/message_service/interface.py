@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         TransactionPage,
         TransactionState,
     )
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.transaction_id import TransactionId
@@ -80,9 +81,12 @@ class MessageService(Protocol):
     def watch_orphans(self, ask: "AskProducer") -> None:
         """Have `ask` called for each half message whose producer must be asked, until this service is closed."""
 
-    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+    async def pop(
+        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
+    ) -> "list[Delivery]":
         """Claim messages for a consumer, or wait for some; [] when none came in time. A `broker` that is not there, or
-        an empty name, stands for any."""
+        an empty name, stands for any. Nothing is claimed without a place in `room`, and the wait for it is part of
+        `poll_s`; when messages were claimed the place is kept, and the caller's to leave."""
 
     async def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[Settled]":
         """Finish messages; an outcome for each handle, in order."""
@@ -116,8 +120,10 @@ class MessageService(Protocol):
         batch: int,
         poll_s: float,
         reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
     ) -> "Pulled":
-        """Read from `offset` on without a claim; waits at the end of the queue for something to pass the filter."""
+        """Read from `offset` on without a claim; waits at the end of the queue for something to pass the filter. For
+        `room` see `pop`."""
 
     async def bounds(self, queue: "QueueRef") -> "QueueBounds":
         """The offsets that the queue holds."""

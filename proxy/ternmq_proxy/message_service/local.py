@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from ternmq_common.observability.figures import BrokerSource
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
@@ -124,9 +125,11 @@ class LocalMessageService:
     def watch_orphans(self, ask: "Callable[[OrphanedTransaction], Awaitable[bool]]") -> None:
         self._broker.orphans.watch(ask)
 
-    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+    async def pop(
+        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
+    ) -> "list[Delivery]":
         del broker
-        return await self._broker.pop(order, poll_s)
+        return await self._broker.pop(order, poll_s, room)
 
     async def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[Settled]":
         return self._broker.acknowledge(group, topic, handles)
@@ -163,8 +166,9 @@ class LocalMessageService:
         batch: int,
         poll_s: float,
         reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
     ) -> "Pulled":
-        return await self._broker.pull(queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader)
+        return await self._broker.pull(queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader, room=room)
 
     async def bounds(self, queue: "QueueRef") -> "QueueBounds":
         return self._broker.bounds(queue.topic, queue.queue_id)

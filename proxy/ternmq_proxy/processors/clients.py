@@ -1,6 +1,7 @@
 """The clients that this proxy knows, from settings, heartbeats and calls. Lost in a restart, and learned again."""
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from ternmq_common.model import PullingMember
@@ -207,10 +208,11 @@ class ClientRegistry:
         if self._on_pulling is not None:
             self._on_pulling(tuple(self._pulling.values()))
 
-    def expire(self) -> list[Client]:
-        """Forget the clients that are gone without a word, and say who."""
+    def expire(self, at_most: int | None = None) -> list[Client]:
+        """Forget the clients that are gone without a word, or so many of them, and say who."""
         now = self._now()
-        gone = [client for client in self._clients.values() if now - client.last_seen > self._patience(client)]
+        silent = (client for client in self._clients.values() if now - client.last_seen > self._patience(client))
+        gone = list(islice(silent, at_most))
         for client in gone:
             self.forget(client.client_id)
         return gone

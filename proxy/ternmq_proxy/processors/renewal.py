@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_protos.v2 import definition_pb2
 
@@ -77,8 +78,10 @@ class Renewal:
 
     async def renew(self) -> None:
         """Prolong what ends soon; to be called every few seconds."""
-        now = self._now_ms()
+        turns = Turns()
         for client_id, held in list(self._held.items()):
+            await turns.next()
+            now = self._now_ms()
             due = {place: entry for place, entry in held.items() if entry.deadline_ms - now < RENEW_AHEAD_MS}
             kept_too_long = {place: entry for place, entry in due.items() if now - entry.since_ms >= RENEW_AT_MOST_MS}
             for place, entry in kept_too_long.items():

@@ -9,6 +9,7 @@ from ternmq_common.server_settings import FlushMode
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.cluster import InProcessCluster
 from tests.support.message_service_conformance import MessageServiceConformance, Restart
+from tests.support.room_conformance import RoomConformance
 from tests.support.waiting_conformance import WaitingConformance
 
 
@@ -36,4 +37,8 @@ class TestClusterMessageService(MessageServiceConformance):
 
 
 class TestClusterMessageServiceWithMessagesThatWait(WaitingConformance):
+    pass
+
+
+class TestClusterMessageServiceForClientsThatDoNotRead(RoomConformance):
     pass

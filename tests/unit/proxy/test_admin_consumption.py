@@ -567,7 +567,7 @@ async def test_a_resend_that_can_not_be_is_refused_as_a_whole(
     await bury(client, topic, f"{group}-there", b"0")
     refusals: list[tuple[dict[str, Proto], str]] = [
         ({"group": group, "offsets": [0]}, "CONSUMER_GROUP_NOT_FOUND"),
-        ({"group": f"{group}-there", "offsets": [0] * 1025}, "BAD_REQUEST"),
+        ({"group": f"{group}-there", "offsets": [0] * 1025}, "TOO_MANY_REQUESTS"),
         ({"group": f"{group}-there", "offsets": [0], "to_topic": new_topic}, "TOPIC_NOT_FOUND"),
         ({"group": f"{group}-there", "offsets": [0], "to_topic": "a b"}, "ILLEGAL_TOPIC"),
     ]

@@ -277,7 +277,7 @@ async def test_messages_of_an_answer_that_was_cut_come_in_order_as_if_never_deli
 ) -> None:
     # More than fits into the buffers between server and client, so that the server is still writing.
     for number in range(4):
-        await client.send(topic, bytes([number]) * 2_000_000, message_group="a")
+        await client.send(topic, bytes([number]) * 1_000_000, message_group="a")
     stream = other.stream("ReceiveMessage", receive_request(topic, group))
     assert (await stream.read()).status.code == pb.OK
     stream.cancel()

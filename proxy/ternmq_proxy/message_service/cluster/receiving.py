@@ -12,6 +12,7 @@ from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnav
 
 if TYPE_CHECKING:
     from ternmq_common.model import Delivery, PopOrder
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.polls import Polls
     from ternmq_registry.directory import Directory
@@ -25,9 +26,11 @@ class Receiving:
         self._links = links
         self._polls = polls
 
-    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
+    async def pop(
+        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
+    ) -> "list[Delivery]":
         try:
-            deliveries = await self._poll(order, broker, poll_s)
+            deliveries = await self._poll(order, broker, poll_s, room)
         except BaseException:
             self._pass_on(order, broker)
             raise
@@ -46,11 +49,17 @@ class Receiving:
         if self._polls.worth_asking(order.group, order.topic, names):
             self._polls.pass_on(order.group, order.topic)
 
-    async def _poll(self, order: "PopOrder", broker: str, poll_s: float) -> "list[Delivery]":
+    async def _poll(self, order: "PopOrder", broker: str, poll_s: float, room: "AnswerRoom | None") -> "list[Delivery]":
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
-            deliveries = await self._pop_now(order, broker, watch=poll_s > 0)
+            found = False
+            try:
+                deliveries = await self._pop_now(order, broker, end, room, watch=poll_s > 0)
+                found = bool(deliveries)
+            finally:
+                if room is not None and not found:
+                    room.leave()
             left_s = end - loop.time()
             if deliveries or left_s <= 0:
                 return deliveries
@@ -59,12 +68,17 @@ class Receiving:
             if not await self._polls.wait(order.group, order.topic, left_s):
                 return []
 
-    async def _pop_now(self, order: "PopOrder", first: str, *, watch: bool) -> "list[Delivery]":
-        """What one of the brokers has, the `first` for choice. One that fails or refuses keeps no other from giving."""
+    async def _pop_now(
+        self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
+    ) -> "list[Delivery]":
+        """What one of the brokers has, the `first` for choice. One that fails or refuses keeps no other from giving.
+        Nobody is asked without a place in `room`."""
         group, topic = order.group, order.topic
         failure: MessagingError | None = None
         names = self._readable(topic, first)
         for name in self._polls.worth_asking(group, topic, names):
+            if room is not None and not await self._entered(room, group, topic, end):
+                return []
             number = self._polls.about_to_ask(group, topic)
             try:
                 made = self._directory.snapshot.group_made(group)
@@ -85,6 +99,11 @@ class Receiving:
         if failure is not None and (len(names) == 1 or not isinstance(failure, BrokerUnavailable | LateAnswer)):
             raise failure
         return []
+
+    async def _entered(self, room: "AnswerRoom", group: str, topic: str, end: float) -> bool:
+        if not room.is_open:
+            self._polls.pass_on(group, topic)  # what came is for one who can take it
+        return await room.enter(end - asyncio.get_running_loop().time())
 
     def _readable(self, topic: str, first: str) -> list[str]:
         """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""

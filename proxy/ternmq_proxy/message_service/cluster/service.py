@@ -15,6 +15,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
+from ternmq_proxy.message_service.cluster.pulling import Pulling
 from ternmq_proxy.message_service.cluster.receiving import Receiving
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker, invalid_handle
 from ternmq_proxy.message_service.cluster.repeats import Repeats
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from ternmq_common.observability.figures import LinkFigures
+    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.transaction_id import TransactionId
@@ -67,6 +69,7 @@ class ClusterMessageService:
         self._repeats = Repeats(self.links)
         self._sending = Sending(directory, self.links, self.routes, self._repeats)
         self._receiving = Receiving(directory, self.links, self.polls)
+        self._pulling = Pulling(directory, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -199,8 +202,10 @@ class ClusterMessageService:
 
     # --- receiving
 
-    async def pop(self, order: "PopOrder", *, broker: str, poll_s: float) -> "list[Delivery]":
-        return await self._receiving.pop(order, broker=broker, poll_s=poll_s)
+    async def pop(
+        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
+    ) -> "list[Delivery]":
+        return await self._receiving.pop(order, broker=broker, poll_s=poll_s, room=room)
 
     # --- settling
 
@@ -280,19 +285,9 @@ class ClusterMessageService:
         batch: int,
         poll_s: float,
         reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
     ) -> "Pulled":
-        return await self._repeats.repeated(
-            queue.broker,
-            lambda broker: broker.pull(
-                queue,
-                offset,
-                passing,
-                batch=batch,
-                poll_s=poll_s,
-                reader=reader,
-                group_made=0 if reader is None else self._group_made(reader.group),
-            ),
-        )
+        return await self._pulling.pull(queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=room)
 
     async def bounds(self, queue: QueueRef) -> "QueueBounds":
         return await self._repeats.repeated(queue.broker, lambda broker: broker.bounds(queue))

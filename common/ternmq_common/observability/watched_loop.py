@@ -1,0 +1,82 @@
+"""The process's event loop, as a thread beside it sees it: whether it turns, and what it says of itself.
+
+Everything that the process knows of itself belongs to that loop, so it is asked there; the thread waits for a moment,
+and says that the loop is busy when nothing comes.
+"""
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
+# How exactly a loop that is held is known to be held, although nobody asked.
+_ASK_EVERY_S = 2.0
+
+
+class LoopBusy(Exception):
+    """The event loop did not come around in time."""
+
+    def __init__(self) -> None:
+        super().__init__("the event loop is busy")
+
+
+class WatchedLoop:
+    """Made on the loop that is watched, then used on the loop of another thread only."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._turned_s = time.monotonic()
+        self._asking: asyncio.Future[None] | None = None
+
+    async def watch(self) -> None:
+        """Ask it now and then, for ever; never more than one question is on its way."""
+        while True:
+            await asyncio.wait({self._asked()})
+            await asyncio.sleep(_ASK_EVERY_S)
+
+    async def turned_ago_s(self, patience_s: float) -> float:
+        """How long ago it turned last, after waiting up to `patience_s` for it to turn now."""
+        await asyncio.wait({self._asked()}, timeout=patience_s)
+        return time.monotonic() - self._turned_s
+
+    def _asked(self) -> "asyncio.Future[None]":
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._ask_to_turn())
+        return self._asking
+
+    async def _ask_to_turn(self) -> None:
+        async def turn() -> None:
+            self._turned_s = time.monotonic()
+
+        with contextlib.suppress(LoopBusy):
+            await self._there(turn())
+
+    async def ask(self, question: "Callable[[], T]", patience_s: float) -> T:
+        """What `question` says when it is called there; LoopBusy."""
+
+        async def answered() -> T:
+            return question()
+
+        return await self.run(answered, patience_s)
+
+    async def run(self, work: "Callable[[], Awaitable[T]]", patience_s: float) -> T:
+        """What comes of `work` there, which is cancelled when it takes too long; LoopBusy."""
+
+        async def done() -> T:
+            return await work()
+
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._there(done())
+        except TimeoutError as error:
+            raise LoopBusy from error
+
+    async def _there(self, work: "Coroutine[None, None, T]") -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise LoopBusy
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

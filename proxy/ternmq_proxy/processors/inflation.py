@@ -1,0 +1,113 @@
+"""Inflating bodies: a kilobyte can become a megabyte, so what all requests together hold inflated is bounded.
+
+Small bodies are inflated at once, and share 32 MiB among all requests; a request that has a large one, or comes when
+these are taken, is one of two that inflate at the same time, each in a thread, one body after the other. It holds what
+it took until its messages are stored.
+"""
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import KIB, MIB
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_common.limits import RequestLimits
+
+LARGE_AT_ONCE = 2
+SMALL_BYTES_IN_ALL = 32 * MIB
+SMALL_COMPRESSED_MAX = 64 * KIB
+SMALL_INFLATED_MAX = 256 * KIB
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+
+
+class InflationRoom:
+    """Of a process."""
+
+    def __init__(self) -> None:
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._small_bytes = 0
+
+    def take_small(self, size: int) -> bool:
+        """Whether there is room for so many bytes; they are taken then."""
+        if self._small_bytes + size > SMALL_BYTES_IN_ALL:
+            return False
+        self._small_bytes += size
+        return True
+
+    async def take_large(self) -> None:
+        await self._large.acquire()
+
+    def give_back(self, small_bytes: int, *, large: bool) -> None:
+        self._small_bytes -= small_bytes
+        if large:
+            self._large.release()
+
+
+class Inflation:
+    """The bodies of one request; `leave` when its messages are stored, or never will be."""
+
+    __slots__ = ("_bytes", "_is_large", "_limits", "_room", "_small_bytes")
+
+    def __init__(self, room: InflationRoom, limits: "RequestLimits") -> None:
+        self._room = room
+        self._limits = limits
+        self._bytes = self._small_bytes = 0
+        self._is_large = False
+
+    def leave(self) -> None:
+        self._room.give_back(self._small_bytes, large=self._is_large)
+        self._small_bytes, self._is_large = 0, False
+
+    async def inflated(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
+        """What the body was before; None for one that is to stay compressed, as it would pass the limit of bodies, or
+        goes on after the end of its first part.
+
+        MESSAGE_CORRUPTED for one that was never compressed, or is not whole; TOO_MANY_REQUESTS when all bodies of the
+        request are too much.
+        """
+        if len(compressed) <= SMALL_COMPRESSED_MAX and not self._is_large:
+            small = _Inflated(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
+            if small.fits and self._room.take_small(len(small.body)):
+                self._small_bytes += len(small.body)
+                return self._counted(small)
+        if not self._is_large:
+            await self._room.take_large()
+            self._is_large = True
+        most = min(body_bytes_max, self._limits.inflated_bytes_max - self._bytes)
+        return self._counted(await asyncio.to_thread(_Inflated, compressed, most))
+
+    def _counted(self, inflated: "_Inflated") -> bytes | None:
+        self._bytes += len(inflated.body)
+        if self._bytes > self._limits.inflated_bytes_max:
+            raise MessagingError(
+                definition_pb2.TOO_MANY_REQUESTS,
+                f"the bodies of the request have more than {self._limits.inflated_bytes_max} bytes once they are "
+                "inflated; send them in several requests (request_inflated_bytes_max)",
+            )
+        return inflated.whole()
+
+
+class _Inflated:
+    """A body, as far as it may go: one byte more than `bytes_max` says that there would be more."""
+
+    def __init__(self, compressed: bytes, bytes_max: int) -> None:
+        self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+        try:
+            self.body = self._inflater.decompress(compressed, bytes_max + 1)
+        except zlib.error as error:
+            raise MessagingError(
+                definition_pb2.MESSAGE_CORRUPTED, f"the body is said to be GZIP but can't be inflated: {error}"
+            ) from error
+        self.fits = len(self.body) <= bytes_max
+
+    def whole(self) -> bytes | None:
+        if not self.fits or self._inflater.unused_data:
+            return None
+        if not self._inflater.eof:
+            raise MessagingError(definition_pb2.MESSAGE_CORRUPTED, "the body is said to be GZIP but ends too early")
+        if not self.body:
+            raise MessagingError(definition_pb2.MESSAGE_BODY_EMPTY, "the body is empty once it is inflated")
+        return self.body

@@ -1,0 +1,136 @@
+"""Room for answers: never more places than there are, none is lost, and whoever can have one gets it."""
+
+import asyncio
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ternmq_common import output_room
+from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
+
+FULL = 10
+
+
+class Peer:
+    """A connection with so many unread bytes."""
+
+    def __init__(self) -> None:
+        self.unread = 0
+        self.room = OutputRoom(lambda: self.unread, FULL)
+
+    def reads(self, left: int = 0) -> None:
+        self.unread = left
+        self.room.changed()
+
+    def calls(self, count: int) -> list[AnswerRoom]:
+        return [AnswerRoom(self.room) for _ in range(count)]
+
+
+async def turns() -> None:
+    """Everything that can happen happens."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_there_are_so_many_places_and_no_more() -> None:
+    calls = Peer().calls(PLACES_MAX + 2)
+    entering = [asyncio.create_task(call.enter()) for call in calls]
+    await turns()
+    assert [task.done() for task in entering] == [True] * PLACES_MAX + [False] * 2
+    calls[0].leave()
+    calls[0].leave()  # once more changes nothing
+    await turns()
+    assert [task.done() for task in entering[PLACES_MAX:]] == [True, False]
+    calls[1].leave()
+    assert all(await asyncio.gather(*entering))
+
+
+async def test_nobody_enters_before_the_peer_reads() -> None:
+    peer = Peer()
+    peer.unread = FULL
+    (call,) = peer.calls(1)
+    entering = asyncio.create_task(call.enter())
+    await turns()
+    assert not entering.done()
+    peer.reads(FULL - 1)
+    assert await entering
+
+
+async def test_who_holds_a_place_enters_again_whatever_is_unread() -> None:
+    peer = Peer()
+    (call,) = peer.calls(1)
+    assert await call.enter()
+    peer.unread = FULL
+    assert call.is_open
+    assert await call.enter(0)
+
+
+async def test_who_waits_for_too_long_is_told_so_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_room, "PATIENCE_S", 0.01)
+    peer = Peer()
+    peer.unread = FULL
+    assert not any(await asyncio.gather(*(call.enter(0) for call in peer.calls(100))))
+    assert not peer.room._waiting
+    peer.reads()
+    assert all(await asyncio.gather(*(call.enter(0) for call in peer.calls(PLACES_MAX))))
+
+
+async def test_the_turn_of_one_that_is_cancelled_goes_to_the_next() -> None:
+    peer = Peer()
+    peer.unread = FULL
+    first, second = [asyncio.create_task(call.enter()) for call in peer.calls(2)]
+    await turns()
+    peer.unread = 0
+    peer.room.changed()
+    first.cancel()
+    assert await second
+    await asyncio.gather(first, return_exceptions=True)
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["enter", "leave", "cancel"]), st.integers(0, 7)),
+        st.tuples(st.just("unread"), st.integers(0, FULL + 2)),
+        st.tuples(st.just("turn"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(actions=ACTIONS)
+@example(actions=[("unread", FULL), ("enter", 0), ("turn", 0), ("cancel", 0), ("unread", 0)])
+def test_whatever_happens_no_place_is_lost_or_given_twice(actions: list[tuple[str, int]]) -> None:
+    async def run() -> None:
+        peer = Peer()
+        calls = peer.calls(8)
+        entering: dict[int, asyncio.Task[bool]] = {}
+        for action, number in actions:
+            if action == "enter" and (number not in entering or entering[number].done()):
+                entering[number] = asyncio.create_task(calls[number].enter())
+            elif action == "leave" and (number not in entering or entering[number].done()):
+                calls[number].leave()
+            elif action == "cancel" and number in entering:
+                entering[number].cancel()
+            elif action == "unread":
+                peer.reads(number)
+            elif action == "turn":
+                await asyncio.sleep(0)
+            assert sum(call._held for call in calls) <= peer.room._taken <= PLACES_MAX
+        peer.reads()
+        await turns()
+        held = sum(call._held for call in calls)
+        waiting = sum(not task.done() for task in entering.values())
+        assert held == peer.room._taken
+        assert not waiting or held == PLACES_MAX
+        for call in calls:
+            call.leave()
+            await turns()
+        assert all(task.done() for task in entering.values())
+        for call in calls:
+            call.leave()
+        assert (peer.room._taken, len(peer.room._waiting)) == (0, 0)
+        outcomes = await asyncio.gather(*entering.values(), return_exceptions=True)
+        assert all(outcome is True or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+
+    asyncio.run(run())
