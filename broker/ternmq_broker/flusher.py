@@ -30,6 +30,8 @@ _ASYNC_FLUSH_INTERVAL_S = 0.5
 # So many turns a loop with nothing else to do takes in less than a tenth of a millisecond. A busy one works off in them
 # what it has at hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
 _TURNS_BEFORE_SYNC = 16
+# Turns may be long when somebody has much to do: a send must not wait for all of that.
+_BEFORE_SYNC_S = 0.003
 
 
 class Flusher:
@@ -107,11 +109,11 @@ class Flusher:
             self._later = None
         if not self._is_under_way:
             self._is_under_way = True
-            self._loop.call_soon(self._ask_after, _TURNS_BEFORE_SYNC)
+            self._loop.call_soon(self._ask_after, _TURNS_BEFORE_SYNC, self._loop.time() + _BEFORE_SYNC_S)
 
-    def _ask_after(self, turns: int) -> None:
-        if turns:
-            self._loop.call_soon(self._ask_after, turns - 1)
+    def _ask_after(self, turns: int, latest_s: float) -> None:
+        if turns and self._loop.time() < latest_s:
+            self._loop.call_soon(self._ask_after, turns - 1, latest_s)
         else:
             os.write(self._ask, b"s")
 

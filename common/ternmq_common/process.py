@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     """Begins everything that the stack ends, and returns the ready line."""
 
 _log = logging.getLogger(__name__)
+# So long a thread that has synced the disk waits for the lock of a busy loop, which gives it up for a moment in each
+# turn and takes it back: with more than a turn lasts, the thread would begin to wait anew each time.
+_SWITCH_S = 0.0001
 # Objects that are there beyond those at the last look.
 _COLLECT_AFTER = 10_000
 
@@ -33,6 +36,7 @@ def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | No
     that ended it. StartupError: it could not begin."""
     configure_logging(settings.log_level, settings.log_format)
     _raise_descriptor_limit()
+    sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for what libraries make; our own files say it themselves
     return asyncio.run(_serve(start, over or asyncio.Event()))
 

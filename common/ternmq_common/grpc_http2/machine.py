@@ -30,7 +30,7 @@ FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
 # What one turn may cost, about two milliseconds: a frame of headers begins a call, any other one is worth 1.
 SLICE = 1000
-_HEADERS_COST = 16
+_HEADERS_COST = 50
 # Answers to frames of the other side that wait because it does not read.
 _UNSENT_ANSWERS_MAX = 1000
 # A DATA frame that is sent may bring a WINDOW_UPDATE or two, and a PING that measures the way.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _BATCH_BYTES = 256 << 10
 _LAST_WORDS_S = 0.25
+_TOLD_AT_ONCE = 50
 _IGNORED_MAX = 4 << 20
 READ_BYTES = 256 << 10
 A = TypeVar("A", bound=Stream)
@@ -33,6 +34,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
     """What the asyncio ends share. `machine` is made with the connection; `closed`: nothing is read or written."""
 
     __slots__ = (
+        "_blocked",
         "_buffer",
         "_cut",
         "_ends",
@@ -55,7 +57,9 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         # One for all that comes: without it every read would get new memory of the most that there may be.
         self._buffer = buffer or memoryview(bytearray(READ_BYTES))
         self._transport: asyncio.Transport | None = None
+        # Who waits for what it wrote to be gone: those that have it in the kernel with the next write, and the others.
         self._writers: set[Stream] = set()
+        self._blocked: set[Stream] = set()
         self._paused = False
         self._scheduled = False
         self._ends: str | None = None
@@ -183,7 +187,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         self._paused = False
         why = f"the connection to {self.peer} was lost: {exc}" if exc else f"{self.peer} closed the connection"
         self._break_all(self._ends or why)
-        writers, self._writers = self._writers, set()
+        writers, self._writers, self._blocked = self._writers | self._blocked, set(), set()
         for stream in writers:  # those that have ended, and whose last bytes were not sent
             stream.break_off(self._ends or why)
         self.on_lost()
@@ -207,10 +211,13 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
             if self._cut:
                 stream.break_off(self._ends or f"the connection to {self.peer} was lost")
             return False
-        if self._paused or stream.waits or self._scheduled:
+        if stream.waits:
+            self._blocked.add(stream)
+        elif self._paused or self._scheduled:
             self._writers.add(stream)
-            return True
-        return False
+        else:
+            return False
+        return True
 
     def schedule(self) -> None:
         """Write at the end of this turn of the loop."""
@@ -233,6 +240,10 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
 
     def wake_writers(self) -> None:
         """Have those look again who wait for what they wrote to be gone."""
+        if self._blocked:
+            gone = [stream for stream in self._blocked if not stream.waits]
+            self._blocked.difference_update(gone)
+            self._writers.update(gone)
         if self._writers and not self._paused:
             writers, self._writers = self._writers, set()
             for stream in writers:
@@ -277,12 +288,22 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
             self._cut = True
             transport.abort()
             return
-        transport.write_eof()
+        try:
+            transport.write_eof()
+        except OSError:  # it is gone already, and nothing was read that would say so
+            transport.abort()
+            return
         self.loop.call_later(_LAST_WORDS_S, transport.abort)
         if not transport.is_reading():
             transport.resume_reading()
 
     def _break_all(self, why: str) -> None:
         if hasattr(self, "machine"):
-            for stream in self.machine.close():
-                stream.break_off(why)
+            self._tell_broken([stream for stream in self.machine.close() if stream.mark_broken(why)])
+
+    def _tell_broken(self, streams: list[A]) -> None:
+        """A few of them in a turn: a thousand calls that end at once would hold up everybody."""
+        for stream in streams[:_TOLD_AT_ONCE]:
+            stream.tell_broken()
+        if len(streams) > _TOLD_AT_ONCE:
+            self.loop.call_soon(self._tell_broken, streams[_TOLD_AT_ONCE:])

@@ -104,8 +104,8 @@ class ServedCall(Stream):
 
     # --- for the connection
 
-    def break_off(self, why: str, status: int | None = None) -> None:
-        super().break_off(why, status)
+    def tell_broken(self) -> None:
+        super().tell_broken()
         self._connection.deadlines.unset(self)
         if self.task is not None:
             self.task.cancel()

@@ -109,11 +109,21 @@ class Stream(WireStream):
 
     def break_off(self, why: str, status: int | None = None) -> None:
         """The stream is no more."""
-        if self._broken is None:
-            self._broken = StreamBroken(why, status=status)
-            self._shut = why
-            self.wake_reader()
-            self.wake_writers()
+        if self.mark_broken(why, status):
+            self.tell_broken()
+
+    def mark_broken(self, why: str, status: int | None = None) -> bool:
+        """Whether it is broken by this: whoever uses it hears it from now on, and whoever waits by `tell_broken`."""
+        if self._broken is not None:
+            return False
+        self._broken = StreamBroken(why, status=status)
+        self._shut = why
+        return True
+
+    def tell_broken(self) -> None:
+        """Wake whoever waits."""
+        self.wake_reader()
+        self.wake_writers()
 
     def wake_writers(self) -> None:
         """Have those who wait in `drained` look again."""

@@ -6,7 +6,7 @@ have been: so the format has it. One field, as a message with its body, stays wh
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import Turns, its_turn
 from ternmq_common.limits import KIB
 from ternmq_proxy.fronts.field_count import field_end
 
@@ -20,6 +20,7 @@ PIECE_BYTES = 64 * KIB
 async def parsed_in_pieces(kind: Any, data: bytes) -> Any:  # noqa: ANN401 - a message class
     """As `kind.FromString(data)`, which raises DecodeError."""
     request = kind()
+    await its_turn()
     turns = Turns()
     for piece in _pieces(data):
         request.MergeFromString(piece)

@@ -1,8 +1,8 @@
 """Inflating bodies: a kilobyte can become a megabyte, so what all requests together hold inflated is bounded.
 
 Small bodies are inflated at once, and share 32 MiB among all requests; a request that has a large one, or comes when
-these are taken, is one of two that inflate at the same time, each in a thread, one body after the other. It holds what
-it took until its messages are stored.
+these are taken, has all others of its kind wait: it inflates in a thread, one body after the other, and holds what it
+took until its messages are stored.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_common.limits import RequestLimits
 
-LARGE_AT_ONCE = 2
+LARGE_AT_ONCE = 1
 SMALL_BYTES_IN_ALL = 32 * MIB
 SMALL_COMPRESSED_MAX = 64 * KIB
 SMALL_INFLATED_MAX = 256 * KIB
