@@ -214,9 +214,9 @@ class TrafficSettings(ProcessSettings):
     """Bytes that all compressed bodies of one request may have when they are inflated."""
 
     connection_in_bytes_max: int = 16 * MIB
-    """Bytes of requests that one connection may have under way; it may send no more then."""
+    """Bytes of requests that one connection may have under way; then it waits, or gets more while much is left."""
 
-    in_bytes_max: int = 64 * MIB
+    in_bytes_max: int = 96 * MIB
     """Bytes of requests under way on all connections; beyond, the connection that has most of them is closed."""
 
     connection_out_bytes_max: int = 8 * MIB

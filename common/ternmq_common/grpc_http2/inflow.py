@@ -20,6 +20,11 @@ class Inflow:
         if self._left < 0:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window allows")
 
+    def extend(self, size: int) -> bytes:
+        """So much more may come than the window that was given; the frame that says so."""
+        self._left += size
+        return h2.window_update(0, size)
+
     def give_back(self, size: int) -> bytes:
         """So much more may come; the frame that says so, or nothing yet."""
         self._owed += size

@@ -34,7 +34,18 @@ class ServerMachine(Machine[S]):
     not. `used`: when a call was opened last.
     """
 
-    __slots__ = ("_has_table", "_lingering", "_make", "_preface", "_reader", "_resets", "leaving", "unfinished", "used")
+    __slots__ = (
+        "_extra",
+        "_has_table",
+        "_lingering",
+        "_make",
+        "_preface",
+        "_reader",
+        "_resets",
+        "leaving",
+        "unfinished",
+        "used",
+    )
 
     def __init__(
         self,
@@ -48,6 +59,7 @@ class ServerMachine(Machine[S]):
         self._make = make
         self._reader = reader
         self._has_table = True
+        self._extra = 0
         self._preface = PREFACE
         self._resets = Allowance(budgets.resets_per_s, max(budgets.streams_max, budgets.resets_per_s), now)
         self._lingering: dict[int, None] = {}
@@ -70,20 +82,21 @@ class ServerMachine(Machine[S]):
 
     def _headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
         stream = self.streams.get(number)
+        malformed: MalformedHeaders | None = None
+        fields: dict[str, str] = {}
         try:
             fields = self._fields(block)
             if stream is not None:
                 self._trailers(stream, fields, end_stream=end_stream)
                 return
-            if self._is_late(number, end_stream=end_stream):
-                return
-            self._last_stream = number
             check_request(fields, end_stream=end_stream)
         except MalformedHeaders as error:
-            if stream is None and self._is_late(number, end_stream=end_stream):
-                return
-            self._last_stream = max(number, self._last_stream)
-            self._malformed(number, stream, error)
+            malformed = error
+        if stream is None and self._is_late(number, end_stream=end_stream):
+            return
+        self._last_stream = max(number, self._last_stream)
+        if malformed is not None:
+            self._malformed(number, stream, malformed)
             return
         if self.leaving or len(self.streams) >= self.budgets.streams_max:
             self._turn_away(number)
@@ -190,9 +203,9 @@ class ServerMachine(Machine[S]):
         return next(iter(self.unfinished), stream.number) == stream.number
 
     def _holds_much(self) -> None:
-        """Whole requests will end by themselves; if parts of many fill the budget, the youngest calls are given up."""
-        enough = self.budgets.connection_in_bytes_max * 7 // 8
-        if self.partial <= enough:
+        """Whole requests will end by themselves; if parts of many fill the budget, the youngest are given up."""
+        enough = (self.budgets.connection_in_bytes_max + self._extra) * 7 // 8
+        if self.partial <= enough or self._extend():
             return
         text = (
             f"too many requests of this connection are half sent: {self.held} bytes are held "
@@ -202,6 +215,15 @@ class ServerMachine(Machine[S]):
             if stream.incoming.partial and self.partial > enough:
                 self._passed("connection_in_bytes")
                 self._break(stream, Status.RESOURCE_EXHAUSTED, text)
+
+    def _extend(self) -> bool:
+        """Let the client send as much again, while all connections together have half of their budget left."""
+        extra = self.budgets.connection_in_bytes_max
+        if self.ledger.held + extra > self.budgets.in_bytes_max // 2:
+            return False
+        self._extra += extra
+        self._ready.append(self._inflow.extend(extra))
+        return True
 
     def _release(self, stream: S, size: int) -> None:
         super()._release(stream, size)
