@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 # So long a thread that has synced the disk waits for the lock of a busy loop, which gives it up for a moment in each
 # turn and takes it back: with more than a turn lasts, the thread would begin to wait anew each time.
 _SWITCH_S = 0.0001
+_DESCRIPTORS_ENOUGH = 1 << 20
 # Objects that are there beyond those at the last look.
 _COLLECT_AFTER = 10_000
 
@@ -73,11 +74,12 @@ def _spare_the_collector() -> None:
 def _raise_descriptor_limit() -> None:
     """As many files as the machine allows: the lower limit that a shell sets is for programs that use select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
+    wanted = _DESCRIPTORS_ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_ENOUGH)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError) as error:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:  # macOS allows less than it says
         _log.warning("the limit of file descriptors stays %d: %s", soft, error)
 
 

@@ -16,14 +16,14 @@ IDLE_WHEN_CROWDED_S = 10.0
 class TimeLimits:
     """Of one connection, which was made at `now`."""
 
-    __slots__ = ("_half", "_half_since", "_leaving", "_moved", "_pinged", "_sent")
+    __slots__ = ("_asked", "_half", "_half_since", "_leaving", "_moved", "_sent")
 
     def __init__(self, now: float) -> None:
         self._half: tuple[int, int] | None = (0, 0)
         self._half_since = now
         self._sent = 0
         self._moved = now
-        self._pinged = False
+        self._asked: float | None = None
         self._leaving = False
 
     def look(self, machine: "ServerMachine[S]", now: float, *, crowded: bool) -> "list[S]":
@@ -62,13 +62,12 @@ class TimeLimits:
 
     def _ask(self, machine: "ServerMachine[S]", now: float) -> None:
         """Ask a client that is silent for a sign of life."""
-        silent_s = now - machine.heard
-        if silent_s < machine.budgets.keepalive_s:
-            self._pinged = False
-        elif not self._pinged:
-            self._pinged = True
+        if now - machine.heard < machine.budgets.keepalive_s:
+            self._asked = None
+        elif self._asked is None:
+            self._asked = now
             machine.ping()
-        elif silent_s > machine.budgets.keepalive_s + machine.budgets.keepalive_timeout_s:
+        elif now - self._asked > machine.budgets.keepalive_timeout_s:
             machine.fail(ErrorCode.NO_ERROR, "it gave no sign of life", "keepalive")
 
     def _rest(self, machine: "ServerMachine[S]", now: float, *, crowded: bool) -> None:

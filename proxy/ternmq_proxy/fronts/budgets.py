@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 # Files of store and registry, and what listens: a tenth of the descriptors, but so many at least and at most.
 _KEPT_MIN, _KEPT_MAX = 64, 512
 _AROUND_BODY = MIB
+_MANY = 1_000_000
 
 
 def budgets_of(settings: "FrontSettings") -> Budgets:
@@ -39,5 +40,7 @@ def connections_max(settings: "FrontSettings") -> int:
     if settings.connections_max is not None:
         return settings.connections_max
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MANY
     kept = min(max(limit // 10, _KEPT_MIN), _KEPT_MAX)
     return max(1, limit - kept)
