@@ -22,6 +22,8 @@ NO_TABLE = b"\x20"
 _STATIC = tuple((name.decode(), value.decode()) for name, value in HeaderTable.STATIC_TABLE)
 # Those that `check_request` looks at.
 RULED = frozenset(name for name, _ in _STATIC if name[0] == ":") | {"te", "content-length", "transfer-encoding"}
+# Literal, with its name spelt out: not to be indexed, never to be, or to be.
+_SPELT = frozenset((0x00, 0x10, 0x40))
 _CACHED_BYTES_MAX = 256
 _CACHED_MAX = 8192
 _V = TypeVar("_V")
@@ -71,19 +73,32 @@ class HeaderReader:
 
     def _read(self, block: bytes) -> dict[str, str]:
         found: dict[str, str] = {}
+        names, values = self._names, self._values
         regular = False
         at, end = 0, len(block)
         while at < end:
             first = block[at]
-            if first & 0xE0 == 0x20:
-                size, at = _integer(block, at, 0x1F)
-                if size:
-                    raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a table of {size} bytes, and none is allowed")
+            if first in _SPELT and (length := block[at + 1] & 0x7F) < 0x7F:
+                # The usual field, of which all was seen before: without a call.
+                middle = at + 2 + length
+                coded = block[at + 1 : middle]
+                name = names[coded] if coded in names else self._name(block[at + 1 : _past(block, at + 1)])
+                at = _past(block, middle) if block[middle] & 0x7F == 0x7F else middle + 1 + (block[middle] & 0x7F)
+                if at > end:
+                    raise IndexError(at)
+                if name is None:
+                    regular = True
+                    continue
+                coded = block[middle:at]
+                value = values[coded] if coded in values else self._value(name, coded)
+            elif first & 0xE0 == 0x20:
+                at = _no_table(block, at)
                 continue
-            name, value, at = self._indexed(block, at) if first & 0x80 else self._literal(block, at, first)
-            if name is None:
-                regular = True
-                continue
+            else:
+                name, value, at = self._indexed(block, at) if first & 0x80 else self._literal(block, at, first)
+                if name is None:
+                    regular = True
+                    continue
             if name[0] != ":":
                 regular = True
             elif regular or name in found:
@@ -125,6 +140,14 @@ class HeaderReader:
             if name not in self._passing:
                 _remember(self._values, coded, value)
         return value
+
+
+def _no_table(block: bytes, at: int) -> int:
+    """Where a new size of the table ends, which must be none."""
+    size, at = _integer(block, at, 0x1F)
+    if size:
+        raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a table of {size} bytes, and none is allowed")
+    return at
 
 
 def _remember(cache: dict[bytes, _V], coded: bytes, text: _V) -> None:
