@@ -54,9 +54,8 @@ def check_request(fields: Mapping[str, str], *, end_stream: bool) -> None:
     for name in _NEEDED:
         if not fields.get(name):
             raise MalformedHeaders(f"a request without {name}")
-    for name in (":status", "transfer-encoding"):
-        if name in fields:
-            raise MalformedHeaders(f"a request with {name}")
+    if ":status" in fields:
+        raise MalformedHeaders("a request with :status")
     if fields.get("te", "trailers") != "trailers":
         raise MalformedHeaders(f"te is {fields['te']!r}")
     length = fields.get("content-length")

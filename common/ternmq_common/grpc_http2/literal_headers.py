@@ -20,8 +20,9 @@ from ternmq_common.grpc_http2.header_rules import MalformedHeaders, checked_name
 # To begin the first block with after the other side has said how large our table may be: it is empty.
 NO_TABLE = b"\x20"
 _STATIC = tuple((name.decode(), value.decode()) for name, value in HeaderTable.STATIC_TABLE)
+_OF_HTTP_1 = "transfer-encoding"
 # Those that `check_request` looks at.
-RULED = frozenset(name for name, _ in _STATIC if name[0] == ":") | {"te", "content-length", "transfer-encoding"}
+RULED = frozenset(name for name, _ in _STATIC if name[0] == ":") | {"te", "content-length", _OF_HTTP_1}
 # Literal, with its name spelt out: not to be indexed, never to be, or to be.
 _SPELT = frozenset((0x00, 0x10, 0x40))
 _CACHED_BYTES_MAX = 256
@@ -104,6 +105,8 @@ class HeaderReader:
             elif regular or name in found:
                 raise MalformedHeaders(f"the field {name} is there twice, or after others")
             found[name] = value
+        if _OF_HTTP_1 in found:  # by its number, the one such name in the table that everybody has
+            raise MalformedHeaders(f"no field may be called {_OF_HTTP_1}")
         return found
 
     def _indexed(self, block: bytes, at: int) -> tuple[str | None, str, int]:

@@ -177,10 +177,12 @@ class Machine(ABC, Generic[S]):
                     left -= _HEADERS_COST if kind == h2.HEADERS else 1
                 if left <= 0:
                     self.behind = True
+                    self._events = []
                     return events
         except Http2Error as error:
             self.fail(error.code, str(error), error.limit if isinstance(error, OverBudget) else "")
         self.behind = False
+        self._events = []  # else an idle connection would keep its last call
         self._coming = ()
         self._frames.data = b""
         return events

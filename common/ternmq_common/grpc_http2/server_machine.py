@@ -61,7 +61,7 @@ class ServerMachine(Machine[S]):
         self._has_table = True
         self._extra = 0
         self._preface = PREFACE
-        self._resets = Allowance(budgets.resets_per_s, max(budgets.streams_max, budgets.resets_per_s), now)
+        self._resets: Allowance | None = None  # most connections never need it
         self._lingering: dict[int, None] = {}
         self.unfinished: dict[int, S] = {}
         self.leaving = False
@@ -173,6 +173,9 @@ class ServerMachine(Machine[S]):
         self._lingering.pop(number, None)
 
     def _stream_reset(self) -> None:
+        if self._resets is None:
+            budgets = self.budgets
+            self._resets = Allowance(budgets.resets_per_s, max(budgets.streams_max, budgets.resets_per_s), self.now)
         if not self._resets.spend(1, self.now):
             raise OverBudget("resets", f"too many calls are broken off: {self.budgets.resets_per_s} a second may be")
 

@@ -58,8 +58,8 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         self._buffer = buffer or memoryview(bytearray(READ_BYTES))
         self._transport: asyncio.Transport | None = None
         # Who waits for what it wrote to be gone: those that have it in the kernel with the next write, and the others.
-        self._writers: set[Stream] = set()
-        self._blocked: set[Stream] = set()
+        self._writers: set[Stream] | None = None
+        self._blocked: set[Stream] | None = None
         self._paused = False
         self._scheduled = False
         self._ends: str | None = None
@@ -187,7 +187,8 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         self._paused = False
         why = f"the connection to {self.peer} was lost: {exc}" if exc else f"{self.peer} closed the connection"
         self._break_all(self._ends or why)
-        writers, self._writers, self._blocked = self._writers | self._blocked, set(), set()
+        writers = (self._writers or set()) | (self._blocked or set())
+        self._writers = self._blocked = None
         for stream in writers:  # those that have ended, and whose last bytes were not sent
             stream.break_off(self._ends or why)
         self.on_lost()
@@ -212,8 +213,10 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
                 stream.break_off(self._ends or f"the connection to {self.peer} was lost")
             return False
         if stream.waits:
+            self._blocked = self._blocked or set()
             self._blocked.add(stream)
         elif self._paused or self._scheduled:
+            self._writers = self._writers or set()
             self._writers.add(stream)
         else:
             return False
@@ -241,11 +244,11 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
     def wake_writers(self) -> None:
         """Have those look again who wait for what they wrote to be gone."""
         if self._blocked:
-            gone = [stream for stream in self._blocked if not stream.waits]
-            self._blocked.difference_update(gone)
-            self._writers.update(gone)
+            gone = {stream for stream in self._blocked if not stream.waits}
+            self._blocked = (self._blocked - gone) or None
+            self._writers = (self._writers or set()) | gone
         if self._writers and not self._paused:
-            writers, self._writers = self._writers, set()
+            writers, self._writers = self._writers, None
             for stream in writers:
                 stream.wake_writers()
 
