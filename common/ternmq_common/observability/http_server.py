@@ -61,6 +61,8 @@ class HttpServer:
         self._beside = beside
         self._header_timeout_s = header_timeout_s
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._clients: set[socket.socket] = set()
         self._said_s = -_SAY_AGAIN_S
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
@@ -81,31 +83,38 @@ class HttpServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        work = [
-            asyncio.create_task(self._beside()),
-            *(asyncio.create_task(self._accept(sock)) for sock in self._sockets),
-        ]
+        beside = asyncio.create_task(self._beside())
+        for sock in self._sockets:
+            sock.setblocking(False)
+            self._loop.add_reader(sock, self._accept, sock)
         await self._over.wait()
         for sock in self._sockets:
+            self._loop.remove_reader(sock)
             sock.close()
-        tasks = [*work, *self._connections.values()]
+        tasks = [beside, *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients:  # of tasks that were cancelled before they began
+            client.close()
 
     # --- connections
 
-    async def _accept(self, sock: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = await self._loop.sock_accept(sock)
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:
-                self._say(error)
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            self._begin(client)
+    def _accept(self, sock: socket.socket) -> None:
+        try:
+            client, _ = sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            self._say(error)
+            self._loop.remove_reader(sock)
+            self._loop.call_later(_ACCEPT_AGAIN_S, self._accept_again, sock)
+            return
+        self._begin(client)
+
+    def _accept_again(self, sock: socket.socket) -> None:
+        if not self._over.is_set():
+            self._loop.add_reader(sock, self._accept, sock)
 
     def _say(self, error: OSError) -> None:
         """Once a minute: while descriptors are short, the same is true every time."""
@@ -120,7 +129,15 @@ class HttpServer:
         client.setblocking(False)
         connection = _Connection(client, self._answer, self._refused, self._header_timeout_s)
         self._connections[connection] = task = self._loop.create_task(connection.serve())
-        task.add_done_callback(lambda _: self._connections.pop(connection, None))
+        self._tasks.add(task)
+        self._clients.add(client)
+        task.add_done_callback(lambda _: self._ended(connection, client, task))
+
+    def _ended(self, connection: "_Connection", client: socket.socket, task: "asyncio.Task[None]") -> None:
+        self._connections.pop(connection, None)
+        self._tasks.discard(task)
+        self._clients.discard(client)
+        client.close()
 
     def _make_room(self) -> bool:
         waited_for = [connection for connection in self._connections if connection.waits_since_s is not None]
