@@ -178,15 +178,26 @@ def test_the_server_tells_its_version(call: Call) -> None:
     "arguments", [("version",), ("topic", "list"), ("config",), ("--help",), ("group", "list", "--json")], ids=" ".join
 )
 def test_a_call_answers_at_once(call: Call, arguments: tuple[str, ...]) -> None:
-    """0.3 s is the promise. Processor time is measured, since the clock also measures what else the machine does."""
+    """Four times what a Python costs that only imports gRPC, side by side: how fast the machine is does not count.
 
-    def seconds() -> float:
+    Processor time is measured, since the clock also measures what else the machine does. The bound leaves a third above
+    what is seen; a library that belongs to a server or to Spark costs more than that.
+    """
+
+    def seconds(run: Callable[[], object]) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert call(*arguments).returncode == 0
+        run()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
-    assert min(seconds() for _ in range(3)) < 0.3
+    def only_imports() -> None:
+        subprocess.run([sys.executable, "-c", "import asyncio, grpc.aio"], check=True)
+
+    def answers() -> None:
+        assert call(*arguments).returncode == 0
+
+    pairs = [(seconds(only_imports), seconds(answers)) for _ in range(5)]
+    assert min(ours for _, ours in pairs) < 4 * min(bare for bare, _ in pairs)
 
 
 def failing_up(*options: str, **variables: str) -> Done:
