@@ -28,7 +28,6 @@ from pathlib import Path
 from benchmarks.embedded_bars import start_server, status_kib
 from ternmq import Message, Producer, SimpleConsumer
 from ternmq_broker.delivery.claims import Snapshot
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -79,10 +78,10 @@ def main() -> None:
 # --- what is stored
 
 
-def incoming(number: int, body: int = 100) -> Incoming:
+def incoming(number: int, body: int = 100) -> NewMessage:
     name = f"{number:034X}"
     system = pb.SystemProperties(message_id=name, tag="tag", born_host="here").SerializeToString()
-    return Incoming(5, system, pb.Message(body=bytes(body)).SerializeToString(), (name,))
+    return NewMessage(5, system, pb.Message(body=bytes(body)).SerializeToString(), (name,))
 
 
 def opened(data_dir: Path) -> MessageStore:
@@ -318,7 +317,7 @@ async def ended_claims(folder: Path) -> Figures:
     service = await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
     for first in range(0, RETRIED, 32):
         batch = [incoming(first + number, 2000) for number in range(32)]
-        messages = [NewMessage(each.system, each.rest, each.keys[0], (), "") for each in batch]
+        messages = batch
         await service.append(QueueRef("failing", "broker-0", first // 32 % FEW), messages)
     before = service.figures.now().log_bytes
     for number in range(4):

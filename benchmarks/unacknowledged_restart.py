@@ -38,7 +38,7 @@ def opened(folder: Path, clock: MovableClock) -> Broker:
 def message(number: int) -> NewMessage:
     message_id = f"{number:034X}"
     system = definition_pb2.SystemProperties(message_id=message_id).SerializeToString()
-    return NewMessage(system, definition_pb2.Message(body=bytes(256)).SerializeToString(), message_id, (), "")
+    return NewMessage(0, system, definition_pb2.Message(body=bytes(256)).SerializeToString(), (message_id,))
 
 
 async def fill(folder: Path, messages: int, batch: int) -> None:

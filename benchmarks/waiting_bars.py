@@ -213,7 +213,7 @@ async def fill(folder: Path, count: int) -> None:
             properties = pb.SystemProperties(message_id=f"{number:034X}", message_type=pb.DELAY)
             due_ms = now_ms + chance.randrange(3_600_000, DAYS_MS)
             properties.delivery_timestamp.FromMilliseconds(due_ms)
-            message = NewMessage(properties.SerializeToString(), rest, properties.message_id, (), "")
+            message = NewMessage(0, properties.SerializeToString(), rest, (properties.message_id,))
             timed.append(TimedMessage(message, due_ms))
         await service.schedule(QueueRef("timed", "broker-0", start // 100 % 8), timed)
         await asyncio.sleep(0)

@@ -10,11 +10,12 @@ import gc
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_broker.appending import Appending
 from ternmq_broker.broker_figures import Figures
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.delivery.pending_halves import CheckRules
-from ternmq_broker.disk_room import DiskRoom, DiskShort
+from ternmq_broker.disk_room import DiskErrors
 from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.looking import Looking
@@ -24,8 +25,7 @@ from ternmq_broker.popping import Pop
 from ternmq_broker.pulls import Pulls
 from ternmq_broker.queue_locks import QueueLocks
 from ternmq_broker.redelivery import Redelivery
-from ternmq_broker.store.drafts import Incoming
-from ternmq_broker.store.files import WouldBlock, is_full
+from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
 from ternmq_common.clock_watch import ClockWatch, make_up_for
@@ -34,13 +34,12 @@ from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pu
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.observability.tracing import span
 from ternmq_common.pollers import Pollers
-from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
+    from ternmq_broker.appending import Stored
     from ternmq_common.clock import Clock
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
@@ -76,7 +75,7 @@ class Broker:
         self._lock = opened.lock
         self._store = store
         self._room = opened.room
-        self._writing = _Writing(opened.room)
+        self._writing = DiskErrors(opened.room)
         self._clock = clock
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
@@ -127,6 +126,9 @@ class Broker:
             journal,
         )
         self._counts = self.figures.counts
+        self._appending = Appending(
+            store, self._flusher, self._pollers, clock, self._writing, self._counts.sent, self._check_accepts
+        )
         self.looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self.transactions)
         self.name = settings.name
 
@@ -145,6 +147,7 @@ class Broker:
 
     def start(self) -> None:
         self._flusher.start()
+        self._appending.start()
         self._room.start()
         self._clock_watch.start()
         self._redelivery.start()
@@ -200,22 +203,19 @@ class Broker:
 
     async def append(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]") -> list[Appended]:
         """Store the messages, in order, and return when that may be acknowledged."""
-        self._check_accepts()
-        incoming = [_incoming(message) for message in messages]
         with span("append", topic):
-            with self._writing:
-                batch = self._store.append(topic, queue_id, incoming, self._clock.now_ms())
-            self._counts.sent.add(topic, len(messages))
-            await self._flusher.acknowledged(batch.log_end, lambda: self._pollers.wake_topic(topic, len(messages)))
-        return [Appended(message.message_id, batch.first_offset + number) for number, message in enumerate(messages)]
+            first = await self._appending.append(topic, queue_id, messages)
+        return [Appended(message.message_id, first + number) for number, message in enumerate(messages)]
+
+    def append_soon(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        """Store the messages, in order, by the end of this turn of the loop; see `Stored` for what `done` is told."""
+        self._appending.append_soon(topic, queue_id, messages, done)
 
     async def schedule(self, topic: str, queue_id: int, messages: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
         self._check_accepts()
         with span("append", topic), self._writing:
-            appended = await self._timers.schedule(
-                topic, queue_id, [(timed, _incoming(timed.message)) for timed in messages]
-            )
+            appended = await self._timers.schedule(topic, queue_id, messages)
         self._counts.sent.add(topic, len(messages))
         return appended
 
@@ -230,7 +230,7 @@ class Broker:
         """Store a half message; see `Transactions.begin`."""
         self._check_accepts()
         with span("append", topic), self._writing:
-            appended = await self.transactions.begin(topic, queue_id, half, _incoming(half.message))
+            appended = await self.transactions.begin(topic, queue_id, half)
         self._counts.sent.add(topic)
         return appended
 
@@ -501,29 +501,3 @@ def _check_rules(settings: BrokerSettings) -> CheckRules:
         checks_max=settings.transaction_check_max,
         age_max_ms=settings.retention_ms,
     )
-
-
-def _incoming(message: "NewMessage") -> Incoming:
-    return Incoming(tag_hash(message.tag), message.system, message.rest, (message.message_id, *message.keys))
-
-
-class _Writing:
-    """Makes an error that a producer understands of one of the disk, after which nothing was written. A class, as a
-    generator costs a send 2 us."""
-
-    def __init__(self, room: DiskRoom) -> None:
-        self._room = room
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
-        if isinstance(error, OSError):
-            text = f"the broker can't write to its disk: {error.strerror}"
-            if is_full(error):
-                self._room.look()
-                raise DiskShort(text) from error
-            _log.error("nothing can be written to the commit log: %s", error)
-            raise MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text) from error

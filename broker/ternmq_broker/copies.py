@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.log.record import Reference
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
+from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ CHECKS = "TRAN_MSG"
 _REFERRED_BYTES = range(512, 64 * 1024)
 
 
-def copied(record: "Record") -> Incoming:
+def copied(record: "Record") -> NewMessage:
     """The message as it was."""
-    return Incoming(record.tag_hash, record.system, record.rest, keys_of(record.system))
+    return NewMessage(record.tag_hash, record.system, record.rest, keys_of(record.system))
 
 
-def referred(record: "Record", location: "Location") -> Incoming:
-    """The message as it was; its body and properties stay in the record at `location`, if they are long enough."""
+def referred(record: "Record", location: "Location") -> tuple[NewMessage, Reference | None]:
+    """The message as it was; if they are long enough, body and properties stay in the record at `location`."""
     if record.reference is not None or len(record.rest) not in _REFERRED_BYTES:
-        return copied(record)
-    reference = Reference(location.log_offset, location.size)
-    return Incoming(record.tag_hash, record.system, b"", keys_of(record.system), reference)
+        return copied(record), None
+    message = NewMessage(record.tag_hash, record.system, b"", keys_of(record.system))
+    return message, Reference(location.log_offset, location.size)
 
 
-def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) -> Incoming:
+def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) -> NewMessage:
     """The message with where it came from; `topic` is the one that it was sent to."""
     properties = definition_pb2.SystemProperties.FromString(record.system)
     properties.dead_letter_queue.topic = topic
@@ -56,7 +56,7 @@ def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) 
         ATTEMPTS: str(attempts),
         REASON: reason.value,
     }
-    return Incoming(
+    return NewMessage(
         record.tag_hash,
         properties.SerializeToString(),
         _with_properties(record.rest, origin),
@@ -64,11 +64,11 @@ def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) 
     )
 
 
-def discarded(record: "Record", *, checks: int) -> Incoming:
+def discarded(record: "Record", *, checks: int) -> NewMessage:
     """A half message for the discard topic, with what is needed to commit it after all."""
     properties = {REAL_TOPIC: record.topic, REAL_QUEUE_ID: str(record.queue_id), CHECKS: str(checks)}
     keys = keys_of(record.system)
-    return Incoming(record.tag_hash, record.system, _with_properties(record.rest, properties), keys)
+    return NewMessage(record.tag_hash, record.system, _with_properties(record.rest, properties), keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class Discarded:
 
     place: tuple[str, int]
     checks: int
-    message: Incoming
+    message: NewMessage
 
 
 def taken_back(record: "Record") -> Discarded:
     """The half message that a record of the discard topic was made of."""
     message = definition_pb2.Message.FromString(record.rest)
     topic, queue_id, checks = (message.user_properties.pop(name, "") for name in (REAL_TOPIC, REAL_QUEUE_ID, CHECKS))
-    incoming = Incoming(record.tag_hash, record.system, message.SerializeToString(), keys_of(record.system))
-    return Discarded((topic, int(queue_id)), int(checks), incoming)
+    half = NewMessage(record.tag_hash, record.system, message.SerializeToString(), keys_of(record.system))
+    return Discarded((topic, int(queue_id)), int(checks), half)
 
 
 def _with_properties(rest: bytes, properties: "Mapping[str, str]") -> bytes:

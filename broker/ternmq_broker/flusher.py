@@ -23,6 +23,9 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Done = Callable[[MessagingError | None], None]
+    """Called when something may be acknowledged, or with the error for which it never will be."""
+
     from ternmq_broker.store.message_store import MessageStore
 
 _log = logging.getLogger(__name__)
@@ -44,7 +47,7 @@ class Flusher:
     def __init__(self, store: "MessageStore", mode: FlushMode) -> None:
         self._store = store
         self._mode = mode
-        self._waiting: deque[tuple[int, asyncio.Future[None] | None, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[int, Done]] = deque()
         self._is_under_way = False
         self._later: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
@@ -78,6 +81,17 @@ class Flusher:
             return
         await self._after_sync(log_end, then)
 
+    def when_acknowledged(self, log_end: int, done: "Done") -> None:
+        """Have `done` called when the log up to `log_end` may be acknowledged, which may be at once."""
+        if self.failure is not None:
+            done(self.failure)
+        elif self._mode is FlushMode.ASYNC:
+            self._begin_later()
+            done(None)
+        else:
+            self._waiting.append((log_end, done))
+            self._begin()
+
     def when_readable(self, log_end: int, then: "Callable[[], None]") -> None:
         """Have `then` called when consumers may read the log up to `log_end`; not at all if the disk fails first."""
         if self.failure is not None:
@@ -86,7 +100,7 @@ class Flusher:
             self._begin_later()
             then()
             return
-        self._waiting.append((log_end, None, then))
+        self._waiting.append((log_end, lambda error: then() if error is None else None))
         self._begin()
 
     async def durable(self, log_end: int) -> None:
@@ -98,7 +112,17 @@ class Flusher:
 
     async def _after_sync(self, log_end: int, then: "Callable[[], None]") -> None:
         future = self._loop.create_future()
-        self._waiting.append((log_end, future, then))
+
+        def done(error: MessagingError | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(MessagingError(error.code, error.message))
+            if error is None:
+                then()
+
+        self._waiting.append((log_end, done))
         self._begin()
         await future
 
@@ -148,19 +172,22 @@ class Flusher:
 
     def _release(self, durable: int) -> None:
         while self._waiting and self._waiting[0][0] <= durable:
-            _, future, then = self._waiting.popleft()
-            if future is not None and not future.done():
-                future.set_result(None)
-            self._loop.call_soon(then)
+            _, done = self._waiting.popleft()
+            self._tell_done(done, None)
+
+    def _tell_done(self, done: "Done", error: MessagingError | None) -> None:
+        try:
+            done(error)
+        except Exception as failure:  # noqa: BLE001 - the others are to hear it too
+            self._loop.call_exception_handler({"message": "what follows a sync failed", "exception": failure})
 
     def _fail(self, error: Exception) -> None:
         _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=error)
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
-        for _, future, _ in self._waiting:
-            if future is not None and not future.done():
-                future.set_exception(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            self._tell_done(done, self.failure)
 
     async def stop(self) -> None:
         """Sync what is left, answer who waits, end."""

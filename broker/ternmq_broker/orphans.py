@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.queue_reader import stored_message
-from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.half_index import checked
 from ternmq_broker.store.log.record import Kind, Origin
-from ternmq_common.model import OrphanedTransaction, QueueRef
+from ternmq_common.model import NewMessage, OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -109,7 +109,7 @@ class Orphans:
                 Kind.OPERATION,
                 half.topic,
                 0,
-                Incoming(0, b"", checked(half.checks), ()),
+                NewMessage(0, b"", checked(half.checks), ()),
                 origin=Origin(half.log_offset),
             )
             for half in asked

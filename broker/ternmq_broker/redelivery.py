@@ -12,6 +12,7 @@ none. There is one timer for each (group, topic) that has messages in flight, no
 """
 
 import asyncio
+import itertools
 import logging
 from collections import defaultdict, deque
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.dead_letters import Reason
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import RETRY_QUEUE_ID, Settled
+from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, Settled
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
@@ -30,9 +31,8 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_broker.consumption import Consumption, QueueState
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.store.drafts import Incoming
     from ternmq_broker.store.index.queue_index import Location
-    from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store.log.record import Record, Reference
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import Clock
     from ternmq_common.pollers import Pollers
@@ -214,7 +214,7 @@ class Redelivery:
     async def _move(self, moves: list[_Move]) -> None:
         """Copy the messages, and finish each when its copy is durable; OSError, MessagingError: none was moved."""
         records = [await self._read(move) for move in moves]
-        copies: defaultdict[str, list[tuple[_Move, Incoming]]] = defaultdict(list)
+        copies: defaultdict[str, list[tuple[_Move, NewMessage, Reference | None]]] = defaultdict(list)
         for move, found in zip(moves, records, strict=True):
             if not self._is_current(move):
                 continue  # the group was moved or deleted meanwhile
@@ -225,17 +225,18 @@ class Redelivery:
             elif move.reason is None and move.queue_id == RETRY_QUEUE_ID and self._is_fresh(record):
                 self._show(move)
             elif move.reason is None:
-                copy = referred(record, location) if self._is_fresh(record) else copied(record)
-                copies[retry_topic(move.group)].append((move, copy))
+                copy = referred(record, location) if self._is_fresh(record) else (copied(record), None)
+                copies[retry_topic(move.group)].append((move, *copy))
             else:
                 letter = dead_letter(record, topic=move.topic, attempts=move.attempts, reason=move.reason)
-                copies[dead_letter_topic(move.group)].append((move, letter))
+                copies[dead_letter_topic(move.group)].append((move, letter, None))
         placed: list[tuple[_Move, int]] = []
         log_end = 0
         for topic, entries in copies.items():
-            batch = self._store.append(topic, 0, [incoming for _, incoming in entries], self._clock.now_ms())
-            placed += ((move, batch.first_offset + number) for number, (move, _) in enumerate(entries))
-            self._count(entries[0][0], len(entries))
+            moved, messages, references = zip(*entries, strict=True)
+            batch = self._store.append(topic, 0, messages, self._clock.now_ms(), references)
+            placed += zip(moved, itertools.count(batch.first_offset), strict=False)
+            self._count(moved[0], len(moved))
             log_end = batch.log_end
         await self._flusher.durable(log_end)
         self._finish(placed)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ternmq_broker.flusher import Flusher
-    from ternmq_broker.store.drafts import Incoming
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.timers.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
@@ -102,18 +101,16 @@ class Timers:
 
     # --- storing
 
-    async def schedule(
-        self, topic: str, queue_id: int, timed: "Sequence[tuple[TimedMessage, Incoming]]"
-    ) -> list[Appended]:
+    async def schedule(self, topic: str, queue_id: int, timed: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages with their times, and return when that may be acknowledged; OSError: none was stored."""
-        drafts = [Draft(Kind.TIMER, topic, queue_id, incoming, due_ms=each.due_ms) for each, incoming in timed]
+        drafts = [Draft(Kind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
         located = self._store.append_drafts(drafts, self._clock.now_ms())
-        if min(each.due_ms for each, _ in timed) < self._wakes_ms:
+        if min(each.due_ms for each in timed) < self._wakes_ms:
             self._changed.set()
         await self._flusher.acknowledged(self._store.end, _nothing)
         return [
             Appended(each.message.message_id, location.log_offset)
-            for (each, _), location in zip(timed, located, strict=True)
+            for each, location in zip(timed, located, strict=True)
         ]
 
     # --- delivering

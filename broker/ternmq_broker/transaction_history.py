@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.copies import copied, taken_back
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import TransactionState
+from ternmq_common.model import NewMessage, TransactionState
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_common.transaction_id import TransactionId
 
@@ -31,7 +30,7 @@ class Fate:
     state: TransactionState
     topic: str
     queue_id: int
-    message: Incoming
+    message: NewMessage
     stored_ms: int
     sender: str = ""
     checks: int = 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.copies import copied, discarded, taken_back
 from ternmq_broker.delivery.pending_halves import NEXT, NEXT_BY_OPERATOR, PendingHalf, PendingHalves
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.half_index import ROLLBACK
 from ternmq_broker.store.index.queue_index import Location
@@ -27,6 +27,7 @@ from ternmq_broker.transaction_history import Fate, discarded_from, fate_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import (
     Appended,
+    NewMessage,
     QueueRef,
     Resolution,
     StoredMessage,
@@ -110,7 +111,7 @@ class Transactions:
 
     # --- for producers
 
-    async def begin(self, topic: str, queue_id: int, half: "HalfMessage", incoming: Incoming) -> Appended:
+    async def begin(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
         """Store a half message, and return when that may be acknowledged; OSError: it was not stored."""
         if len(self.pending) >= self._open_max:
             raise MessagingError(
@@ -118,7 +119,7 @@ class Transactions:
                 f"{len(self.pending)} transactions are open, as many as may be (transactions_max)",
             )
         now_ms = self._clock.now_ms()
-        draft = Draft(Kind.HALF_MESSAGE, topic, queue_id, incoming, sender=half.sender)
+        draft = Draft(Kind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
         [location] = self._store.append_drafts([draft], now_ms)
         pending = PendingHalf(
             log_offset=location.log_offset,
@@ -195,7 +196,7 @@ class Transactions:
         self._remember(transaction.log_offset, _End(following, fate.topic, transaction.message_id, self._store.end))
 
     def _rollback(self, topic: str, log_offset: int) -> Draft:
-        operation = Incoming(0, b"", ROLLBACK, ())
+        operation = NewMessage(0, b"", ROLLBACK, ())
         return Draft(Kind.OPERATION, topic, 0, operation, origin=Origin(log_offset))
 
     def _settle(self, half: PendingHalf, state: TransactionState, draft: Draft) -> None:

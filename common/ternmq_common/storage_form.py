@@ -47,11 +47,8 @@ def write_new(target: "Repeated", messages: "Iterable[NewMessage]") -> None:
 
 
 def write_new_message(written: storage.NewMessage, message: NewMessage) -> None:
-    written.system, written.rest, written.message_id = message.system, message.rest, message.message_id
-    if message.keys:
-        written.keys.extend(message.keys)
-    if message.tag:
-        written.tag = message.tag
+    written.tag_hash, written.system, written.rest = message.tag_hash, message.system, message.rest
+    written.keys.extend(message.keys)
 
 
 def read_new(messages: "Iterable[storage.NewMessage]") -> list[NewMessage]:
@@ -59,7 +56,7 @@ def read_new(messages: "Iterable[storage.NewMessage]") -> list[NewMessage]:
 
 
 def read_new_message(message: storage.NewMessage) -> NewMessage:
-    return NewMessage(message.system, message.rest, message.message_id, tuple(message.keys), message.tag)
+    return NewMessage(message.tag_hash, message.system, message.rest, tuple(message.keys))
 
 
 def write_stored(written: storage.StoredMessage, message: StoredMessage, topic: str) -> None:

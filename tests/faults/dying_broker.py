@@ -57,7 +57,7 @@ class _Fuse:
 def message(name: str) -> NewMessage:
     properties = definition_pb2.SystemProperties(message_id=name)
     rest = definition_pb2.Message(body=name.encode())
-    return NewMessage(properties.SerializeToString(), rest.SerializeToString(), name, (), "")
+    return NewMessage(0, properties.SerializeToString(), rest.SerializeToString(), (name,))
 
 
 async def opened(folder: Path, clock: MovableClock) -> LocalMessageService:

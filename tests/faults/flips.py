@@ -88,7 +88,7 @@ def settings(folder: Path, *, accept: bool = False) -> ServerSettings:
 def message(name: str, group: str = "") -> NewMessage:
     properties = definition_pb2.SystemProperties(message_id=name, message_group=group or None)
     rest = definition_pb2.Message(body=f"{name} ".encode() * 60)
-    return NewMessage(properties.SerializeToString(), rest.SerializeToString(), name, (), "")
+    return NewMessage(0, properties.SerializeToString(), rest.SerializeToString(), (name,))
 
 
 async def fill(folder: Path) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import Snapshot
-from ternmq_broker.store.drafts import NO_MESSAGE, Draft, Incoming
+from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BlockContent
 from ternmq_broker.store.log.record import Kind, Origin, Reference
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ QUEUES = (("orders", 0), ("orders", 1), ("deleted", 0), ("copies", 0))
 FAR_MS = 10**13
 
 
-def incoming(name: str) -> Incoming:
+def incoming(name: str) -> NewMessage:
     system = definition_pb2.SystemProperties(message_id=name, keys=[f"key-{name}"]).SerializeToString()
     rest = definition_pb2.Message(body=f"body of {name} ".encode() * 4).SerializeToString()
-    return Incoming(7, system, rest, (name, f"key-{name}"))
+    return NewMessage(7, system, rest, (name, f"key-{name}"))
 
 
 def opened(data_dir: Path, *, accept: bool = False) -> MessageStore:
@@ -61,9 +62,9 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
     [first] = store.locate("orders", 0, 0, 1, may_block=True)
     shared = incoming("copy")
     reference = Reference(first.log_offset, first.size)
-    store.append("copies", 0, [Incoming(7, shared.system, b"", shared.keys, reference)], 99)
+    store.append("copies", 0, [NewMessage(7, shared.system, b"", shared.keys)], 99, [reference])
     _draft(store, Draft(Kind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=Origin(timers[1].log_offset, FAR_MS)))
-    rollback = Incoming(0, b"", b"rollback", ())
+    rollback = NewMessage(0, b"", b"rollback", ())
     _draft(store, Draft(Kind.OPERATION, "paid", 0, rollback, origin=Origin(halves[1].log_offset)))
     store.sync()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)

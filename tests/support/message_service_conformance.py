@@ -27,7 +27,7 @@ from ternmq_common.model import (
     Topic,
 )
 from ternmq_common.names import dead_letter_topic, retry_topic
-from ternmq_common.tag_filter import ALL, TagFilter
+from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 
@@ -52,7 +52,7 @@ def message(body: bytes, tag: str = "", key: str = "", group: str | None = None)
     if tag:
         properties.tag = tag
     rest = definition_pb2.Message(topic={"name": TOPIC.name}, body=body).SerializeToString()
-    return NewMessage(properties.SerializeToString(), rest, message_id, (key,) if key else (), tag)
+    return NewMessage(tag_hash(tag), properties.SerializeToString(), rest, (message_id, key) if key else (message_id,))
 
 
 def body_of(stored: StoredMessage) -> bytes:

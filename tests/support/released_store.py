@@ -14,7 +14,7 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.model import Group, HalfMessage, NewMessage, PopOrder, QueueRef, Resolution, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -34,7 +34,7 @@ def queue(number: int, topic: str = TOPIC) -> QueueRef:
 def message(name: str) -> NewMessage:
     properties = definition_pb2.SystemProperties(message_id=name, keys=[f"key-{name}"], tag="red")
     rest = definition_pb2.Message(body=f"body of {name}".encode(), user_properties={"name": name})
-    return NewMessage(properties.SerializeToString(), rest.SerializeToString(), name, (f"key-{name}",), "red")
+    return NewMessage(tag_hash("red"), properties.SerializeToString(), rest.SerializeToString(), (name, f"key-{name}"))
 
 
 async def opened(folder: Path) -> LocalMessageService:

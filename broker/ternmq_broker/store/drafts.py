@@ -2,22 +2,10 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.store.log.record import Kind, Origin, Reference
+from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_common.model import NewMessage
 
-
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A message to be stored; see `ternmq_common.model.NewMessage` for `system`, `rest` and `keys`. With a `reference`
-    its rest is that of the record there, and its own is empty."""
-
-    tag_hash: int
-    system: bytes
-    rest: bytes
-    keys: "tuple[str, ...]"
-    reference: Reference | None = None
-
-
-NO_MESSAGE = Incoming(0, b"", b"", ())
+NO_MESSAGE = NewMessage(0, b"", b"", ())
 """What an operation or a tombstone holds."""
 
 
@@ -28,7 +16,7 @@ class Draft:
     kind: Kind
     topic: str
     queue_id: int
-    message: Incoming
+    message: NewMessage
     due_ms: int = 0
     origin: Origin | None = None
     sender: str = ""

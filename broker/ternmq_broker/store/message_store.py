@@ -10,16 +10,16 @@ Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.derived import Derived, Spill, keys_of
-from ternmq_broker.store.drafts import Draft, Incoming
-from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.drafts import Draft
+from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.log.commit_log import CommitLog
 from ternmq_broker.store.log.durable_marks import DurableMarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
-from ternmq_broker.store.log.record import BadRecord, Kind, Origin, Record
+from ternmq_broker.store.log.record import BadRecord, Kind, Origin, Record, referring, unplaced
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.replaying.replay import Replay
 from ternmq_broker.store.set_aside import SetAside
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
+    from ternmq_broker.store.log.record import Reference, Unplaced
     from ternmq_broker.store.timers.timer_index import TimerIndex
-    from ternmq_common.model import HeldTopic
+    from ternmq_common.model import HeldTopic, NewMessage
 
 _log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
+_MESSAGE = Kind.MESSAGE.value
 _FORGOTTEN = "forgotten"
 _ACCEPTED = "accepted-damage"
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
@@ -60,6 +62,14 @@ class AppendedBatch:
 
     first_offset: int
     log_end: int
+
+
+class Batch(NamedTuple):
+    """Messages of one request, for one queue."""
+
+    topic: str
+    queue_id: int
+    messages: "Sequence[NewMessage]"
 
 
 class MessageStore:
@@ -152,37 +162,57 @@ class MessageStore:
 
     # --- writing
 
-    def append(self, topic: str, queue_id: int, messages: "Sequence[Incoming]", now_ms: int) -> AppendedBatch:
-        """Store the messages at the end of the queue; OSError: none of them was stored."""
-        stored_ms = self._last_ms = max(now_ms, self._last_ms)
-        queue = self._index.queue(topic, queue_id)
-        first = queue.end
-        records = [
-            Record(
-                Kind.MESSAGE,
-                topic,
-                queue_id,
-                first + number,
-                stored_ms,
-                message.tag_hash,
-                message.system,
-                message.rest,
-                reference=message.reference,
-            )
-            for number, message in enumerate(messages)
-        ]
-        began = self._log.append(records)
-        ends = [*began[1:], self._log.end]
-        for message, log_offset, end in zip(messages, began, ends, strict=True):
-            self._index.add(queue, log_offset, end - log_offset, message.tag_hash, message.keys)
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        messages: "Sequence[NewMessage]",
+        now_ms: int,
+        references: "Sequence[Reference | None]" = (),
+    ) -> AppendedBatch:
+        """Store the messages at the end of the queue; OSError: none of them was stored. A message with a reference has
+        its rest in the record there, and its own is empty."""
+        [first] = self.append_all([Batch(topic, queue_id, messages)], now_ms, references)
         return AppendedBatch(first, self._log.end)
+
+    def append_all(
+        self, batches: "Sequence[Batch]", now_ms: int, references: "Sequence[Reference | None]" = ()
+    ) -> list[int]:
+        """Store batches, each at the end of its queue, by one write; the queue offset of each one's first message.
+        OSError: none of them was stored. `references` are of all messages, or none."""
+        stored_ms = self._last_ms = max(now_ms, self._last_ms)
+        firsts: list[int] = []
+        ends: dict[QueueIndex, int] = {}
+        records: list[Unplaced] = []
+        for topic, queue_id, messages in batches:
+            queue = self._index.queue(topic, queue_id)
+            first = offset = ends.get(queue, queue.end)
+            name = queue.topic_bytes
+            for tag_hash, system, rest, _ in messages:
+                records.append((_MESSAGE, queue_id, offset, stored_ms, tag_hash, len(name), 0, name, system, rest))
+                offset += 1
+            firsts.append(first)
+            ends[queue] = offset
+        if references:
+            records = [referring(*pair) for pair in zip(records, references, strict=True)]
+        self._enter(batches, self._log.append(records))
+        return firsts
+
+    def _enter(self, batches: "Sequence[Batch]", began: list[int]) -> None:
+        """Have the index know where the messages of the batches are."""
+        began.append(self._log.end)
+        number = 0
+        for topic, queue_id, messages in batches:
+            following = number + len(messages)
+            self._index.add_all(self._index.queue(topic, queue_id), messages, began[number : following + 1])
+            number = following
 
     def append_drafts(self, drafts: "Sequence[Draft]", now_ms: int) -> list[Location]:
         """Store records of any kind, of any queues, in order; where each is. OSError: none of them was stored."""
         stored_ms = self._last_ms = max(now_ms, self._last_ms)
         ends: dict[tuple[str, int], int] = {}
         records = [self._drafted(draft, stored_ms, ends) for draft in drafts]
-        began = self._log.append(records)
+        began = self._log.append(list(map(unplaced, records)))
         located: list[Location] = []
         for draft, record, log_offset, end in zip(drafts, records, began, [*began[1:], self._log.end], strict=True):
             size = end - log_offset
@@ -211,7 +241,6 @@ class MessageStore:
             message.rest,
             draft.origin,
             draft.sender,
-            message.reference,
         )
 
     @property

@@ -89,7 +89,7 @@ class CallConnection(Connection[ServedCall]):
             return  # it was refused
         elif stream.task is not None:
             stream.wake_reader()
-        elif not stream.gone:
+        elif not stream.gone and not stream.pends:
             self._serve(stream)
 
     def _started(self, call: ServedCall) -> None:
@@ -182,8 +182,26 @@ class CallConnection(Connection[ServedCall]):
     # --- calls
 
     def _serve(self, call: ServedCall) -> None:
-        call.task = self._server.serve(call)
         self._tasks += 1
+        assert call.method is not None
+        at_once, messages = call.method.at_once, call.incoming.messages
+        if at_once is not None and len(messages) == 1:
+            call.pends = True
+            self._server.pending += 1
+            if at_once(call, messages[0]):
+                return
+            call.pends = False
+            self._server.pending -= 1
+        call.task = self._server.serve(call)
+
+    def answered(self, call: ServedCall) -> None:
+        """A call that is served without a task is about to be answered."""
+        call.pends = False
+        self.deadlines.unset(call)
+        self._tasks -= 1
+        self._server.answered()
+        if self._waits:
+            self._go_on_reading()
 
     def served(self, call: ServedCall, task: "asyncio.Task[None]") -> None:
         """The call's task has ended, however."""

@@ -60,11 +60,14 @@ class CallServer:
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[CallConnection] = set()
         self.tasks: dict[asyncio.Task[None], ServedCall] = {}
+        self.pending = 0
+        """Calls that are served without a task, and not answered yet."""
         self.leaving = False
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
         self._acceptor = Acceptor(self._connection, lambda: len(self.connections), connections_max)
         self._walk: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
+        self._none_pends: asyncio.Future[None] | None = None
 
     @property
     def passed(self) -> dict[str, int]:
@@ -83,7 +86,12 @@ class CallServer:
             self._walk.cancel()
         for connection in self.connections:
             connection.leave()
-        ending = [task for task, call in self.tasks.items() if call.method is not None and not call.method.talks]
+        ending: list[asyncio.Future[None]] = [
+            task for task, call in self.tasks.items() if call.method is not None and not call.method.talks
+        ]
+        if self.pending:
+            self._none_pends = asyncio.get_running_loop().create_future()
+            ending.append(self._none_pends)
         if ending:
             await asyncio.wait(ending, timeout=grace_s)
         for connection in list(self.connections):
@@ -164,6 +172,12 @@ class CallServer:
             )
 
     # --- calls
+
+    def answered(self) -> None:
+        """A call that is served without a task is about to be answered."""
+        self.pending -= 1
+        if not self.pending and self._none_pends is not None and not self._none_pends.done():
+            self._none_pends.set_result(None)
 
     def serve(self, call: ServedCall) -> asyncio.Task[None]:
         """Begin to serve it."""

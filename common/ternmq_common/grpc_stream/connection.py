@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from ternmq_common.grpc_http2.events import Event
 from ternmq_common.grpc_stream.sockets import address, keep_alive
 from ternmq_common.grpc_stream.stream import Stream
+from ternmq_common.turn_end import turn_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         "_paused",
         "_scheduled",
         "_transport",
+        "_turn_end",
         "_writers",
         "closed",
         "loop",
@@ -57,6 +59,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         # One for all that comes: without it every read would get new memory of the most that there may be.
         self._buffer = buffer or memoryview(bytearray(READ_BYTES))
         self._transport: asyncio.Transport | None = None
+        self._turn_end = turn_end()
         # Who waits for what it wrote to be gone: those that have it in the kernel with the next write, and the others.
         self._writers: set[Stream] | None = None
         self._blocked: set[Stream] | None = None
@@ -140,7 +143,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
             self._pause_reading()
             self.loop.call_soon(self._go_on)
         if self.machine.has_output:
-            self.flush()
+            self.schedule()
 
     def _go_on(self) -> None:
         """Take what came before and was not looked at."""
@@ -226,7 +229,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         """Write at the end of this turn of the loop."""
         if not self._scheduled:
             self._scheduled = True
-            self.loop.call_soon(self.flush)
+            self._turn_end.write(self.flush)
 
     def flush(self) -> None:
         """Write what may be sent, as long as the kernel takes it."""

@@ -18,10 +18,13 @@ class Method(NamedTuple):
     """How calls of a method are served: in a task each, from their first message on.
 
     `talks` is for conversations: they are served from their headers on, and a server that ends does not wait for them.
+    `at_once` is tried first, with the first message: it does without a task. If it returns True it has answered the
+    call (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
     """
 
     serve: "Callable[[ServedCall], Awaitable[None]]"
     talks: bool = False
+    at_once: "Callable[[ServedCall, bytes], bool] | None" = None
 
 
 class CallRefused(Exception):
@@ -35,10 +38,10 @@ class CallRefused(Exception):
 class ServedCall(Stream):
     """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed.
 
-    `method` is None for a call that is not served.
+    `method` is None for a call that is not served. `pends`: it is served without a task, and not answered yet.
     """
 
-    __slots__ = ("deadline", "headers", "method", "moment", "task", "trailers")
+    __slots__ = ("deadline", "headers", "method", "moment", "pends", "task", "trailers")
 
     _connection: "CallConnection"
 
@@ -48,6 +51,7 @@ class ServedCall(Stream):
         self.headers = headers
         self.deadline: float | None = None
         self.moment = 0.0
+        self.pends = False
         self.task: asyncio.Task[None] | None = None
         self.trailers: Fields = ()
 
@@ -90,6 +94,19 @@ class ServedCall(Stream):
         else:
             self.write(*messages)
             await self.end(trailers=trailers)
+
+    def answer(self, message: bytes) -> None:
+        """End a call that is served without a task, with this message; nothing happens if the client has gone."""
+        self._connection.answered(self)
+        if self._shut is not None:
+            return
+        if self._connection.finish(self, (message,), ()):
+            self.ended_here = True
+            self._shut = "the call was answered"
+        else:
+            self.write(message)
+            self._shut = "this side has ended the stream"
+            self._end()
 
     async def end(self, *, trailers: "Fields" = ()) -> None:
         """End the call in order, with these fields after what was written."""

@@ -219,18 +219,16 @@ class Answer(_message.Message):
     def __init__(self, id: _Optional[int] = ..., error: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., stored: _Optional[_Union[Stored, _Mapping]] = ..., transaction_page: _Optional[_Union[TransactionPage, _Mapping]] = ..., transaction: _Optional[_Union[Transaction, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., outcomes: _Optional[_Union[Outcomes, _Mapping]] = ..., handle: _Optional[_Union[Handle, _Mapping]] = ..., messages: _Optional[_Union[Messages, _Mapping]] = ..., bounds: _Optional[_Union[QueueBounds, _Mapping]] = ..., offset: _Optional[_Union[Offset, _Mapping]] = ..., progress: _Optional[_Union[Progresses, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., remains: _Optional[_Union[WhatRemains, _Mapping]] = ...) -> None: ...
 
 class NewMessage(_message.Message):
-    __slots__ = ("system", "rest", "message_id", "keys", "tag")
+    __slots__ = ("system", "rest", "keys", "tag_hash")
     SYSTEM_FIELD_NUMBER: _ClassVar[int]
     REST_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
-    TAG_FIELD_NUMBER: _ClassVar[int]
+    TAG_HASH_FIELD_NUMBER: _ClassVar[int]
     system: bytes
     rest: bytes
-    message_id: str
     keys: _containers.RepeatedScalarFieldContainer[str]
-    tag: str
-    def __init__(self, system: _Optional[bytes] = ..., rest: _Optional[bytes] = ..., message_id: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ...) -> None: ...
+    tag_hash: int
+    def __init__(self, system: _Optional[bytes] = ..., rest: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., tag_hash: _Optional[int] = ...) -> None: ...
 
 class Append(_message.Message):
     __slots__ = ("topic", "queue_id", "messages", "topic_made")

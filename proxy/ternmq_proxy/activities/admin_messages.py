@@ -8,6 +8,7 @@ from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, QueueRef
 from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
+from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
@@ -209,11 +210,10 @@ def _revived(stored: "StoredMessage") -> _Letter:
         topic,
         properties,
         NewMessage(
+            tag_hash(properties.tag),
             properties.SerializeToString(),
             message.SerializeToString(),
-            properties.message_id,
-            tuple(properties.keys),
-            properties.tag,
+            (properties.message_id, *properties.keys),
         ),
     )
 

@@ -42,7 +42,7 @@ async def send(service: LocalMessageService, *message_ids: str) -> None:
     await service.append(
         QUEUE,
         [
-            NewMessage(definition_pb2.SystemProperties(message_id=each).SerializeToString(), b"", each, (), "")
+            NewMessage(0, definition_pb2.SystemProperties(message_id=each).SerializeToString(), b"", (each,))
             for each in message_ids
         ],
     )

@@ -15,10 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.copies import copied
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, PopOrder, QueueRef, Settled
+from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, QueueRef, Settled
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -87,7 +86,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         messages = [Sent(f"m{self.count + number}", lane, tag) for number, (lane, tag) in enumerate(batch)]
         self.count += len(batch)
         incoming = [
-            Incoming(
+            NewMessage(
                 tag_hash(each.tag),
                 pb.SystemProperties(
                     message_id=each.message_id, message_group=each.lane, tag=each.tag or None

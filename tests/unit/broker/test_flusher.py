@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from ternmq_broker.flusher import Flusher
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.errors import MessagingError
+from ternmq_common.model import NewMessage
 from ternmq_common.server_settings import FlushMode
 from tests.support.memory_disk import MemoryFolders
 
@@ -30,7 +30,7 @@ class SlowStore(MessageStore):
         return super().sync()
 
     def add(self) -> int:
-        return self.append("t", 0, [Incoming(0, b"", b"body", ())], 1).log_end
+        return self.append("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
 
 
 async def all_began() -> None:

@@ -27,7 +27,7 @@ MINUTE_MS = 60_000
 
 def message(name: str) -> NewMessage:
     system = definition_pb2.SystemProperties(message_id=name)
-    return NewMessage(system.SerializeToString(), b"", name, (), "")
+    return NewMessage(0, system.SerializeToString(), b"", (name,))
 
 
 def settings(folder: Path) -> BrokerSettings:

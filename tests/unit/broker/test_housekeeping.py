@@ -9,13 +9,13 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.disk_room import DiskBytes, DiskRoom
 from ternmq_broker.housekeeping import Housekeeping
-from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.reserve import Reserve
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group
+from ternmq_common.model import Group, NewMessage
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
 from tests.support.faulty_disk import FaultyFolders
@@ -102,7 +102,7 @@ class House:
         return [name for name in self.folders.index_folder.names() if name.isdigit()]
 
     def add(self) -> None:
-        self.store.append(TOPIC, 0, [Incoming(0, b"", bytes(100), ())], self.clock.now_ms())
+        self.store.append(TOPIC, 0, [NewMessage(0, b"", bytes(100), ())], self.clock.now_ms())
 
     def pass_time(self) -> None:
         """What is there expires."""
@@ -172,13 +172,13 @@ async def test_a_start_after_floors_were_written_and_nothing_was_forgotten_yet_g
     again = house.restarted()
     end = house.store.bounds(TOPIC, 0)[1]
     assert again.bounds(TOPIC, 0) == (end, end)
-    assert again.append(TOPIC, 0, [Incoming(0, b"", b"", ())], house.clock.now_ms()).first_offset == end
+    assert again.append(TOPIC, 0, [NewMessage(0, b"", b"", ())], house.clock.now_ms()).first_offset == end
 
 
 async def test_floors_of_a_topic_that_is_deleted_meanwhile_do_not_undo_those_of_a_removal() -> None:
     """Both are written in threads, in any order."""
     house = House()
-    house.store.append("gone", 0, [Incoming(0, b"", b"x", ())], house.clock.now_ms())
+    house.store.append("gone", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
     house.store.roll()
     house.store.sync()
     await house.keeping._spill(entries_min=1)
@@ -197,7 +197,7 @@ async def test_floors_of_a_topic_that_is_deleted_meanwhile_do_not_undo_those_of_
 async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
     house = House()
     system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
-    timer = Draft(Kind.TIMER, TOPIC, 0, Incoming(0, system, b"later", ()), due_ms=house.clock.now_ms() + 10 * HOUR_MS)
+    timer = Draft(Kind.TIMER, TOPIC, 0, NewMessage(0, system, b"later", ()), due_ms=house.clock.now_ms() + 10 * HOUR_MS)
     house.store.append_drafts([timer], house.clock.now_ms())
     house.store.sync()
     house.pass_time()
@@ -211,7 +211,7 @@ async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
 async def test_a_spill_that_fails_again_and_again_leaves_no_runs_of_timers_behind() -> None:
     house = House()
     system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
-    house.store.append_drafts([Draft(Kind.TIMER, TOPIC, 0, Incoming(0, system, b"", ()), due_ms=HOUR_MS)], 1)
+    house.store.append_drafts([Draft(Kind.TIMER, TOPIC, 0, NewMessage(0, system, b"", ()), due_ms=HOUR_MS)], 1)
     house.store.sync()
     house.folders.faults.full = ("index/0",)
     for _ in range(5):

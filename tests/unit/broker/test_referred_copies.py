@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 def message(number: int) -> NewMessage:
     properties = definition_pb2.SystemProperties(message_id=f"m{number}")
     rest = definition_pb2.Message(body=bytes([number]) * BODY_BYTES)
-    return NewMessage(properties.SerializeToString(), rest.SerializeToString(), f"m{number}", (), "")
+    return NewMessage(0, properties.SerializeToString(), rest.SerializeToString(), (f"m{number}",))
 
 
 BODIES = {message(number).rest for number in range(MESSAGES)}

@@ -6,10 +6,9 @@ import pytest
 
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.copies import copied
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, PopOrder, Settled
+from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, Settled
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -43,7 +42,7 @@ class Node:
         names = [f"m{self.count + number}" for number in range(count)]
         self.count += count
         incoming = [
-            Incoming(0, pb.SystemProperties(message_id=name).SerializeToString(), b"body", (name,)) for name in names
+            NewMessage(0, pb.SystemProperties(message_id=name).SerializeToString(), b"body", (name,)) for name in names
         ]
         self.store.append(topic, 0, incoming, NOW_MS)
         self.store.sync()

@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 
 def message(number: int) -> NewMessage:
     properties = definition_pb2.SystemProperties(message_id=f"m{number}")
-    return NewMessage(properties.SerializeToString(), b"", f"m{number}", (), "")
+    return NewMessage(0, properties.SerializeToString(), b"", (f"m{number}",))
 
 
 async def opened(folder: Path, clock: Clock) -> LocalMessageService:

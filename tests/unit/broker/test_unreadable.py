@@ -7,11 +7,10 @@ import pytest
 
 from ternmq_broker.consumption import Consumption
 from ternmq_broker.queue_reader import QueueReader
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import Delivery, Group, PopOrder, QueueRef, Settled
+from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, Settled
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
@@ -39,7 +38,7 @@ class Shop:
     def send(self, *names: str) -> None:
         """Messages like `a1`: the first of message group `a`."""
         incoming = [
-            Incoming(
+            NewMessage(
                 0, pb.SystemProperties(message_id=name, message_group=name[0]).SerializeToString(), b"body", (name,)
             )
             for name in names

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ternmq_broker.delivery.pending_halves import CheckRules
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
@@ -137,7 +136,7 @@ class WaitingMachine(RuleBasedStateMachine):
 
     # --- timers
 
-    def new_message(self, *, due_ms: int | None = None) -> tuple[NewMessage, Incoming]:
+    def new_message(self, *, due_ms: int | None = None) -> NewMessage:
         self.count += 1
         message_id = f"m{self.count}"
         properties = pb.SystemProperties(message_id=message_id)
@@ -145,7 +144,7 @@ class WaitingMachine(RuleBasedStateMachine):
             properties.delivery_timestamp.FromMilliseconds(due_ms)
         system = properties.SerializeToString()
         rest = pb.Message(body=bytes(self.count % 90)).SerializeToString()
-        return NewMessage(system, rest, message_id, (), ""), Incoming(0, system, rest, (message_id,))
+        return NewMessage(0, system, rest, (message_id,))
 
     @rule(
         waits_ms=st.lists(st.integers(-50, 500) | st.integers(60_000, 400_000), min_size=1, max_size=5),
@@ -157,8 +156,8 @@ class WaitingMachine(RuleBasedStateMachine):
         timed = []
         for wait_ms in waits_ms:
             due_ms = self.clock.time_ms + wait_ms
-            message, stored = self.new_message(due_ms=due_ms)
-            timed.append((TimedMessage(message, due_ms), stored))
+            message = self.new_message(due_ms=due_ms)
+            timed.append(TimedMessage(message, due_ms))
             self.timers[message.message_id] = Timer(due_ms, acknowledged)
         self.run(self.service.schedule(TOPIC, queue_id, timed))
 
@@ -203,8 +202,8 @@ class WaitingMachine(RuleBasedStateMachine):
     @rule(queue_id=st.sampled_from(QUEUES), acknowledged=st.booleans())
     def one_begins(self, queue_id: int, acknowledged: bool) -> None:
         self.flusher.acknowledges = acknowledged
-        message, stored = self.new_message()
-        begun = self.run(self.transactions.begin(TOPIC, queue_id, HalfMessage(message, "sender"), stored))
+        message = self.new_message()
+        begun = self.run(self.transactions.begin(TOPIC, queue_id, HalfMessage(message, "sender")))
         if acknowledged:
             transaction = TransactionId.parse(begun.transaction_id)
             self.halves[message.message_id] = Half(transaction, {TransactionState.PENDING})

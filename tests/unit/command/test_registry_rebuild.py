@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import Snapshot
-from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.record import Kind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Group, Topic
+from ternmq_common.model import RETRY_QUEUE_ID, Group, NewMessage, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from ternmq_registry.schema import migrate
@@ -26,8 +26,8 @@ LEASE_MS = 60_000
 PROGRESS = Snapshot(1, 0, [])
 
 
-def message(kind: "pb.MessageType" = pb.NORMAL) -> Incoming:
-    return Incoming(0, pb.SystemProperties(message_type=kind).SerializeToString(), b"", ())
+def message(kind: "pb.MessageType" = pb.NORMAL) -> NewMessage:
+    return NewMessage(0, pb.SystemProperties(message_type=kind).SerializeToString(), b"", ())
 
 
 @pytest.fixture

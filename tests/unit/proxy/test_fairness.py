@@ -16,7 +16,7 @@ from ternmq_common.limits import MIB
 from ternmq_common.model import NewMessage, PopOrder, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import TagFilter
+from ternmq_common.tag_filter import TagFilter, tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -89,7 +89,7 @@ async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(serv
     topic = await services.catalog.topic("t", pb.NORMAL)
     [broker] = (await services.messages.route(topic)).brokers
     for queue_id in range(topic.queues):
-        blue = [NewMessage(b"", b"", str(number), (), "blue") for number in range(1000)]
+        blue = [NewMessage(tag_hash("blue"), b"", b"", (str(number),)) for number in range(1000)]
         await services.messages.append(QueueRef("t", broker, queue_id), blue)
     order = PopOrder(
         group="g",

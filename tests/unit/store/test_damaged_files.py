@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from ternmq_broker.store import checked_file, store_format
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
-from ternmq_broker.store.drafts import NO_MESSAGE, Draft, Incoming
+from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
 
@@ -21,9 +22,9 @@ MESSAGES = 40
 REFUSALS = (CommitLogCorrupted, DamagedFile, NewerFormat)
 
 
-def incoming(name: str) -> Incoming:
+def incoming(name: str) -> NewMessage:
     system = definition_pb2.SystemProperties(message_id=name).SerializeToString()
-    return Incoming(0, system, f"body of {name} ".encode() * 4, (name,))
+    return NewMessage(0, system, f"body of {name} ".encode() * 4, (name,))
 
 
 @dataclass
@@ -77,7 +78,7 @@ def filled(*, closed: bool) -> MemoryFolders:
             store.save_checkpoint()
     settled = Origin(timers[1][0].log_offset, 10**12), Origin(halves[1][0].log_offset)
     store.append_drafts([Draft(Kind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
-    store.append_drafts([Draft(Kind.OPERATION, "paid", 0, Incoming(0, b"", b"rollback", ()), origin=settled[1])], 100)
+    store.append_drafts([Draft(Kind.OPERATION, "paid", 0, NewMessage(0, b"", b"rollback", ()), origin=settled[1])], 100)
     store.sync()
     store.mark_durable()
     if closed:

@@ -8,13 +8,12 @@ import pytest
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.store import side_files
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
-from ternmq_common.model import Group
+from ternmq_common.model import Group, NewMessage
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
 from tests.support.retention import remove_segments
@@ -26,9 +25,9 @@ def rules(name: str) -> Group:
     return Group(name=name)
 
 
-def incoming(number: int) -> Incoming:
+def incoming(number: int) -> NewMessage:
     system = definition_pb2.SystemProperties(message_id=f"id-{number}", keys=[f"k{number % 3}"])
-    return Incoming(0, system.SerializeToString(), b"%d" % number * 50, (f"id-{number}", f"k{number % 3}"))
+    return NewMessage(0, system.SerializeToString(), b"%d" % number * 50, (f"id-{number}", f"k{number % 3}"))
 
 
 def settings(folder: Path, *, accept_corruption: bool = False) -> BrokerSettings:

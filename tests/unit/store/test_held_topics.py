@@ -2,12 +2,11 @@
 
 import pytest
 
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import HeldTopic
+from ternmq_common.model import HeldTopic, NewMessage
 from tests.support.memory_disk import MemoryFolders
 
-MESSAGE = Incoming(0, b"", b"body", ())
+MESSAGE = NewMessage(0, b"", b"body", ())
 
 
 def reopened(store: MessageStore, folders: MemoryFolders) -> MessageStore:

@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_broker.store.checked_file import NewerFormat
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import HEADER_BYTES, Kind, Record, encode
+from ternmq_broker.store.log.record import HEADER_BYTES, Kind, Record, encode, unplaced
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.model import NewMessage
 from tests.support.memory_disk import MemoryFile, MemoryFolders
 
 SEGMENT_BYTES = 20_000
@@ -32,7 +32,7 @@ def filled(folders: MemoryFolders, count: int, *, batch: int = 5) -> list[int]:
     for first in range(0, count, batch):
         for number in range(first, first + batch):
             places.append(store.end)
-            store.append("orders", 0, [Incoming(0, b"", body(number), ())], 1)
+            store.append("orders", 0, [NewMessage(0, b"", body(number), ())], 1)
         store.sync()
     return [*places, store.end]
 
@@ -100,7 +100,9 @@ def test_a_torn_tail_is_set_aside_before_it_is_cut_off(caplog: pytest.LogCapture
     folders = MemoryFolders()
     places = filled(folders, 20)
     last, _ = file_at(folders, places[-1] - 1)
-    torn = b"".join(encode(Record(Kind.MESSAGE, "orders", 0, 20, 1, 0, b"", body(20)), places[-1], places[-1], 0))
+    torn = b"".join(
+        encode(unplaced(Record(Kind.MESSAGE, "orders", 0, 20, 1, 0, b"", body(20))), places[-1], places[-1], 0)
+    )
     last.content += torn + bytes(1000)
     store = opened(folders)
     assert found(store) == [body(number) for number in range(20)]
@@ -147,10 +149,10 @@ def test_a_record_within_a_body_is_not_believed() -> None:
     store = opened(folders)
     forged_at = store.end + HEADER_BYTES + len("orders")
     forged = Record(Kind.MESSAGE, "payments", 0, 2**40, 1, 0, b"", b"forged")
-    store.append("orders", 0, [Incoming(0, b"", b"".join(encode(forged, forged_at, forged_at, 0)), ())], 1)
-    store.append("orders", 0, [Incoming(0, b"", b"honest", ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"".join(encode(unplaced(forged), forged_at, forged_at, 0)), ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
     store.sync()
-    store.append("orders", 0, [Incoming(0, b"", b"last", ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"last", ())], 1)
     store.sync()
     flip(folders, 10)
     again = opened(folders, accept=True)
@@ -161,10 +163,10 @@ def test_a_record_within_a_body_is_not_believed() -> None:
 def test_a_body_full_of_headers_does_not_hold_up_the_start() -> None:
     folders = MemoryFolders()
     store = opened(folders)
-    store.append("orders", 0, [Incoming(0, b"", b"TM\x02\x01" * 4000, ())], 1)
-    store.append("orders", 0, [Incoming(0, b"", b"honest", ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"TM\x02\x01" * 4000, ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
     store.sync()
-    store.append("orders", 0, [Incoming(0, b"", b"last", ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"last", ())], 1)
     flip(folders, 10)
     assert found(opened(folders, accept=True)) == [None, b"honest", b"last"]
 
@@ -172,12 +174,12 @@ def test_a_body_full_of_headers_does_not_hold_up_the_start() -> None:
 def test_an_offset_that_can_not_be_is_damage() -> None:
     folders = MemoryFolders()
     store = opened(folders)
-    store.append("orders", 0, [Incoming(0, b"", b"first", ())], 1)
+    store.append("orders", 0, [NewMessage(0, b"", b"first", ())], 1)
     log = store._log
     for offset in (2**40, 0):
-        log.append([Record(Kind.MESSAGE, "orders", 0, offset, 1, 0, b"", b"impossible")])
+        log.append([unplaced(Record(Kind.MESSAGE, "orders", 0, offset, 1, 0, b"", b"impossible"))])
     store.sync()
-    log.append([Record(Kind.MESSAGE, "orders", 0, 1, 1, 0, b"", b"second")])
+    log.append([unplaced(Record(Kind.MESSAGE, "orders", 0, 1, 1, 0, b"", b"second"))])
     with pytest.raises(CommitLogCorrupted, match=f"message {2**40} of queue 0 .* goes on at 1"):
         opened(folders)
     assert found(opened(folders, accept=True)) == [b"first", b"second"]
@@ -204,7 +206,7 @@ def test_a_log_that_lost_its_end_is_damage_when_the_store_was_closed() -> None:
         opened(folders)
     store = opened(folders, accept=True)
     assert found(store) == [body(number) for number in range(19)]
-    assert store.append("orders", 0, [Incoming(0, b"", body(19), ())], 1).first_offset == 19
+    assert store.append("orders", 0, [NewMessage(0, b"", body(19), ())], 1).first_offset == 19
     store.sync()
     assert found(opened(folders)) == [body(number) for number in range(20)]
 

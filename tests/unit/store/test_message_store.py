@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ternmq_broker.store.drafts import Incoming
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.model import NewMessage
 from tests.support.memory_disk import MemoryFolders
 
 SEGMENT_BYTES = 2000
 QUEUES = [("orders", 0), ("orders", 1), ("payments", 0)]
 
 
-def incoming(body: bytes) -> Incoming:
-    return Incoming(tag_hash=len(body), system=b"", rest=body, keys=())
+def incoming(body: bytes) -> NewMessage:
+    return NewMessage(tag_hash=len(body), system=b"", rest=body, keys=())
 
 
 def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:

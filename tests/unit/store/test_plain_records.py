@@ -3,12 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.index.queue_index import Location  # noqa: TC001 - for an annotation of a local
 from ternmq_broker.store.log import log_walk
 from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.replaying import replay
+from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolders
 
@@ -32,7 +33,7 @@ def stored(folders: MemoryFolders, steps: list[Step]) -> None:
     store = MessageStore(folders, segment_bytes=1500)
     for number, ((topic, queue_id), systems, of_timer) in enumerate(steps):
         incoming = [
-            Incoming(number, each.SerializeToString(), b"rest", (each.message_id, *each.keys)) for each in systems
+            NewMessage(number, each.SerializeToString(), b"rest", (each.message_id, *each.keys)) for each in systems
         ]
         if of_timer:
             drafts = [Draft(Kind.MESSAGE, topic, queue_id, each, origin=Origin(0)) for each in incoming]

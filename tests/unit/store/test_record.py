@@ -16,6 +16,7 @@ from ternmq_broker.store.log.record import (
     decode,
     decode_head,
     encode,
+    unplaced,
 )
 
 U64 = st.integers(0, 2**64 - 1)
@@ -50,12 +51,12 @@ KEY = 0x1234ABCD
 
 
 def encoded(record: Record, log_offset: int = 1000, key: int = KEY) -> bytes:
-    return b"".join(encode(record, log_offset, 900, key))
+    return b"".join(encode(unplaced(record), log_offset, 900, key))
 
 
 @given(RECORDS, U64, U64, U32)
 def test_a_record_is_read_as_it_was_written(record: Record, log_offset: int, durable_to: int, key: int) -> None:
-    data = b"".join(encode(record, log_offset, durable_to, key))
+    data = b"".join(encode(unplaced(record), log_offset, durable_to, key))
     assert decode(data, log_offset, key) == record
     head = decode_head(data, log_offset, key)
     assert (head.size, head.durable_to, head.stored_ms) == (len(data), durable_to, record.stored_ms)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.drafts import Draft, Incoming
+from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index.log_index import SpillJob
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import Kind, Origin
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.replaying import replay, stretches
+from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 MESSAGES = 4000
@@ -19,9 +20,9 @@ SEGMENT_BYTES = 200_000
 QUEUES = [("orders", 0), ("orders", 1), ("payments", 0)]
 
 
-def incoming(number: int) -> Incoming:
+def incoming(number: int) -> NewMessage:
     system = definition_pb2.SystemProperties(message_id=f"m{number}", keys=[f"k{number % 7}"], tag="red")
-    return Incoming(number % 5, system.SerializeToString(), b"%06d" % number * 20, (f"m{number}", f"k{number % 7}"))
+    return NewMessage(number % 5, system.SerializeToString(), b"%06d" % number * 20, (f"m{number}", f"k{number % 7}"))
 
 
 def fill(folder: Path) -> None:

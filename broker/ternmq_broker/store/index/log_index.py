@@ -15,6 +15,7 @@ import threading
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from ternmq_broker.store import side_files
 from ternmq_broker.store.detached_files import DetachedFiles
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.replaying.stretch_reading import Stretch
     from ternmq_broker.store.side_files import SideFiles
+    from ternmq_common.model import NewMessage
 
 _log = logging.getLogger(__name__)
 _FLOORS = "floors"
@@ -310,6 +312,22 @@ class LogIndex:
             hashes.append(key_hash(queue.topic, key))
             positions.append(log_offset)
         self.entries_in_memory += 1
+
+    def add_all(self, queue: QueueIndex, messages: "Iterable[NewMessage]", places: "Sequence[int]") -> None:
+        """The next messages of `queue`: each one's log offset, and where the last one ends."""
+        self._dirty[queue] = None
+        add = queue.add
+        hashes, positions = self._keys
+        prefix = queue.key_prefix
+        number = 0
+        for tag_hash, _, _, keys in messages:
+            log_offset = places[number]
+            number += 1
+            add(log_offset, places[number] - log_offset, tag_hash)
+            for key in keys:
+                hashes.append(crc32(key.encode(), prefix))
+                positions.append(log_offset)
+        self.entries_in_memory += number
 
     def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool = True) -> list[Location]:
         """Where the messages from `offset` on are; at least one if there is one, at most `count`."""

@@ -5,7 +5,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.index.index_block import Run
+from ternmq_broker.store.index.index_block import Run, key_prefix_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,14 +36,18 @@ class QueueIndex:
         "_sizes",
         "_tags",
         "first",
+        "key_prefix",
         "origin",
         "queue_id",
         "tail_first",
         "topic",
+        "topic_bytes",
     )
 
     def __init__(self, topic: str, queue_id: int, first: int = 0) -> None:
         self.topic = topic
+        self.topic_bytes = topic.encode()
+        self.key_prefix = key_prefix_hash(self.topic_bytes)
         self.queue_id = queue_id
         self.first = first
         self.origin = 0

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.files import DiskFolder
-from ternmq_broker.store.log.record import BadRecord, Head, Record, encode
+from ternmq_broker.store.log.record import BadRecord, Head, Record, encode, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.log.record import Unplaced
     from ternmq_broker.store.log.record_layouts import RecordLayouts
 
 _NAME_DIGITS = 20
@@ -89,7 +90,7 @@ class CommitLog:
     def segment_bases(self) -> list[int]:
         return list(self._bases)
 
-    def append(self, records: "Sequence[Record]") -> list[int]:
+    def append(self, records: "Sequence[Unplaced]") -> list[int]:
         """Write the records and return their log offsets. OSError (a full disk): none of them is in the log."""
         began = self.end
         offsets: list[int] = []
@@ -99,15 +100,14 @@ class CommitLog:
         synced, key = self.synced, self.layouts.key
         try:
             for record in records:
-                encoded = encode(record, position, synced, key)
-                size = sum(map(len, encoded))
+                size = size_of(record)
                 if position + size > room and position > self._segments[-1].base:
                     self._segments[-1].file.append(pieces)
                     pieces = []
                     self._roll()
                     room = position + self._segment_bytes
                 offsets.append(position)
-                pieces.extend(encoded)
+                pieces += encode(record, position, synced, key)
                 position += size
             self._segments[-1].file.append(pieces)
         except OSError:

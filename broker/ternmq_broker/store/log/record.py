@@ -118,6 +118,12 @@ class Record:
     rest_stored_ms: int = 0
 
 
+Unplaced = tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]
+"""A record that has no place yet: kind, queue id, queue offset, store timestamp, hash of the tag, length of the topic's
+name and flags, as the header has them; then the bytes that follow it, in three parts: the topic's name with what the
+flags speak of, the system properties, the rest. A plain tuple, since one is made for each message that is stored."""
+
+
 class Head(NamedTuple):
     """What a whole header says; see the module."""
 
@@ -134,29 +140,60 @@ class Head(NamedTuple):
     content_check: int
 
 
-def encode(record: Record, log_offset: int, durable_to: int, key: int) -> tuple[bytes, bytes, bytes]:
-    """The record as pieces to be written one after the other; the message's own bytes are not copied.
-
-    `durable_to` is the end of what is known to be durable of the log, `key` the log's.
-    """
+def unplaced(record: Record) -> Unplaced:
+    """The record, to be placed."""
     begin = topic = record.topic.encode()
     flags = 0
     if record.origin is not None or record.sender or record.reference is not None:
         flags, extras = _extras(record)
         begin = topic + extras
-    system, rest = record.system, record.rest
+    return (
+        record.kind,
+        record.queue_id,
+        record.queue_offset,
+        record.stored_ms,
+        record.tag_hash,
+        len(topic),
+        flags,
+        begin,
+        record.system,
+        record.rest,
+    )
+
+
+def referring(record: Unplaced, reference: Reference | None) -> Unplaced:
+    """The record of a message without flags, whose rest is that of the record at the reference, if there is one."""
+    if reference is None:
+        return record
+    *fields, _, begin, system, rest = record
+    assert not rest
+    begin += _REFERENCE.pack(reference.log_offset, reference.size)
+    return (*fields, _FLAG_REFERENCE, begin, system, rest)  # type: ignore[return-value]  # as many as there were
+
+
+def size_of(record: Unplaced) -> int:
+    """How many bytes it takes in the log."""
+    return HEADER_BYTES + len(record[7]) + len(record[8]) + len(record[9])
+
+
+def encode(record: Unplaced, log_offset: int, durable_to: int, key: int) -> tuple[bytes, bytes, bytes]:
+    """The record as pieces to be written one after the other; the message's own bytes are not copied.
+
+    `durable_to` is the end of what is known to be durable of the log, `key` the log's.
+    """
+    kind, queue_id, queue_offset, stored_ms, tag_hash, topic_bytes, flags, begin, system, rest = record
     head = _HEAD.pack(
         MAGIC,
         VERSION,
-        record.kind,
+        kind,
         HEADER_BYTES + len(begin) + len(system) + len(rest),
         log_offset,
         durable_to,
-        record.queue_offset,
-        record.stored_ms,
-        record.queue_id,
-        record.tag_hash,
-        len(topic),
+        queue_offset,
+        stored_ms,
+        queue_id,
+        tag_hash,
+        topic_bytes,
         flags,
         len(system),
         crc32(rest, crc32(system, crc32(begin))),
