@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.queue_access import Grant, QueueAccess
+from ternmq_common.eager import in_task
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Pulled
 from ternmq_protos.v2 import definition_pb2
@@ -160,6 +161,7 @@ class QueueLocks:
 
 async def _changed(locked: _Locked, seconds: float) -> None:
     changed = locked.changed
+    await in_task()
     try:
         async with asyncio.timeout(seconds):
             await changed.wait()

@@ -62,8 +62,7 @@ class Group:
     made: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRef:
+class QueueRef(NamedTuple):
     """One message queue: which one of which topic on which broker."""
 
     topic: str

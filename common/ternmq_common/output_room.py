@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ternmq_common.eager import in_task
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,13 +82,15 @@ class AnswerRoom:
         A client that reads has room in a moment, so a call that is not to wait at all waits for a second still.
         """
         if not self._held:
-            try:
-                async with asyncio.timeout(
-                    None if within_s is None or self._room.is_open else max(within_s, PATIENCE_S)
-                ):
-                    await self._room.take()
-            except TimeoutError:
-                return False
+            if not self._room.is_open:
+                await in_task()
+                try:
+                    async with asyncio.timeout(None if within_s is None else max(within_s, PATIENCE_S)):
+                        await self._room.take()
+                except TimeoutError:
+                    return False
+            else:
+                await self._room.take()
             self._held = True
         return True
 

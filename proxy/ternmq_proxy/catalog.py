@@ -89,6 +89,10 @@ class Catalog:
         topic = self._known.topics.get(name)
         return definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic is None else topic.type
 
+    def known_topic(self, name: str) -> Topic | None:
+        """The topic, if it is known here and now; not those that the broker derives of groups."""
+        return self._directory.snapshot.topics.get(name)
+
     def find_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
         """TOPIC_NOT_FOUND if it isn't known, with a word on how to make it for messages of that kind; makes nothing.
         A group has its retry and dead letter topics, on every broker."""

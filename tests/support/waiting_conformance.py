@@ -64,7 +64,7 @@ class Producers:
 
 
 async def queue_of(service: MessageService, queue_id: int = 0, topic: Topic = TOPIC) -> QueueRef:
-    return QueueRef(topic.name, (await service.route(topic)).brokers[0], queue_id)
+    return QueueRef(topic.name, service.route(topic).brokers[0], queue_id)
 
 
 async def pulled(
@@ -337,7 +337,7 @@ class WaitingConformance:
             await asyncio.sleep(0)
 
     async def until_discarded(self, service: MessageService, count: int) -> None:
-        broker = (await service.route(TOPIC)).brokers[0]
+        broker = service.route(TOPIC).brokers[0]
         assert await pulled(service, QueueRef(DISCARD_TOPIC, broker, 0), start=count - 1)
 
     async def test_the_recovery_duration_of_a_message_is_waited_for(

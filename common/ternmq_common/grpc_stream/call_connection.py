@@ -37,6 +37,7 @@ class CallConnection(Connection[ServedCall]):
         "deadlines",
         "listener",
         "message_max",
+        "note",
         "reads_nothing",
     )
 
@@ -48,6 +49,7 @@ class CallConnection(Connection[ServedCall]):
         self.listener = listener
         self.deadlines = server.deadlines
         self.reads_nothing = False
+        self.note: object = None
         self._server = server
         self._tasks = 0
         self._sent = 0
@@ -193,6 +195,8 @@ class CallConnection(Connection[ServedCall]):
             call.pends = False
             self._server.pending -= 1
         call.task = self._server.serve(call)
+        if call.task is None:
+            self._ended(call)
 
     def answered(self, call: ServedCall) -> None:
         """A call that is served without a task is about to be answered."""
@@ -206,6 +210,10 @@ class CallConnection(Connection[ServedCall]):
     def served(self, call: ServedCall, task: "asyncio.Task[None]") -> None:
         """The call's task has ended, however."""
         del self._server.tasks[task]
+        self._ended(call)
+
+    def _ended(self, call: ServedCall) -> None:
+        """It is served no more."""
         self.deadlines.unset(call)
         self._tasks -= 1
         if not call.gone:

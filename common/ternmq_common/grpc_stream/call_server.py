@@ -1,6 +1,6 @@
 """A server of many methods, also for clients that we did not write: it expects nothing good of them.
 
-Lean      a connection that does nothing keeps no header table, no buffer, and no timer; a call one task.
+Lean      a connection that does nothing keeps no header table, no buffer, and no timer; a call a task if it waits.
 Bounded   by `Budgets`: each connection's machine ends what goes beyond its own; what all hold together is looked after
           here. One walk over the connections looks for what takes too long, a few hundred in a turn of the loop.
 """
@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ternmq_common.eager import begin
 from ternmq_common.grpc_http2.budgets import Budgets, Ledger
 from ternmq_common.grpc_http2.literal_headers import HeaderReader
 from ternmq_common.grpc_http2.messages import Status, StreamBroken
@@ -179,11 +180,12 @@ class CallServer:
         if not self.pending and self._none_pends is not None and not self._none_pends.done():
             self._none_pends.set_result(None)
 
-    def serve(self, call: ServedCall) -> asyncio.Task[None]:
-        """Begin to serve it."""
-        task = asyncio.create_task(self._serve(call), name="call")
-        self.tasks[task] = call
-        task.add_done_callback(call.served)
+    def serve(self, call: ServedCall) -> asyncio.Task[None] | None:
+        """Begin to serve it; the task that goes on with that, None if it is done."""
+        task = begin(self._serve(call), name="call")
+        if task is not None:
+            self.tasks[task] = call
+            task.add_done_callback(call.served)
         return task
 
     async def _serve(self, call: ServedCall) -> None:

@@ -60,6 +60,15 @@ class ServedCall(Stream):
         """The name of the listener where it came in."""
         return self._connection.listener
 
+    @property
+    def note(self) -> object:
+        """What who serves calls has noted of the connection, for the next call; None at first."""
+        return self._connection.note
+
+    @note.setter
+    def note(self, note: object) -> None:
+        self._connection.note = note
+
     def room(self) -> "AnswerRoom":
         """A place for what is taken for its answer, which is to be had before anything is taken."""
         return self._connection.answer_room()

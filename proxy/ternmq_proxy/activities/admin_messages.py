@@ -44,7 +44,7 @@ async def reset_offsets(
             definition_pb2.BAD_REQUEST,
             f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
         )
-    route = await services.messages.route(topic)
+    route = services.messages.route(topic)
     if request.broker and request.broker not in route.brokers:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
@@ -153,7 +153,7 @@ async def resend_dead_letters(
 async def _broker_of_letters(request: admin_pb2.ResendDeadLettersRequest, services: "Services") -> str:
     """The broker whose offsets the request means: the one it names, or the only one."""
     name = dead_letter_topic(request.group)
-    route = await services.messages.route(services.catalog.find_topic(name))
+    route = services.messages.route(services.catalog.find_topic(name))
     if not request.broker and len(route.brokers) == 1:
         return route.brokers[0]
     if request.broker not in route.brokers:
@@ -230,7 +230,7 @@ async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
             f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
             f"{definition_pb2.MessageType.Name(kind)} by its fields",
         )
-    route = await services.messages.route(topic)
+    route = services.messages.route(topic)
     if topic.type == definition_pb2.FIFO:
         queue = queue_of_group(route, letter.properties.message_group)
     elif topic.type == definition_pb2.PRIORITY:

@@ -170,7 +170,7 @@ async def describe_topic(
     """The topic and what each of its queues holds."""
     del call
     topic = await services.catalog.existing_topic(checked_topic(request.name))
-    route = await services.messages.route(topic)
+    route = services.messages.route(topic)
     answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
     for broker in route.brokers:
         states = await _queue_states(topic, broker, services)

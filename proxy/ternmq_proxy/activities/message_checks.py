@@ -9,6 +9,8 @@ from ternmq_common.printable import cut, has_control
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ternmq_common.limits import MessageLimits
     from ternmq_protos.pool import Timestamp
     from ternmq_protos.v2.definition_pb2 import Code, Message, MessageType, SystemProperties
@@ -34,18 +36,20 @@ _DELAY_LEVEL_RULE = (
 _LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
 
 
-def check_message(message: "Message", limits: "MessageLimits", now_ms: int) -> "MessageType":
+def check_message(message: "Message", body: bytes, limits: "MessageLimits", now_ms: int) -> "MessageType":
     """The message's effective type, or the MessagingError of the first rule that it breaks; the topic and its type are
-    checked apart."""
+    checked apart. `body` is the message's: each look at the field is a copy."""
     properties = message.system_properties
-    _check_body(message.body, limits)
-    _check_properties(message, limits)
-    if not properties.message_id.strip():
+    if not 0 < len(body) <= limits.body_bytes_max:
+        _refuse_body(body, limits)
+    _check_properties(message, properties, limits)
+    message_id = properties.message_id
+    if not message_id or message_id.isspace():
         _refuse(definition_pb2.ILLEGAL_MESSAGE_ID, "the message id is empty")
-    if has_control(properties.message_id):
+    if has_control(message_id):
         _refuse(
             definition_pb2.ILLEGAL_MESSAGE_ID,
-            f"the message id {cut(properties.message_id)!r} holds a control character",
+            f"the message id {cut(message_id)!r} holds a control character",
         )
     kind = effective_type(properties)
     if kind != definition_pb2.NORMAL:
@@ -73,53 +77,55 @@ def time_ms(stamp: "Timestamp") -> int:
     return stamp.seconds * 1000 + stamp.nanos // 1_000_000
 
 
-def _check_body(body: bytes, limits: "MessageLimits") -> None:
+def _refuse_body(body: bytes, limits: "MessageLimits") -> NoReturn:
     if not body:
         _refuse(definition_pb2.MESSAGE_BODY_EMPTY, "the body is empty; a message needs at least one byte")
-    if len(body) > limits.body_bytes_max:
+    _refuse(
+        definition_pb2.MESSAGE_BODY_TOO_LARGE,
+        f"the body has {len(body)} bytes; {limits.body_bytes_max} are allowed (body_bytes_max)",
+    )
+
+
+def _check_properties(message: "Message", properties: "SystemProperties", limits: "MessageLimits") -> None:
+    text = ""
+    user = message.user_properties
+    if user:
+        text = _checked_pairs(user, limits)
+    tag = properties.tag
+    if tag:
+        text += _checked_text(tag, "tag", definition_pb2.ILLEGAL_MESSAGE_TAG)
+        if "|" in tag:
+            _refuse(definition_pb2.ILLEGAL_MESSAGE_TAG, f"tag {cut(tag)!r} holds |, which separates tags in filters")
+    for key in properties.keys:
+        text += _checked_text(key, "key", definition_pb2.ILLEGAL_MESSAGE_KEY)
+    # A character has four bytes at most.
+    if 4 * len(text) > limits.properties_bytes_max and len(text.encode()) > limits.properties_bytes_max:
         _refuse(
-            definition_pb2.MESSAGE_BODY_TOO_LARGE,
-            f"the body has {len(body)} bytes; {limits.body_bytes_max} are allowed (body_bytes_max)",
+            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"properties, tag and keys have {len(text.encode())} bytes together; {limits.properties_bytes_max} are "
+            "allowed (properties_bytes_max)",
         )
 
 
-def _check_properties(message: "Message", limits: "MessageLimits") -> None:
-    user = message.user_properties
+def _checked_pairs(user: "Mapping[str, str]", limits: "MessageLimits") -> str:
+    """All keys and values of the user's properties, one after the other."""
     if len(user) > limits.properties_max:
         _refuse(
             definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the message has {len(user)} properties; {limits.properties_max} are allowed (properties_max)",
         )
-    text = ""
-    if user:
-        pairs = dict(user)
-        reserved = RESERVED_PROPERTY_KEYS & pairs.keys()
-        if reserved:
-            _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
-        text = "".join(pairs) + "".join(pairs.values())
-        if has_control(text):
-            culprit = next(key for key, value in pairs.items() if has_control(key + value))
-            _refuse(
-                definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY,
-                f"property {cut(culprit)!r} holds a control character, in its key or its value",
-            )
-    properties = message.system_properties
-    if properties.tag:
-        text += _checked_text(properties.tag, "tag", definition_pb2.ILLEGAL_MESSAGE_TAG)
-        if "|" in properties.tag:
-            _refuse(
-                definition_pb2.ILLEGAL_MESSAGE_TAG,
-                f"tag {cut(properties.tag)!r} holds |, which separates tags in filters",
-            )
-    for key in properties.keys:
-        text += _checked_text(key, "key", definition_pb2.ILLEGAL_MESSAGE_KEY)
-    size = len(text.encode())
-    if size > limits.properties_bytes_max:
+    pairs = dict(user)
+    reserved = RESERVED_PROPERTY_KEYS & pairs.keys()
+    if reserved:
+        _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
+    text = "".join(pairs) + "".join(pairs.values())
+    if has_control(text):
+        culprit = next(key for key, value in pairs.items() if has_control(key + value))
         _refuse(
-            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"properties, tag and keys have {size} bytes together; {limits.properties_bytes_max} are allowed "
-            "(properties_bytes_max)",
+            definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY,
+            f"property {cut(culprit)!r} holds a control character, in its key or its value",
         )
+    return text
 
 
 def _reserved(key: str, pairs: dict[str, str]) -> str:

@@ -36,7 +36,7 @@ async def _queue(queue: "MessageQueue", services: "Services") -> QueueRef:
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {queue.id}"
         )
-    return QueueRef(topic.name, _broker(queue, await services.messages.route(topic)), queue.id)
+    return QueueRef(topic.name, _broker(queue, services.messages.route(topic)), queue.id)
 
 
 def _broker(queue: "MessageQueue", route: "Route") -> str:

@@ -30,7 +30,7 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     """The topic's queues, each with the endpoints by which the client is to come (`endpoints.py`)."""
     call.require_client()
     topic = await services.catalog.topic(checked_topic(request.topic.name))
-    route = await services.messages.route(topic)
+    route = services.messages.route(topic)
     brokers = [(broker, _permission(route, broker)) for broker in sorted({*route.readable, *route.writable})]
     if not brokers:
         # Clients keep the route that they have, for as long as they get none.
@@ -69,7 +69,7 @@ async def query_assignment(
     client_id = call.require_client()
     topic = await services.catalog.topic(checked_topic(request.topic.name))
     group = services.catalog.rules(checked_group(request.group.name))
-    route = await services.messages.route(topic)
+    route = services.messages.route(topic)
     if not route.readable:
         raise unreadable(route)
     endpoints = endpoints_for(request.endpoints, call)

@@ -37,7 +37,7 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}"
         )
-    route = await services.messages.route(topic)
+    route = services.messages.route(topic)
     if handle.broker not in route.brokers:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,

@@ -1,5 +1,10 @@
-"""SendMessage: one message or several of one topic (`producer.md` 6)."""
+"""SendMessage: one message or several of one topic (`producer.md` 6).
 
+Most requests have to wait for nothing but the log: those are begun at once, and answered when it has them. The others
+(a topic that is not known yet, a body to inflate, messages that are more than NORMAL) take the way through a coroutine.
+"""
+
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -9,17 +14,58 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse
 from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
-from ternmq_proxy.activities.send_special import Sending, send_special, sent_entry
-from ternmq_proxy.activities.status import OK
+from ternmq_proxy.activities.send_special import Sending, send_special
+from ternmq_proxy.activities.sent_form import sent
+from ternmq_proxy.activities.status import status_of
+from ternmq_proxy.activities.stored_form import md5_of, stored_form
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Topic
+    from collections.abc import Sequence
+
+    from ternmq_common.model import NewMessage, Topic
     from ternmq_protos.v2.definition_pb2 import Message, MessageType
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
+Answer = Callable[[bytes, int], None]
+"""Called with the serialized answer, and its status code."""
+# Longer ones give others their turns meanwhile.
+AT_ONCE_MAX = 32
 
-async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> SendMessageResponse:
+
+def begin_send(request: SendMessageRequest, call: "Call", services: "Services", answer: Answer) -> bool:
+    """Begin to store NORMAL messages, to be answered by `answer`; False: nothing was done, since that has to wait for
+    more than the log. MessagingError as `send_message`. `call` is that of a client whose id was checked."""
+    messages = request.messages
+    if not 0 < len(messages) <= AT_ONCE_MAX:
+        return False
+    topic = services.catalog.known_topic(messages[0].topic.name)
+    if topic is None or topic.type != definition_pb2.NORMAL:
+        return False
+    now_ms = services.clock.now_ms()
+    bodies = [message.body for message in messages]
+    for message, body in zip(messages, bodies, strict=True):
+        if message.system_properties.body_encoding == definition_pb2.GZIP:
+            return False
+        _check_type(message, _checked(message, body, messages[0], now_ms, services), topic)
+    queue = services.placement.next_queue(services.messages.route(topic))
+    stored = [
+        stored_form(message, body, md5_of(body), peer=call.peer, now_ms=now_ms, limits=services.limits)
+        for message, body in zip(messages, bodies, strict=True)
+    ]
+
+    def done(first: int, error: MessagingError | None) -> None:
+        if error is None:
+            answer(sent(stored, first), definition_pb2.OK)
+        else:
+            response = SendMessageResponse(status=status_of(error, "SendMessage"))
+            answer(response.SerializeToString(), response.status.code)
+
+    services.messages.append_soon(queue, stored, done)
+    return True
+
+
+async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> "SendMessageResponse":
     """Store the messages; one entry for each, in order.
 
     NORMAL messages of a request go to one queue, and are stored in order, or none is. What becomes of the others is in
@@ -41,37 +87,39 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
     for message in messages:
         if turns is not None:
             await turns.next()
-        kinds.append(_checked(message, messages[0], now, services, takes_levels=takes_levels))
+        if takes_levels:
+            take_delay_level(message, services.delay_levels_ms, now)
+        kinds.append(_checked(message, message.body, messages[0], now, services))
     topic = await services.catalog.topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
         _check_type(message, kind, topic)
-    route = await services.messages.route(topic)
-    sending = Sending(messages, route, now, call, services, turns)
+    sending = Sending(messages, services.messages.route(topic), now, call, services, turns)
     try:
         if topic.type != definition_pb2.NORMAL:
             return await send_special(sending)
         stored = [await sending.stored(message) for message in messages]
-        if turns is not None:
-            await turns.next()
-        appended = await services.messages.append(services.placement.next_queue(route), stored)
-        if turns is not None:
-            await turns.next()
-        return SendMessageResponse(status=OK, entries=map(sent_entry, appended))
+        return SendMessageResponse.FromString(await _appended(sending, stored, turns))
     finally:
         sending.leave()
 
 
-def _checked(
-    message: "Message", first: "Message", now_ms: int, services: "Services", *, takes_levels: bool
-) -> "MessageType":
-    if takes_levels:
-        take_delay_level(message, services.delay_levels_ms, now_ms)
-    if message.topic != first.topic:
+async def _appended(sending: Sending, stored: "Sequence[NewMessage]", turns: Turns | None) -> bytes:
+    services = sending.services
+    if turns is not None:
+        await turns.next()
+    appended = await services.messages.append(services.placement.next_queue(sending.route), stored)
+    if turns is not None:
+        await turns.next()
+    return sent(stored, appended[0].queue_offset)
+
+
+def _checked(message: "Message", body: bytes, first: "Message", now_ms: int, services: "Services") -> "MessageType":
+    if message is not first and message.topic != first.topic:
         raise MessagingError(
             definition_pb2.MESSAGE_CORRUPTED,
             f"the request mixes topics {first.topic.name!r} and {message.topic.name!r}; send one request for each",
         )
-    return check_message(message, services.limits, now_ms)
+    return check_message(message, body, services.limits, now_ms)
 
 
 def _check_type(message: "Message", kind: "MessageType", topic: "Topic") -> None:

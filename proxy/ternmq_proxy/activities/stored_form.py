@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage
 from ternmq_common.printable import problem_of_name
+from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
     from ternmq_protos.pool import Timestamp
-    from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
+    from ternmq_protos.v2.definition_pb2 import Message
     from ternmq_proxy.processors.inflation import Inflation
 
 _SERVERS_OWN = (
@@ -44,11 +45,25 @@ def stored_form(
     digest = properties.body_digest
     digest.type = definition_pb2.MD5
     digest.checksum = checksum
-    if not properties.born_host or problem_of_name(properties.born_host):
+    born_host = properties.born_host
+    if not born_host or problem_of_name(born_host):
         properties.born_host = peer  # tools print it
     if not properties.HasField("born_timestamp") or not is_time(properties.born_timestamp):
         properties.born_timestamp.FromMilliseconds(now_ms)
-    return _split(message, properties, len(body), limits)
+    keys = (properties.message_id, *properties.keys)
+    tag = properties.tag
+    system = properties.SerializeToString()
+    message.ClearField("system_properties")
+    message.ClearField("topic")
+    rest = message.SerializeToString()
+    around_body = len(system) + len(rest) - len(body)
+    if around_body > limits.stored_properties_bytes_max:
+        raise MessagingError(
+            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"all properties, the system's included, have {around_body} bytes as stored; "
+            f"{limits.stored_properties_bytes_max} are allowed",
+        )
+    return NewMessage(tag_hash(tag) if tag else 0, system, rest, keys)
 
 
 async def inflate(message: "Message", inflation: "Inflation", limits: "MessageLimits") -> None:
@@ -67,19 +82,3 @@ def md5_of(body: bytes) -> str:
 def is_time(stamp: "Timestamp") -> bool:
     """Whether it is a time between 1970 and 9999; consumers fail on others, and with them on their whole batch."""
     return 0 <= stamp.seconds <= _LAST_SECOND and 0 <= stamp.nanos < 1_000_000_000
-
-
-def _split(message: "Message", properties: "SystemProperties", body_bytes: int, limits: "MessageLimits") -> NewMessage:
-    message_id, keys, tag = properties.message_id, tuple(properties.keys), properties.tag
-    system = properties.SerializeToString()
-    message.ClearField("system_properties")
-    message.ClearField("topic")
-    rest = message.SerializeToString()
-    around_body = len(system) + len(rest) - body_bytes
-    if around_body > limits.stored_properties_bytes_max:
-        raise MessagingError(
-            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"all properties, the system's included, have {around_body} bytes as stored; "
-            f"{limits.stored_properties_bytes_max} are allowed",
-        )
-    return NewMessage(system, rest, message_id, keys, tag)

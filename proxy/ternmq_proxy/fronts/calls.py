@@ -21,7 +21,7 @@ from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offs
 from ternmq_proxy.activities.query_route import query_assignment, query_route
 from ternmq_proxy.activities.recall_message import recall_message
 from ternmq_proxy.activities.receive_message import receive_message
-from ternmq_proxy.activities.send_message import send_message
+from ternmq_proxy.activities.send_message import Answer, begin_send, send_message
 from ternmq_proxy.activities.settle_message import (
     ack_message,
     change_invisible_duration,
@@ -31,6 +31,9 @@ from ternmq_proxy.activities.settle_message import (
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
+
+# A request that has more bytes is for a coroutine, which gives others their turns meanwhile.
+AT_ONCE_BYTES_MAX = 64 << 10
 
 MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
@@ -48,16 +51,19 @@ class Answered(Protocol):
 
 # The request is of the type that the service's descriptor names, which no annotation here can say for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
+Begin = Callable[[Any, "Call", "Services", Answer], bool]
 StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """One request, one answer of `response`, whose `status` says what became of it."""
+    """One request, one answer of `response`, whose `status` says what became of it. `begin`, if there is one, answers
+    most requests without a coroutine; the others are left to `activity`."""
 
     activity: Activity
     request: Any
     response: Any
+    begin: "Begin | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "GetOffset": get_offset,
     "QueryOffset": query_offset,
 }
+_MESSAGING_BEGUN: dict[str, Begin] = {"SendMessage": begin_send}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _ADMIN_UNARY: dict[str, Activity] = {
     "CreateTopic": admin_topics.create_topic,
@@ -122,7 +129,7 @@ def messaging_calls() -> "dict[str, Unary | Streamed]":
             calls[method.name] = Streamed(_MESSAGING_STREAMED[method.name], request, response)
         elif method.name != "Telemetry":
             activity = _MESSAGING_UNARY.get(method.name) or _not_served(method.name)
-            calls[method.name] = Unary(activity, request, response)
+            calls[method.name] = Unary(activity, request, response, _MESSAGING_BEGUN.get(method.name))
     return calls
 
 

@@ -29,8 +29,10 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.call_spans import TRACEPARENT, CallSpans
 from ternmq_proxy.fronts.calls import (
     ADMIN_SERVICE,
+    AT_ONCE_BYTES_MAX,
     MESSAGING_SERVICE,
     Answered,
+    Begin,
     Streamed,
     Unary,
     admin_calls,
@@ -110,7 +112,7 @@ class GrpcFront:
         self._started = True
         for service, calls in ((MESSAGING_SERVICE, messaging_calls()), (ADMIN_SERVICE, admin_calls())):
             for name, call in calls.items():
-                self._methods[f"/{service.full_name}/{name}"] = Method(self._handler(service.full_name, name, call))
+                self._methods[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
         self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = Method(self._converse, talks=True)
         self._methods |= self._health.methods()
         self._methods |= Reflection((MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, Health.NAME)).methods()
@@ -125,10 +127,50 @@ class GrpcFront:
         self._health.end()
         await self._server.stop(grace_s)
 
-    def _handler(self, service: str, name: str, call: Unary | Streamed) -> "Serve":
+    def _method(self, service: str, name: str, call: Unary | Streamed) -> Method:
         tracing = self._observability.tracing
         spans = None if tracing is None else CallSpans(service, name, tracing)
-        return self._streamed(name, call, spans) if isinstance(call, Streamed) else self._unary(name, call, spans)
+        if isinstance(call, Streamed):
+            return Method(self._streamed(name, call, spans))
+        begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)
+        return Method(self._unary(name, call, spans), at_once=begun)
+
+    def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
+        figures, services, parsed = self._figures, self._services, call.request.FromString
+
+        def at_once(served: ServedCall, data: bytes) -> bool:
+            began = time.perf_counter()
+
+            def answer(response: bytes, code: int) -> None:
+                figures.bytes_in += len(data)
+                figures.bytes_out += len(response)
+                figures.called(name, _CODE_NAMES[code], time.perf_counter() - began)
+                served.answer(response)
+
+            if len(data) > AT_ONCE_BYTES_MAX:
+                return False
+            try:
+                return begin(parsed(data), self._caller(served), services, answer)
+            except DecodeError:
+                return False  # which says so
+            except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+                response = call.response(status=status_of(error, name))
+                answer(response.SerializeToString(), response.status.code)
+                return True
+
+        return at_once
+
+    def _caller(self, served: ServedCall) -> Call:
+        """The call as far as it is like others of its client and connection; MessagingError if it names no client."""
+        headers = served.headers
+        client_id = headers.get(_CLIENT_ID, "")
+        known = served.note
+        if isinstance(known, Call) and known.client_id == client_id:
+            return known
+        call = self._call(served)
+        call.require_client()
+        served.note = call = replace(call, remaining_s=None)
+        return call
 
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures

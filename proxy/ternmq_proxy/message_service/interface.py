@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.cluster import Remaining
+    from ternmq_common.errors import MessagingError
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Appended,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.transaction_id import TransactionId
 
+    Stored = Callable[[int, MessagingError | None], None]
+    """Called with the queue offset of the first message when all may be acknowledged, else with the error."""
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
     """Asks a producer what is to become of a transaction; whether there was one to ask."""
 
@@ -46,11 +49,14 @@ if TYPE_CHECKING:
 class MessageService(Protocol):
     """Storage, as the proxy sees it. Times are milliseconds, waits are seconds."""
 
-    async def route(self, topic: "Topic") -> "Route":
+    def route(self, topic: "Topic") -> "Route":
         """The brokers that have the topic's queues."""
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
         """Store the messages in order and return when that may be acknowledged, by the broker's flush mode."""
+
+    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        """As `append`, for who does not wait: `done` is called then, or at once."""
 
     async def schedule(self, queue: "QueueRef", messages: "Sequence[TimedMessage]") -> "list[Appended]":
         """Store messages that are to be in the queue at their times; returns as `append` does. One whose time has come

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
     from ternmq_common.transaction_id import TransactionId
+    from ternmq_proxy.message_service.interface import Stored
 
 
 class LocalMessageService:
@@ -54,6 +55,7 @@ class LocalMessageService:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._routes: dict[str, Route] = {}
 
     @classmethod
     async def open(
@@ -96,11 +98,17 @@ class LocalMessageService:
     async def close(self) -> None:
         await self._broker.close()
 
-    async def route(self, topic: "Topic") -> Route:
-        return Route.to_one(topic, self._broker.name)
+    def route(self, topic: "Topic") -> Route:
+        known = self._routes.get(topic.name)
+        if known is None or known.topic is not topic:
+            known = self._routes[topic.name] = Route.to_one(topic, self._broker.name)
+        return known
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> "list[Appended]":
         return await self._broker.append(queue.topic, queue.queue_id, messages)
+
+    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        self._broker.append_soon(queue.topic, queue.queue_id, messages, done)
 
     async def schedule(self, queue: "QueueRef", messages: "Sequence[TimedMessage]") -> "list[Appended]":
         return await self._broker.schedule(queue.topic, queue.queue_id, messages)
@@ -208,6 +216,7 @@ class LocalMessageService:
 
     async def forget_topic(self, topic: str, *, version: int) -> None:
         del version
+        self._routes.pop(topic, None)
         await self._broker.forget_topic(topic)
 
     async def forget_group(self, group: str, *, version: int) -> None:

@@ -5,7 +5,6 @@ A message group is always in the same queue, whichever client or proxy sends it,
 would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.
 """
 
-import itertools
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ternmq_common.model import Route, Topic
 
 
@@ -23,7 +20,7 @@ class Placement:
     """Takes the queues of each topic in turn."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, Iterator[int]] = {}
+        self._turns: dict[str, int] = {}
 
     def next_queue(self, route: "Route") -> QueueRef:
         """The queue for one request's messages; an error says why there is none that can be written."""
@@ -31,18 +28,21 @@ class Placement:
         if not brokers:
             raise unwritable(route)
         # All queues of a broker, then those of the next: what comes together is together in frames and syncs.
-        broker, queue_id = divmod(self._turn(route, len(brokers) * route.topic.queues), route.topic.queues)
-        return QueueRef(route.topic.name, brokers[broker], queue_id)
+        topic = route.topic
+        broker, queue_id = divmod(self._turn(topic.name, len(brokers) * topic.queues), topic.queues)
+        return QueueRef(topic.name, brokers[broker], queue_id)
 
     def next_broker(self, route: "Route") -> str:
         """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""
         brokers = route.writable
         if not brokers:
             raise unwritable(route)
-        return brokers[self._turn(route, len(brokers))]
+        return brokers[self._turn(route.topic.name, len(brokers))]
 
-    def _turn(self, route: "Route", places: int) -> int:
-        return next(self._turns.setdefault(route.topic.name, itertools.count())) % places
+    def _turn(self, topic: str, places: int) -> int:
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return turn % places
 
 
 def queue_of_group(route: "Route", message_group: str) -> QueueRef:

@@ -372,11 +372,11 @@ async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
     await two.one.append(queue("broker-0"), [message(b"left")])
     registry = two.cluster.proxy_directory.registry
     await two.changed(lambda: registry.set_broker("broker-0", draining=True))
-    route = await two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert (route.writable, route.readable) == (("broker-1",), ("broker-0", "broker-1"))
     assert [body(each) for each in await two.one.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
     await two.changed(lambda: registry.set_broker("broker-0", permission=Permission.NONE))
-    route = await two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert route.readable == ("broker-1",)
 
 

@@ -87,7 +87,7 @@ async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: 
 
 async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(services: Services) -> None:
     topic = await services.catalog.topic("t", pb.NORMAL)
-    [broker] = (await services.messages.route(topic)).brokers
+    [broker] = services.messages.route(topic).brokers
     for queue_id in range(topic.queues):
         blue = [NewMessage(tag_hash("blue"), b"", b"", (str(number),)) for number in range(1000)]
         await services.messages.append(QueueRef("t", broker, queue_id), blue)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ternmq_common.recall_handle import RecallHandle
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.transaction_id import TransactionId
-    from ternmq_proxy.message_service.interface import AskProducer
+    from ternmq_proxy.message_service.interface import AskProducer, Stored
     from ternmq_registry.directory import Directory
 
 T = TypeVar("T")
@@ -72,6 +72,7 @@ class ClusterMessageService:
         self._pulling = Pulling(directory, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        self._sends: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._directory.on_change(self._registry_changed)
@@ -136,11 +137,24 @@ class ClusterMessageService:
 
     # --- sending
 
-    async def route(self, topic: "Topic") -> "Route":
+    def route(self, topic: "Topic") -> "Route":
         return self.routes.route(topic)
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> "list[Appended]":
         return await self._sending.sent(queue, lambda broker, there, made: broker.append(there, messages, made))
+
+    def append_soon(self, queue: QueueRef, messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        task = asyncio.create_task(self._append_then(queue, messages, done))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+
+    async def _append_then(self, queue: QueueRef, messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        try:
+            appended = await self.append(queue, messages)
+        except MessagingError as error:
+            done(0, error)
+        else:
+            done(appended[0].queue_offset, None)
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> "list[Appended]":
         return await self._sending.sent(queue, lambda broker, there, made: broker.schedule(there, messages, made))

@@ -1,0 +1,54 @@
+"""Coroutines that mostly have nothing to wait for: begun at once, and without a task unless they wait.
+
+A task costs more than most calls do. What must be in one, such as `asyncio.timeout`, is preceded by `in_task`.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def begin(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] | None":
+    """Run the coroutine until it waits for something; the task in which it goes on then. None: it has ended. What it
+    raises before it waits, this raises."""
+    context = copy_context()
+    try:
+        waits_for = context.run(coroutine.send, None)
+    except StopIteration:
+        return None
+    return asyncio.get_running_loop().create_task(_Begun(coroutine, waits_for), name=name, context=context)
+
+
+async def in_task() -> None:
+    """Go on in a task; to be called where something is waited for anyway."""
+    if asyncio.current_task() is None:
+        await asyncio.sleep(0)
+
+
+class _Begun(Coroutine[Any, Any, T]):
+    """A coroutine that waits already, for a task: what it is first asked for is what it waits for."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: object) -> None:
+        self._coroutine = coroutine
+        self._waits_for: list[object] = [waits_for]
+
+    def send(self, value: object) -> object:
+        return self._waits_for.pop() if self._waits_for else self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> object:  # noqa: ANN401 - as a coroutine has it
+        if self._waits_for:  # the task was cancelled before it could cancel that
+            waits_for = self._waits_for.pop()
+            if isinstance(waits_for, asyncio.Future):
+                waits_for.cancel()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        raise NotImplementedError("a task runs it")
