@@ -137,6 +137,7 @@ class GrpcFront:
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
         figures, services, parsed = self._figures, self._services, call.request.FromString
+        size = RequestSize(call.request, services.request_limits)
 
         def at_once(served: ServedCall, data: bytes) -> bool:
             began = time.perf_counter()
@@ -150,7 +151,9 @@ class GrpcFront:
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
             try:
-                return begin(parsed(data), self._caller(served), services, answer)
+                request = parsed(data)
+                size.check_entries(request)
+                return begin(request, self._caller(served), services, answer)
             except DecodeError:
                 return False  # which says so
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs

@@ -80,7 +80,7 @@ class Brokers:
     letters_asked: list[tuple[str, str, list[int]]] = field(default_factory=list)
     recalled: list[str] = field(default_factory=list)
 
-    async def route(self, topic: Topic) -> Route:
+    def route(self, topic: Topic) -> Route:
         known = [self.directory.snapshot.brokers[name] for name in topic.brokers]
         readable = tuple(each.name for each in known if each.live and each.can_read and topic.permission.can_read)
         ordered = tuple(each.name for each in known if each.can_write and topic.permission.can_write)
