@@ -1,0 +1,189 @@
+"""Sends of a turn are one write, and each hears of its own end alone."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from ternmq_broker.appending import Appending
+from ternmq_broker.disk_room import DiskErrors, DiskRoom, DiskShort
+from ternmq_broker.flusher import Flusher
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.clock import MovableClock
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import NewMessage
+from ternmq_common.observability.figures import ByTopic
+from ternmq_common.pollers import Pollers
+from ternmq_common.server_settings import FlushMode
+from ternmq_protos.v2 import definition_pb2
+from tests.support.memory_disk import MemoryFolders
+
+Told = dict[str, int | MessagingError]
+
+
+def message(name: str, size: int = 10) -> NewMessage:
+    return NewMessage(0, b"", bytes(size), (name,))
+
+
+class Room:
+    """That of a disk which is looked at."""
+
+    looks = 0
+
+    def look(self) -> None:
+        self.looks += 1
+
+
+class CountingStore(MessageStore):
+    """Counts writes; its syncs may be held up, or fail."""
+
+    def __init__(self, folders: MemoryFolders) -> None:
+        super().__init__(folders, segment_bytes=1 << 30)
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.error: OSError | None = None
+
+    def sync(self) -> int:
+        self.go_on.wait(timeout=30)
+        if self.error is not None:
+            raise self.error
+        return super().sync()
+
+
+class Sends:
+    """Appends, and remembers what each was told."""
+
+    def __init__(self, mode: FlushMode) -> None:
+        self.folders = MemoryFolders()
+        self.store = CountingStore(self.folders)
+        self.flusher = Flusher(self.store, mode)
+        self.pollers = Pollers()
+        self.sent = ByTopic()
+        self.told: Told = {}
+        self.all_told = asyncio.Event()
+        self.refuses: MessagingError | None = None
+        room = Room()
+        self.appending = Appending(
+            self.store,
+            self.flusher,
+            self.pollers,
+            MovableClock(),
+            DiskErrors(cast("DiskRoom", room)),
+            self.sent,
+            self.check,
+        )
+        [self.file] = self.folders.commit_log.files.values()
+        self.writes = 0
+        write = self.file.append
+
+        def counted(pieces: list[bytes]) -> None:
+            self.writes += 1
+            write(pieces)
+
+        self.file.append = counted  # type: ignore[assignment,method-assign]
+
+    def check(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+
+    def send(self, topic: str, queue_id: int, *names: str, size: int = 10) -> None:
+        def done(first: int, error: MessagingError | None) -> None:
+            assert names[0] not in self.told, "a request is answered once"
+            self.told[names[0]] = first if error is None else error
+            self.all_told.set()
+
+        self.appending.append_soon(topic, queue_id, [message(name, size) for name in names], done)
+
+    async def wait(self, count: int) -> Told:
+        while len(self.told) < count:
+            self.all_told.clear()
+            async with asyncio.timeout(20):
+                await self.all_told.wait()
+        return self.told
+
+
+@asynccontextmanager
+async def sends(mode: FlushMode = FlushMode.ASYNC) -> AsyncIterator[Sends]:
+    made = Sends(mode)
+    made.flusher.start()
+    made.appending.start()
+    yield made
+    await made.flusher.stop()
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+async def test_requests_of_a_turn_are_one_write_and_each_has_its_own_offsets(mode: FlushMode) -> None:
+    async with sends(mode) as made:
+        made.send("a", 0, "a0", "a1")
+        made.send("b", 3, "b0")
+        made.send("a", 0, "a2")
+        assert made.told == {}
+        assert await made.wait(3) == {"a0": 0, "b0": 0, "a2": 2}
+        assert made.writes == 1
+        assert made.sent.counts() == {"a": 3, "b": 1}
+        made.send("a", 0, "a3")
+        assert (await made.wait(4))["a3"] == 3
+    assert made.writes == 2
+    records = made.store.read(made.store.locate("a", 0, 0, 9, may_block=True), may_block=True)
+    assert [record.queue_offset for record in records if record] == [0, 1, 2, 3]
+
+
+async def test_polls_are_woken_once_for_all_messages_of_a_topic() -> None:
+    async with sends() as made:
+        polls = [asyncio.create_task(made.pollers.wait("group", "a", 20)) for _ in range(4)]
+        await asyncio.sleep(0)
+        made.send("a", 0, "a0", "a1")
+        made.send("a", 1, "a2")
+        await made.wait(2)
+        done, waiting = await asyncio.wait(polls, timeout=0)
+        while len(done) < 3:
+            done, waiting = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+        assert len(waiting) == 1
+        made.pollers.close()
+        await asyncio.gather(*polls)
+
+
+async def test_where_there_is_no_room_for_all_there_may_be_for_one() -> None:
+    async with sends() as made:
+        made.file.full_after = made.file.size + 500
+        made.send("a", 0, "large", size=1000)
+        made.send("a", 0, "small")
+        told = await made.wait(2)
+        assert isinstance(told["large"], DiskShort)
+        assert told["small"] == 0
+
+
+async def test_what_is_refused_is_refused_to_all_and_nothing_is_stored() -> None:
+    async with sends() as made:
+        made.refuses = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, "no")
+        made.send("a", 0, "one")
+        made.send("a", 0, "two")
+        assert await made.wait(2) == {"one": made.refuses, "two": made.refuses}
+    assert made.store.bounds("a", 0) == (0, 0)
+
+
+async def test_a_failed_sync_is_told_to_all_that_waited_for_it() -> None:
+    async with sends(FlushMode.SYNC) as made:
+        made.store.error = OSError(5, "Input/output error")
+        made.send("a", 0, "one")
+        made.send("b", 0, "two")
+        told = await made.wait(2)
+        assert [type(each) for each in told.values()] == [MessagingError, MessagingError]
+
+
+async def test_much_is_written_before_the_turn_ends() -> None:
+    async with sends() as made:
+        made.send("a", 0, "large", size=300 << 10)
+        assert made.told == {"large": 0}
+
+
+async def test_who_waited_and_left_has_its_message_stored() -> None:
+    async with sends() as made:
+        task = asyncio.create_task(made.appending.append("a", 0, [message("one")]))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await made.appending.append("a", 0, [message("two")]) == 1

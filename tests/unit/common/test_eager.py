@@ -1,0 +1,113 @@
+"""A coroutine that is begun at once behaves like one in a task, and needs none while it has nothing to wait for."""
+
+import asyncio
+from contextvars import ContextVar
+
+import pytest
+
+from ternmq_common.eager import begin, in_task
+
+NAME: ContextVar[str] = ContextVar("NAME", default="outside")
+
+
+async def test_what_waits_for_nothing_is_done_without_a_task() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        done.append("all")
+
+    assert begin(work(), name="work") is None
+    assert done == ["all"]
+
+
+async def test_what_waits_goes_on_in_a_task() -> None:
+    asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work() -> int:
+        first = await asked
+        await asyncio.sleep(0)
+        return first + await asyncio.to_thread(lambda: 1)
+
+    task = begin(work(), name="work")
+    assert task is not None
+    assert task.get_name() == "work"
+    asked.set_result(1)
+    assert await task == 2
+
+
+async def test_an_error_before_the_first_wait_is_raised_at_once() -> None:
+    async def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        begin(work(), name="work")
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_a_cancelled_one_hears_it_where_it_waits(turns: int) -> None:
+    """Also before its task ran for the first time: what it waits for is cancelled before it hears it."""
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    heard: list[bool] = []
+
+    async def work() -> None:
+        try:
+            await asked
+        except asyncio.CancelledError:
+            heard.append(asked.cancelled())
+            raise
+
+    task = begin(work(), name="work")
+    assert task is not None
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert heard == [True]
+
+
+async def test_one_that_survives_its_cancellation_goes_on() -> None:
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work() -> str:
+        try:
+            await asked
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return "went on"
+
+    task = begin(work(), name="work")
+    assert task is not None
+    task.cancel()
+    assert await task == "went on"
+
+
+async def test_its_context_is_its_own() -> None:
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work() -> tuple[str, str]:
+        before = NAME.get()
+        NAME.set("inside")
+        await asked
+        return before, NAME.get()
+
+    task = begin(work(), name="work")
+    assert task is not None
+    assert NAME.get() == "outside"
+    asked.set_result(None)
+    assert await task == ("outside", "inside")
+
+
+async def test_what_needs_a_task_has_one() -> None:
+    async def work() -> bool:
+        await in_task()
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            return True
+        return False
+
+    task = begin(work(), name="work")
+    assert task is not None
+    assert await task

@@ -1,0 +1,167 @@
+"""A send that is begun at once stores and answers just what the one in a coroutine does."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common.clock import MovableClock
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import MessageLimits, RequestLimits
+from ternmq_common.model import Appended, NewMessage, QueueRef, Route, Topic
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.activities.send_message import AT_ONCE_MAX, begin_send, send_message
+from ternmq_proxy.call import Call
+from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.services import Services
+
+TOPIC = Topic(name="orders", type=pb.NORMAL, queues=4)
+FIFO = Topic(name="fifo", type=pb.FIFO, queues=4)
+CALL = Call(client_id="client", peer="127.0.0.1:9")
+TEXT = st.text(max_size=12)
+STAMPS = st.builds(
+    lambda seconds, nanos: {"seconds": seconds, "nanos": nanos},
+    st.integers(-1, 2**38),
+    st.integers(-1, 2_000_000_000),
+)
+SYSTEM = st.builds(
+    lambda fields: pb.SystemProperties(**fields),
+    st.fixed_dictionaries(
+        {"message_id": TEXT},
+        optional={
+            "tag": TEXT,
+            "keys": st.lists(TEXT, max_size=3),
+            "body_digest": st.builds(lambda text: {"type": pb.CRC32, "checksum": text}, TEXT),
+            "body_encoding": st.sampled_from(pb.Encoding.values()),
+            "message_type": st.sampled_from([pb.NORMAL, pb.FIFO, pb.TRANSACTION]),
+            "born_timestamp": STAMPS,
+            "born_host": TEXT,
+            "store_timestamp": STAMPS,
+            "store_host": TEXT,
+            "receipt_handle": TEXT,
+            "queue_id": st.integers(-5, 5),
+            "queue_offset": st.integers(-5, 5),
+            "delivery_attempt": st.integers(0, 5),
+            "message_group": TEXT,
+            "trace_context": TEXT,
+            "priority": st.integers(-1, 9),
+        },
+    ),
+)
+MESSAGES = st.builds(
+    lambda topic, system, body, user: pb.Message(
+        topic={"name": topic}, system_properties=system, body=body, user_properties=user
+    ),
+    st.sampled_from(["orders"] * 5 + ["fifo", "unknown", "%RETRY%g"]),
+    SYSTEM,
+    st.binary(max_size=40),
+    st.dictionaries(TEXT, TEXT, max_size=3),
+)
+
+
+class Stored:
+    """A message service that stores nothing, and remembers what it was to store."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[QueueRef, list[NewMessage]]] = []
+
+    def route(self, topic: Topic) -> Route:
+        return Route.to_one(topic, "broker-0")
+
+    def append_soon(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
+        self.stored.append((queue, list(messages)))
+        done(7, None)
+
+    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[Appended]:
+        self.stored.append((queue, list(messages)))
+        return [Appended(message.message_id, 7 + number) for number, message in enumerate(messages)]
+
+
+class Catalog:
+    def __init__(self) -> None:
+        self.topics = {"orders": TOPIC, "fifo": FIFO}
+
+    def known_topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    async def type_of(self, name: str) -> int:
+        return self.topics[name].type if name in self.topics else pb.MESSAGE_TYPE_UNSPECIFIED
+
+    async def topic(self, name: str, kind: int) -> Topic:
+        del kind
+        if name not in self.topics:
+            raise MessagingError(pb.TOPIC_NOT_FOUND, name)
+        return self.topics[name]
+
+
+def services() -> tuple[Services, Stored]:
+    stored = Stored()
+    made = SimpleNamespace(
+        clock=MovableClock(1_000_000_000_000),
+        catalog=Catalog(),
+        messages=stored,
+        placement=Placement(),
+        limits=MessageLimits(),
+        request_limits=RequestLimits(),
+        delay_levels_ms=(),
+        inflation=None,
+    )
+    return cast("Services", made), stored
+
+
+def in_a_coroutine(data: bytes) -> tuple[object, object]:
+    made, stored = services()
+    coroutine = send_message(rpc.SendMessageRequest.FromString(data), CALL, made)
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value.SerializeToString(), stored.stored
+    except MessagingError as error:
+        return (error.code, error.message), stored.stored
+    raise AssertionError("nothing here is waited for")
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=3))
+def test_both_ways_do_the_same(messages: list[pb.Message]) -> None:
+    data = rpc.SendMessageRequest(messages=messages).SerializeToString()
+    made, stored = services()
+    answers: list[tuple[bytes, int]] = []
+    refusal: MessagingError | None = None
+    begun = False
+    try:
+        begun = begin_send(
+            rpc.SendMessageRequest.FromString(data), CALL, made, lambda answer, code: answers.append((answer, code))
+        )
+    except MessagingError as error:
+        refusal = error
+    if begun:
+        [(answer, answered)] = answers
+        assert answered == pb.OK
+        assert in_a_coroutine(data) == (answer, stored.stored)
+        return
+    assert (stored.stored, answers) == ([], [])
+    if refusal is not None:
+        assert in_a_coroutine(data) == ((refusal.code, refusal.message), [])
+
+
+@pytest.mark.parametrize("count", [0, AT_ONCE_MAX + 1])
+def test_none_and_many_are_left_to_the_coroutine(count: int) -> None:
+    one = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
+    made, stored = services()
+    assert not begin_send(rpc.SendMessageRequest(messages=[one] * count), CALL, made, lambda *_: None)
+    assert stored.stored == []
+
+
+def test_an_answer_reads_as_protobuf_writes_it() -> None:
+    one = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
+    answers: list[bytes] = []
+    made, _ = services()
+    assert begin_send(rpc.SendMessageRequest(messages=[one]), CALL, made, lambda answer, _: answers.append(answer))
+    ok = {"code": pb.OK, "message": "OK"}
+    entry = {"status": ok, "message_id": "m", "transaction_id": "m", "offset": 7}
+    expected = rpc.SendMessageResponse(status=ok, entries=[entry])
+    assert answers == [expected.SerializeToString()]
