@@ -12,14 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Optional, TypeVar
 
-import hpack
-
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.budgets import STREAM_WINDOW, Allowance, Budgets, Ledger
 from ternmq_common.grpc_http2.events import Event
 from ternmq_common.grpc_http2.frames import ErrorCode, Http2Error, Setting
 from ternmq_common.grpc_http2.header_blocks import HeaderBlocks
-from ternmq_common.grpc_http2.header_rules import MalformedHeaders, checked_fields
+from ternmq_common.grpc_http2.header_rules import MalformedHeaders
 from ternmq_common.grpc_http2.inflow import Inflow
 from ternmq_common.grpc_http2.literal_headers import NO_TABLE
 from ternmq_common.grpc_http2.messages import MessageRefused, Status
@@ -79,7 +77,6 @@ class Machine(ABC, Generic[S]):
         "_blocks",
         "_coming",
         "_control",
-        "_decoder",
         "_events",
         "_frames",
         "_inflow",
@@ -120,7 +117,6 @@ class Machine(ABC, Generic[S]):
         self._outflow = Outflow(ledger)
         self._ready: list[bytes | memoryview] = []
         self._table_update = b""
-        self._decoder: hpack.Decoder | None = None
         self._last_stream = 0
         self._inflow = Inflow(budgets.connection_in_bytes_max)
         self._blocks = HeaderBlocks(HEADER_BYTES_MAX)
@@ -470,16 +466,6 @@ class Machine(ABC, Generic[S]):
                 self._headers(number, block, end_stream=self._blocks.end_stream)
         else:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"frame of type {kind} on stream {number}")
-
-    def _decoded(self, block: bytes) -> dict[str, str]:
-        """The fields of a block that may refer to the table. MalformedHeaders: they may not be so."""
-        if self._decoder is None:
-            self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
-        try:
-            pairs = self._decoder.decode(block, raw=True)
-        except hpack.HPACKError as error:
-            raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
-        return checked_fields((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
 
     # --- inside
 

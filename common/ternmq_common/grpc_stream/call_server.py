@@ -1,6 +1,6 @@
 """A server of many methods, also for clients that we did not write: it expects nothing good of them.
 
-Lean      a connection that does nothing keeps no header table, no buffer, and no timer; a call one task.
+Lean      a connection that does nothing keeps no buffer and no timer, and its header table is a list; a call one task.
 Bounded   by `Budgets`: each connection's machine ends what goes beyond its own; what all hold together is looked after
           here. One walk over the connections looks for what takes too long, a few hundred in a turn of the loop.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ternmq_common.grpc_http2.budgets import Budgets, Ledger
-from ternmq_common.grpc_http2.literal_headers import HeaderReader
+from ternmq_common.grpc_http2.header_reader import HeaderReader
 from ternmq_common.grpc_http2.messages import Status, StreamBroken
 from ternmq_common.grpc_stream.accepting import Acceptor
 from ternmq_common.grpc_stream.call_connection import CallConnection
@@ -54,7 +54,7 @@ class CallServer:
         self.find = find
         self.budgets = budgets or Budgets()
         self.ledger = Ledger()
-        self.headers = HeaderReader(("content-type", TIMEOUT, *headers), passing=(TIMEOUT,))
+        self.headers = HeaderReader(("content-type", TIMEOUT, *headers))
         self.deadlines = Deadlines()
         # One for all connections: what is read is taken out of it at once.
         self.buffer = memoryview(bytearray(READ_BYTES))
