@@ -26,9 +26,12 @@ from ternmq_common.grpc_http2.wire_stream import WireStream
 
 FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
-# What one turn may cost, about two milliseconds: a frame of headers begins a call, any other one is worth 1.
+# What one turn may cost, about two milliseconds: a frame of headers begins a call, any other one is worth 1. Fields can
+# be as short as a byte, so that large blocks cost more.
 SLICE = 1000
 _HEADERS_COST = 50
+_BYTES_PER_COST = 16
+_OF_BLOCKS = frozenset((h2.HEADERS, h2.CONTINUATION))
 # Answers to frames of the other side that wait because it does not read.
 _UNSENT_ANSWERS_MAX = 1000
 # A DATA frame that is sent may bring a WINDOW_UPDATE or two, and a PING that measures the way.
@@ -170,7 +173,9 @@ class Machine(ABC, Generic[S]):
                     left -= 1
                 else:
                     self._frame(kind, flags, number, self._frames.data[start:stop])
-                    left -= _HEADERS_COST if kind == h2.HEADERS else 1
+                    left -= 1
+                    if kind in _OF_BLOCKS:
+                        left -= _HEADERS_COST + (stop - start) // _BYTES_PER_COST
                 if left <= 0:
                     self.behind = True
                     self._events = []

@@ -109,6 +109,7 @@ class CallServer:
     def made(self, connection: CallConnection) -> None:
         """A connection is there."""
         self.connections.add(connection)
+        self._acceptor.made(connection)
         if self._walk is None and not self.leaving:
             self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
 
