@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loops import ASYNCIO, EACH, LoopFactory
+from ternmq_common.event_loop import LoopFactory
+from tests.support.loops import ASYNCIO, EACH
 
 _HERE = Path(__file__).parent
 # Transports, timers, readers of pipes, other threads: all of them are the loop's.

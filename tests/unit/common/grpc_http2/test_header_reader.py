@@ -100,7 +100,7 @@ def test_clients_that_add_something_new_with_each_call_are_understood_for_ever(*
             "x-mq-client-id": "a client",
             "x-mq-date-time": f"20261121T12{number // 3600:02}{number // 60 % 60:02}Z",
         }
-        found = reader.read(encoder.encode(fields, huffman=huffman), table)
+        found = reader.read(encoder.encode(fields.items(), huffman=huffman), table)
         assert found == {name: value for name, value in fields.items() if name in LOOKED_AT}
     assert table.held <= TABLE_BYTES_MAX + header_reader._LATE_BYTES
 
