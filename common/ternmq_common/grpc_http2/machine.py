@@ -292,6 +292,8 @@ class Machine(ABC, Generic[S]):
         self._inflow.take(size)
         stream = self.streams.get(number)
         if stream is None or stream.ended_there:
+            if flags & h2.PADDED:
+                h2.without_padding(self._frames.data, start, stop)  # may be an error of the connection
             self._stray_data(stream, number, size, end_stream=bool(flags & h2.END_STREAM))
             return
         stream.window -= size
