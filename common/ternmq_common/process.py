@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop import loop_factory
 from ternmq_common.observability.logs import configure_logging
 from ternmq_common.private_files import UMASK, make_folder, narrow
 
@@ -39,13 +40,16 @@ def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | No
     _raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for what libraries make; our own files say it themselves
-    return asyncio.run(_serve(start, over or asyncio.Event()))
+    with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
+        return runner.run(_serve(start, over or asyncio.Event()))
 
 
 async def _serve(start: "Start", over: asyncio.Event) -> int:
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    _log.debug("the event loop is of %s", type(loop).__module__)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
         starting = asyncio.ensure_future(start(stack))
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(over.wait())]

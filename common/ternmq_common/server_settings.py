@@ -95,6 +95,14 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class EventLoop(StrEnum):
+    """The event loop of a process; `auto`: uvloop if it is installed, else asyncio's own."""
+
+    AUTO = "auto"
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """One address for clients, `host:port`. `advertised` is where clients that came in there are told to come, None if
@@ -119,6 +127,9 @@ class ProcessSettings:
 
     log_format: LogFormat = LogFormat.TEXT
     """Log lines for people, or one JSON object per line."""
+
+    loop: EventLoop = EventLoop.AUTO
+    """The event loop: auto takes uvloop if it is installed, else asyncio's own."""
 
     otlp_endpoint: str | None = None
     """http://HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that gets metrics and traces; none: nobody."""

@@ -7,7 +7,7 @@ ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY deploy/docker/environment.sh pyproject.toml ./
-RUN sh environment.sh requirements server otel
+RUN sh environment.sh requirements server uvloop otel
 COPY deploy/docker/minimal_root.py ./
 RUN python3 minimal_root.py /image && mkdir -m 700 /data
 COPY README.md ./

@@ -17,9 +17,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 CASES = 145
 FRONT_PATH = "/apache.rocketmq.v2.MessagingService/QueryRoute"
 # Cases that fail, and why that is right; of the front and of the waiting call.
-BOTH = {
-    "hpack/6.3#1": "a table of 1 byte, which the case asks for instead of 0, holds nothing: an entry has 32 at least",
-}
 _NO_DATA = "what the case asks for by GET is no call: the refusal has no DATA, of which the case needs some"
 FRONT = {
     "generic/2#2": _NO_DATA,
@@ -30,6 +27,10 @@ FRONT = {
     "http2/6.9.2#1": _NO_DATA,
     "http2/6.9.2#2": _NO_DATA,
 }
+# Cases of the front that fail or not, by which comes first; against the waiting call they pass.
+RACES = {
+    "http2/8.1.2.1#3": "the GET of the case is refused at once, maybe before its trailers have come: they are let pass"
+}
 WAITING: dict[str, str] = {}
 
 
@@ -37,11 +38,11 @@ async def test_the_front(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         found = await h2spec(int(stack.grpc.rpartition(":")[2]), FRONT_PATH, tmp_path / "report.xml")
     assert len(found) == CASES
-    assert differences(found, BOTH | FRONT) == []
+    assert differences({name: what for name, what in found.items() if name not in RACES}, FRONT) == []
 
 
 async def test_a_call_that_waits_for_its_client(tmp_path: Path) -> None:
     async with serving() as address, relay_to(address) as port:
         found = await h2spec(port, WAITING_PATH, tmp_path / "report.xml")
     assert len(found) == CASES
-    assert differences(found, BOTH | WAITING) == []
+    assert differences(found, WAITING) == []

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable
 
+import hpack
+
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.budgets import Budgets, Ledger
 from ternmq_common.grpc_http2.events import Event
 from ternmq_common.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, Setting
-from ternmq_common.grpc_http2.header_rules import MalformedHeaders
+from ternmq_common.grpc_http2.header_rules import MalformedHeaders, checked_fields
 from ternmq_common.grpc_http2.literal_headers import literal_block
-from ternmq_common.grpc_http2.machine import Machine, S, greeting
+from ternmq_common.grpc_http2.machine import HEADER_BYTES_MAX, Machine, S, greeting
 from ternmq_common.grpc_http2.messages import Status, status_text
 
 _LAST_NUMBER = h2.WINDOW_MAX
@@ -19,12 +21,13 @@ class ClientMachine(Machine[S]):
     stream has `ended_there` too.
     """
 
-    __slots__ = ("_authority", "_number", "leaving")
+    __slots__ = ("_authority", "_decoder", "_number", "leaving")
 
     def __init__(self, authority: str, budgets: Budgets, now: float) -> None:
         super().__init__(budgets, Ledger(), now)
         self._authority = authority
         self._number = 1
+        self._decoder: hpack.Decoder | None = None
         self.leaving = False
         self._ready.append(PREFACE + greeting({Setting.ENABLE_PUSH: 0}, budgets.connection_in_bytes_max))
 
@@ -96,6 +99,16 @@ class ClientMachine(Machine[S]):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "headers in the midst of a stream")
         if end_stream:
             self._outcome(stream, fields)
+
+    def _decoded(self, block: bytes) -> dict[str, str]:
+        """The fields of a block that may refer to the table. MalformedHeaders: they may not be so."""
+        if self._decoder is None:
+            self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
+        try:
+            pairs = self._decoder.decode(block, raw=True)
+        except hpack.HPACKError as error:
+            raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
+        return checked_fields((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
 
     def _outcome(self, stream: S, fields: dict[str, str]) -> None:
         """The server has ended the stream, and says how."""

@@ -12,11 +12,12 @@ _FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PSEUDO = frozenset({":method", ":scheme", ":path", ":authority", ":status"})
 # They are about a connection of HTTP/1.
 _OF_CONNECTIONS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-_NEEDED = (":method", ":scheme", ":path")
+# Those whose values are held against a rule here.
+RULED = _PSEUDO | {"te", "content-length"}
 
 
 class MalformedHeaders(Exception):
-    """A block whose fields are not allowed; the text names the first."""
+    """A block whose fields are not allowed; the text names one."""
 
 
 def checked_name(name: str) -> str:
@@ -51,9 +52,8 @@ def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def check_request(fields: Mapping[str, str], *, end_stream: bool) -> None:
     """MalformedHeaders if a request can't begin with these."""
-    for name in _NEEDED:
-        if not fields.get(name):
-            raise MalformedHeaders(f"a request without {name}")
+    if not (fields.get(":method") and fields.get(":scheme") and fields.get(":path")):
+        raise MalformedHeaders("a request needs :method, :scheme and :path")
     if ":status" in fields:
         raise MalformedHeaders("a request with :status")
     if fields.get("te", "trailers") != "trailers":

@@ -12,14 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Optional, TypeVar
 
-import hpack
-
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.budgets import STREAM_WINDOW, Allowance, Budgets, Ledger
 from ternmq_common.grpc_http2.events import Event
 from ternmq_common.grpc_http2.frames import ErrorCode, Http2Error, Setting
 from ternmq_common.grpc_http2.header_blocks import HeaderBlocks
-from ternmq_common.grpc_http2.header_rules import MalformedHeaders, checked_fields
+from ternmq_common.grpc_http2.header_rules import MalformedHeaders
 from ternmq_common.grpc_http2.inflow import Inflow
 from ternmq_common.grpc_http2.literal_headers import NO_TABLE
 from ternmq_common.grpc_http2.messages import MessageRefused, Status
@@ -28,9 +26,12 @@ from ternmq_common.grpc_http2.wire_stream import WireStream
 
 FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
-# What one turn may cost, about two milliseconds: a frame of headers begins a call, any other one is worth 1.
+# What one turn may cost, about two milliseconds: a frame of headers begins a call, any other one is worth 1. Fields can
+# be as short as a byte, so that large blocks cost more.
 SLICE = 1000
 _HEADERS_COST = 50
+_BYTES_PER_COST = 16
+_OF_BLOCKS = frozenset((h2.HEADERS, h2.CONTINUATION))
 # Answers to frames of the other side that wait because it does not read.
 _UNSENT_ANSWERS_MAX = 1000
 # A DATA frame that is sent may bring a WINDOW_UPDATE or two, and a PING that measures the way.
@@ -79,7 +80,6 @@ class Machine(ABC, Generic[S]):
         "_blocks",
         "_coming",
         "_control",
-        "_decoder",
         "_events",
         "_frames",
         "_inflow",
@@ -120,7 +120,6 @@ class Machine(ABC, Generic[S]):
         self._outflow = Outflow(ledger)
         self._ready: list[bytes | memoryview] = []
         self._table_update = b""
-        self._decoder: hpack.Decoder | None = None
         self._last_stream = 0
         self._inflow = Inflow(budgets.connection_in_bytes_max)
         self._blocks = HeaderBlocks(HEADER_BYTES_MAX)
@@ -174,7 +173,9 @@ class Machine(ABC, Generic[S]):
                     left -= 1
                 else:
                     self._frame(kind, flags, number, self._frames.data[start:stop])
-                    left -= _HEADERS_COST if kind == h2.HEADERS else 1
+                    left -= 1
+                    if kind in _OF_BLOCKS:
+                        left -= _HEADERS_COST + (stop - start) // _BYTES_PER_COST
                 if left <= 0:
                     self.behind = True
                     self._events = []
@@ -291,6 +292,8 @@ class Machine(ABC, Generic[S]):
         self._inflow.take(size)
         stream = self.streams.get(number)
         if stream is None or stream.ended_there:
+            if flags & h2.PADDED:
+                h2.without_padding(self._frames.data, start, stop)  # may be an error of the connection
             self._stray_data(stream, number, size, end_stream=bool(flags & h2.END_STREAM))
             return
         stream.window -= size
@@ -470,16 +473,6 @@ class Machine(ABC, Generic[S]):
                 self._headers(number, block, end_stream=self._blocks.end_stream)
         else:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"frame of type {kind} on stream {number}")
-
-    def _decoded(self, block: bytes) -> dict[str, str]:
-        """The fields of a block that may refer to the table. MalformedHeaders: they may not be so."""
-        if self._decoder is None:
-            self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
-        try:
-            pairs = self._decoder.decode(block, raw=True)
-        except hpack.HPACKError as error:
-            raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
-        return checked_fields((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
 
     # --- inside
 

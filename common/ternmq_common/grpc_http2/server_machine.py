@@ -12,8 +12,9 @@ from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.budgets import Allowance, Budgets, Ledger
 from ternmq_common.grpc_http2.events import Event
 from ternmq_common.grpc_http2.frames import HEADER, PREFACE, ErrorCode, Http2Error, Setting
+from ternmq_common.grpc_http2.header_reader import HeaderReader, HeaderTable
 from ternmq_common.grpc_http2.header_rules import MalformedHeaders, check_request, check_trailers
-from ternmq_common.grpc_http2.literal_headers import HeaderReader, literal_block
+from ternmq_common.grpc_http2.literal_headers import literal_block
 from ternmq_common.grpc_http2.machine import Events, Machine, OverBudget, S, greeting
 from ternmq_common.grpc_http2.messages import MessageRefused, Status, percent_encoded
 
@@ -36,12 +37,12 @@ class ServerMachine(Machine[S]):
 
     __slots__ = (
         "_extra",
-        "_has_table",
         "_lingering",
         "_make",
         "_preface",
         "_reader",
         "_resets",
+        "_table",
         "leaving",
         "unfinished",
         "used",
@@ -58,7 +59,7 @@ class ServerMachine(Machine[S]):
         super().__init__(budgets, ledger, now)
         self._make = make
         self._reader = reader
-        self._has_table = True
+        self._table = HeaderTable()
         self._extra = 0
         self._preface = PREFACE
         self._resets: Allowance | None = None  # most connections never need it
@@ -66,8 +67,9 @@ class ServerMachine(Machine[S]):
         self.unfinished: dict[int, S] = {}
         self.leaving = False
         self.used = now
-        settings = {Setting.HEADER_TABLE_SIZE: 0, Setting.MAX_CONCURRENT_STREAMS: budgets.streams_max}
-        self._ready.append(greeting(settings, budgets.connection_in_bytes_max))
+        self._ready.append(
+            greeting({Setting.MAX_CONCURRENT_STREAMS: budgets.streams_max}, budgets.connection_in_bytes_max)
+        )
 
     # --- bytes in
 
@@ -84,8 +86,10 @@ class ServerMachine(Machine[S]):
         stream = self.streams.get(number)
         malformed: MalformedHeaders | None = None
         fields: dict[str, str] = {}
+        if not self._last_stream:
+            self._reader.check(block)
         try:
-            fields = self._fields(block)
+            fields = self._reader.read(block, self._table)
             if stream is not None:
                 self._trailers(stream, fields, end_stream=end_stream)
                 return
@@ -102,18 +106,6 @@ class ServerMachine(Machine[S]):
             self._turn_away(number)
         else:
             self._open(number, fields, end_stream=end_stream)
-
-    def _fields(self, block: bytes) -> dict[str, str]:
-        """Literal fields cost the connection nothing; a client has a table until it has heard that there is none."""
-        if not self._has_table:
-            return self._reader.read(block)
-        fields = self._decoded(block)
-        assert self._decoder is not None
-        if not self._decoder.header_table_size:
-            # The client knows now that it may have no table; it can't have one again.
-            self._has_table = False
-            self._decoder = None
-        return fields
 
     def _is_late(self, number: int, *, end_stream: bool) -> bool:
         """Whether these headers are for a call that is no more."""

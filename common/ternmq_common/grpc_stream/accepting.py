@@ -19,7 +19,7 @@ _NO_MORE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 class Acceptor:
     """`make` makes the protocol of a connection that came in at a listener; `count` tells how many connections there
-    are. Every one that is lost is to be told by `lost`.
+    are. Each is to be told by `made` when it counts there, and by `lost` when it does no more.
 
     `full`: somebody may wait outside. `stopped` counts how often it did.
     """
@@ -32,6 +32,8 @@ class Acceptor:
         self._connections_max = connections_max
         self._listening: dict[socket.socket, str] = {}
         self._coming: set[asyncio.Task[None]] = set()
+        # Those that do not count yet. Some loops end their task a while after they were made.
+        self._unmade: set[asyncio.BaseProtocol] = set()
         self._again: asyncio.TimerHandle | None = None
         self._open = False
         self._said_s: float | None = None
@@ -61,6 +63,10 @@ class Acceptor:
             sock.close()
         self._listening.clear()
 
+    def made(self, connection: asyncio.BaseProtocol) -> None:
+        """A connection counts from now on."""
+        self._unmade.discard(connection)
+
     def lost(self) -> None:
         """A connection is gone."""
         if self.full and self._open:
@@ -71,7 +77,7 @@ class Acceptor:
 
     def _accept(self, sock: socket.socket, listener: str) -> None:
         for _ in range(_AT_ONCE):
-            if self._count() + len(self._coming) >= self._connections_max:
+            if self._count() + len(self._unmade) >= self._connections_max:
                 self._stop(f"{self._connections_max} connections are there, as many as connections_max allows")
                 return
             try:
@@ -85,16 +91,22 @@ class Acceptor:
                 self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._begin_again)
                 return
             accepted.setblocking(False)
-            coming = asyncio.create_task(self._connect(accepted, listener), name="connection")
+            connection = self._make(listener)
+            self._unmade.add(connection)
+            coming = asyncio.create_task(self._connect(accepted, connection), name="connection")
             self._coming.add(coming)
             coming.add_done_callback(self._coming.discard)
 
-    async def _connect(self, sock: socket.socket, listener: str) -> None:
+    async def _connect(self, sock: socket.socket, connection: asyncio.BaseProtocol) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: self._make(listener), sock)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
         except OSError as error:
             _log.debug("a connection was lost while it was made: %s", error)
             sock.close()
+        finally:
+            if connection in self._unmade:  # it never will be
+                self._unmade.discard(connection)
+                self.lost()
 
     def _stop(self, why: str) -> None:
         self.stopped += 1
@@ -108,7 +120,7 @@ class Acceptor:
 
     def _begin_again(self) -> None:
         self._again = None
-        if self.full and self._open and self._count() + len(self._coming) < self._connections_max:
+        if self.full and self._open and self._count() + len(self._unmade) < self._connections_max:
             self.full = False
             for sock in self._listening:
                 self._watch(sock)

@@ -1,6 +1,7 @@
 """A server of many methods, also for clients that we did not write: it expects nothing good of them.
 
-Lean      a connection that does nothing keeps no header table, no buffer, and no timer; a call a task if it waits.
+Lean      a connection that does nothing keeps no buffer and no timer, and its header table is a list; a call has a
+          task if it waits.
 Bounded   by `Budgets`: each connection's machine ends what goes beyond its own; what all hold together is looked after
           here. One walk over the connections looks for what takes too long, a few hundred in a turn of the loop.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.eager import begin
 from ternmq_common.grpc_http2.budgets import Budgets, Ledger
-from ternmq_common.grpc_http2.literal_headers import HeaderReader
+from ternmq_common.grpc_http2.header_reader import HeaderReader
 from ternmq_common.grpc_http2.messages import Status, StreamBroken
 from ternmq_common.grpc_stream.accepting import Acceptor
 from ternmq_common.grpc_stream.call_connection import CallConnection
@@ -55,7 +56,7 @@ class CallServer:
         self.find = find
         self.budgets = budgets or Budgets()
         self.ledger = Ledger()
-        self.headers = HeaderReader(("content-type", TIMEOUT, *headers), passing=(TIMEOUT,))
+        self.headers = HeaderReader(("content-type", TIMEOUT, *headers))
         self.deadlines = Deadlines()
         # One for all connections: what is read is taken out of it at once.
         self.buffer = memoryview(bytearray(READ_BYTES))
@@ -118,6 +119,7 @@ class CallServer:
     def made(self, connection: CallConnection) -> None:
         """A connection is there."""
         self.connections.add(connection)
+        self._acceptor.made(connection)
         if self._walk is None and not self.leaving:
             self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
 

@@ -1,6 +1,7 @@
 """Deadlines of calls: all that end in the same moment share a timer, for calls come by the thousand."""
 
 import asyncio
+import functools
 import math
 from typing import Protocol
 
@@ -11,6 +12,7 @@ _FINE_UP_TO_S = 60.0
 LATEST_S = 24 * 3600.0
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _DIGITS_MAX = 8
+_CACHED_MAX = 4096
 
 
 class Expiring(Protocol):
@@ -49,6 +51,7 @@ class Deadlines:
             expiring.expire()
 
 
+@functools.lru_cache(_CACHED_MAX)  # clients ask for the same time, less the microseconds until they said it
 def parsed_timeout(text: str) -> float | None:
     """Seconds of a header `grpc-timeout`; None for one that is no such header, or so long that it does not matter."""
     digits, unit = text[:-1], _UNITS_S.get(text[-1:])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq.command.failures import WrongUsage
-from ternmq_common.server_settings import FlushMode, LogFormat, LogLevel, ProcessSettings
+from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, LogLevel, ProcessSettings
 from ternmq_common.settings import Loaded, SettingsError, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,6 +57,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                               help="[default: info]"),
     "log_format": click.option("--log-format", type=click.Choice([each.value for each in LogFormat]),
                                help="[default: text]"),
+    "loop": click.option("--loop", type=click.Choice([each.value for each in EventLoop]),
+                         help="The event loop; auto takes uvloop where it is installed.  [default: auto]"),
 }  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.budgets import Budgets, Ledger
 from ternmq_common.grpc_http2.frames import FrameReader, Setting
-from ternmq_common.grpc_http2.literal_headers import NO_TABLE, HeaderReader, literal_block
+from ternmq_common.grpc_http2.header_reader import HeaderReader
+from ternmq_common.grpc_http2.literal_headers import NO_TABLE, literal_block
 from ternmq_common.grpc_http2.messages import PREFIX
 from ternmq_common.grpc_http2.server_machine import ServerMachine
 from ternmq_common.grpc_http2.wire_stream import WireStream

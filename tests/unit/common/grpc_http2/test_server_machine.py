@@ -286,3 +286,9 @@ def test_a_ledger_is_shared() -> None:
     ledger = Ledger()
     first, second = (Served(ledger=ledger).hear(headers(1), data(1, bytes(1000))) for _ in range(2))
     assert ledger.held == first.machine.held + second.machine.held == 2010
+
+
+def test_padding_that_can_t_be_is_an_error_also_of_a_stream_that_is_no_more() -> None:
+    served = Served().hear(headers(1), data(1, b"x", end=False), h2.rst_stream(1, ErrorCode.CANCEL))
+    served.hear(h2.frame(h2.DATA, h2.PADDED, 1, b"\x09x"))
+    assert served.goaway == ErrorCode.PROTOCOL_ERROR

@@ -79,7 +79,7 @@ async def test_calls_whose_frames_are_mixed_are_told_apart() -> None:
         assert await answer(peer, 3) == (b"two", "0")
 
 
-async def test_a_header_table_is_understood_until_the_client_knows_that_it_may_have_none() -> None:
+async def test_a_header_table_is_understood_until_the_client_gives_it_up() -> None:
     async with serving() as (_, _, address), client(address) as peer:
         request = (*FIELDS, (":path", MANY), GRPC, ("x-mq-client-id", "from the table"))
         for stream in (1, 3):

@@ -1,0 +1,25 @@
+"""The event loop that a server runs on: uvloop where it is installed, which takes less of a core for the same calls, or
+asyncio's own."""
+
+import asyncio
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from ternmq_common.errors import StartupError
+from ternmq_common.server_settings import EventLoop
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def loop_factory(wanted: EventLoop) -> LoopFactory:
+    """What makes the wanted loop; StartupError if it is uvloop and that is not installed."""
+    if wanted is EventLoop.ASYNCIO or (wanted is EventLoop.AUTO and find_spec("uvloop") is None):
+        return asyncio.new_event_loop
+    try:
+        import uvloop
+    except ImportError as error:
+        raise StartupError(
+            f"the setting loop asks for uvloop, which can't be had ({error}): pip install 'ternmq[uvloop]', or choose "
+            "--loop auto"
+        ) from None
+    return uvloop.new_event_loop

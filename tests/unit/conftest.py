@@ -1,0 +1,18 @@
+"""On which event loop tests run: asyncio's own, and those for which the loop matters on each that servers run on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.event_loop import LoopFactory
+from tests.support.loops import ASYNCIO, EACH
+
+_HERE = Path(__file__).parent
+# Transports, timers, readers of pipes, other threads: all of them are the loop's.
+_ON_EACH = ("common/grpc_stream", "broker/test_flusher.py", "cluster/test_link.py", "observability/test_http_thread.py")
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+    del config
+    return EACH if item.path.relative_to(_HERE).as_posix().startswith(_ON_EACH) else ASYNCIO
