@@ -1,12 +1,12 @@
 """One call, as who serves it sees it: a stream with the headers and the deadline that it came with."""
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.stream import Stream
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
 
     from ternmq_common.grpc_http2.server_machine import Fields
@@ -77,7 +77,7 @@ class ServedCall(Stream):
         """How long the client will wait, None for ever."""
         if self.deadline is None:
             return None
-        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+        return max(0.0, self.deadline - self._connection.loop.time())
 
     def begin(self, *fields: tuple[str, str]) -> None:
         """Send the headers of the answer now, with these fields; else they go with its first message."""

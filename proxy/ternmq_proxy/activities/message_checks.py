@@ -36,10 +36,11 @@ _DELAY_LEVEL_RULE = (
 _LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
 
 
-def check_message(message: "Message", body: bytes, limits: "MessageLimits", now_ms: int) -> "MessageType":
+def check_message(
+    message: "Message", properties: "SystemProperties", body: bytes, limits: "MessageLimits", now_ms: int
+) -> "MessageType":
     """The message's effective type, or the MessagingError of the first rule that it breaks; the topic and its type are
-    checked apart. `body` is the message's: each look at the field is a copy."""
-    properties = message.system_properties
+    checked apart. `properties` and `body` are the message's: each look at the fields costs, at a body a copy."""
     if not 0 < len(body) <= limits.body_bytes_max:
         _refuse_body(body, limits)
     _check_properties(message, properties, limits)

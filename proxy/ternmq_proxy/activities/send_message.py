@@ -43,15 +43,25 @@ def begin_send(request: SendMessageRequest, call: "Call", services: "Services", 
     if topic is None or topic.type != definition_pb2.NORMAL:
         return False
     now_ms = services.clock.now_ms()
-    bodies = [message.body for message in messages]
-    for message, body in zip(messages, bodies, strict=True):
-        if message.system_properties.body_encoding == definition_pb2.GZIP:
+    limits = services.limits
+    first = messages[0]
+    checked = []
+    for message in messages:
+        properties, body = message.system_properties, message.body
+        if properties.body_encoding == definition_pb2.GZIP:
             return False
-        _check_type(message, _checked(message, body, messages[0], now_ms, services), topic)
+        if message is not first:
+            _check_topic(message, first)
+        kind = check_message(message, properties, body, limits, now_ms)
+        if kind != definition_pb2.NORMAL:
+            raise _conflict(kind, topic)
+        properties.message_type = kind
+        checked.append((message, properties, body))
     queue = services.placement.next_queue(services.messages.route(topic))
+    peer = call.peer
     stored = [
-        stored_form(message, body, md5_of(body), peer=call.peer, now_ms=now_ms, limits=services.limits)
-        for message, body in zip(messages, bodies, strict=True)
+        stored_form(message, properties, body, md5_of(body), peer, now_ms, limits)
+        for message, properties, body in checked
     ]
 
     def done(first: int, error: MessagingError | None) -> None:
@@ -89,7 +99,8 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
             await turns.next()
         if takes_levels:
             take_delay_level(message, services.delay_levels_ms, now)
-        kinds.append(_checked(message, message.body, messages[0], now, services))
+        _check_topic(message, messages[0])
+        kinds.append(check_message(message, message.system_properties, message.body, services.limits, now))
     topic = await services.catalog.topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
         _check_type(message, kind, topic)
@@ -113,22 +124,25 @@ async def _appended(sending: Sending, stored: "Sequence[NewMessage]", turns: Tur
     return sent(stored, appended[0].queue_offset)
 
 
-def _checked(message: "Message", body: bytes, first: "Message", now_ms: int, services: "Services") -> "MessageType":
-    if message is not first and message.topic != first.topic:
+def _check_topic(message: "Message", first: "Message") -> None:
+    if message.topic != first.topic:
         raise MessagingError(
             definition_pb2.MESSAGE_CORRUPTED,
             f"the request mixes topics {first.topic.name!r} and {message.topic.name!r}; send one request for each",
         )
-    return check_message(message, body, services.limits, now_ms)
 
 
 def _check_type(message: "Message", kind: "MessageType", topic: "Topic") -> None:
     if kind != topic.type:
-        raise MessagingError(
-            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
-            f"{definition_pb2.MessageType.Name(kind)} by its fields",
-        )
+        raise _conflict(kind, topic)
     if kind == definition_pb2.LITE:
         raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "LITE messages are not served by this version")
     message.system_properties.message_type = kind
+
+
+def _conflict(kind: "MessageType", topic: "Topic") -> MessagingError:
+    return MessagingError(
+        definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
+        f"{definition_pb2.MessageType.Name(kind)} by its fields",
+    )

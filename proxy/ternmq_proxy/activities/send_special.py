@@ -82,7 +82,8 @@ class Sending:
             await inflate(message, self._inflation, services.limits)
         body = message.body
         checksum = md5_of(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(md5_of, body)
-        return stored_form(message, body, checksum, peer=self.call.peer, now_ms=self.now_ms, limits=services.limits)
+        properties = message.system_properties
+        return stored_form(message, properties, body, checksum, self.call.peer, self.now_ms, services.limits)
 
     def leave(self) -> None:
         """The messages are stored, or never will be."""

@@ -12,7 +12,7 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
     from ternmq_protos.pool import Timestamp
-    from ternmq_protos.v2.definition_pb2 import Message
+    from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
     from ternmq_proxy.processors.inflation import Inflation
 
 _SERVERS_OWN = (
@@ -29,17 +29,24 @@ _LAST_SECOND = 253_402_300_799
 
 
 def stored_form(
-    message: "Message", body: bytes, checksum: str, *, peer: str, now_ms: int, limits: "MessageLimits"
+    message: "Message",
+    properties: "SystemProperties",
+    body: bytes,
+    checksum: str,
+    peer: str,
+    now_ms: int,
+    limits: "MessageLimits",
 ) -> NewMessage:
-    """Take the message apart for the store; `message` is used up. `body` is its body, with that `md5_of`.
+    """Take the message apart for the store; `message` is used up. `properties` and `body` are its own, `checksum` is
+    `md5_of` the body; `peer` is who sent it, as `host:port`.
 
     Sets what consumers need and producers leave out: digest, encoding, type, where and when it was born. Raises
     MESSAGE_PROPERTIES_TOO_LARGE for properties that are too much only together with those that have no limit of their
     own, such as the trace context.
     """
-    properties = message.system_properties
+    clear = properties.ClearField
     for field in _SERVERS_OWN:
-        properties.ClearField(field)
+        clear(field)
     if properties.body_encoding != definition_pb2.GZIP:
         properties.body_encoding = definition_pb2.IDENTITY
     digest = properties.body_digest

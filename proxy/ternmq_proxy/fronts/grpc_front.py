@@ -20,6 +20,7 @@ from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCal
 from ternmq_common.grpc_stream.sockets import bound
 from ternmq_common.observability.figures import FrontFigures, Traffic
 from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
+from ternmq_common.printable import problem_of_name
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.client_life import detach
@@ -145,7 +146,7 @@ class GrpcFront:
             def answer(response: bytes, code: int) -> None:
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
-                figures.called(name, _CODE_NAMES[code], time.perf_counter() - began)
+                figures.called(name, _CODE_NAMES.get(code) or str(code), time.perf_counter() - began)
                 served.answer(response)
 
             if len(data) > AT_ONCE_BYTES_MAX:
@@ -153,7 +154,10 @@ class GrpcFront:
             try:
                 request = parsed(data)
                 size.check_entries(request)
-                return begin(request, self._caller(served), services, answer)
+                made = self._caller(served)
+                if made is not served.note:
+                    made.require_client()
+                return begin(request, made, services, answer)
             except DecodeError:
                 return False  # which says so
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
@@ -164,15 +168,15 @@ class GrpcFront:
         return at_once
 
     def _caller(self, served: ServedCall) -> Call:
-        """The call as far as it is like others of its client and connection; MessagingError if it names no client."""
-        headers = served.headers
-        client_id = headers.get(_CLIENT_ID, "")
+        """The call as far as it is like others of its client on this connection: how long it may last is not said.
+        Noted, if it names a client."""
         known = served.note
+        client_id = served.headers.get(_CLIENT_ID, "")
         if isinstance(known, Call) and known.client_id == client_id:
             return known
-        call = self._call(served)
-        call.require_client()
-        served.note = call = replace(call, remaining_s=None)
+        call = replace(self._call(served), remaining_s=None)
+        if client_id.strip() and not problem_of_name(client_id):
+            served.note = call
         return call
 
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
@@ -187,7 +191,7 @@ class GrpcFront:
                     response = call.response(status=status_of(error, name))
                 else:
                     measured.code = _CUT
-                    made = self._call(served)
+                    made = self._caller(served)
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
                     with NOTHING if span is None else Within(span):
                         response = await self._response(name, call, request, made)
