@@ -11,12 +11,12 @@ from tests.support.loops import ASYNCIO, EACH
 _HERE = Path(__file__).parent
 # Transports, timers, readers of pipes, other threads: all of them are the loop's.
 _ON_EACH = (
-    "common/grpc_stream",
-    "broker/test_flusher.py",
     "broker/test_appending.py",
+    "broker/test_flusher.py",
+    "cluster/test_link.py",
+    "common/grpc_stream",
     "common/test_eager.py",
     "common/test_turn_end.py",
-    "cluster/test_link.py",
     "observability/test_http_thread.py",
 )
 

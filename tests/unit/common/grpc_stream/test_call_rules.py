@@ -135,9 +135,7 @@ async def test_a_client_that_does_not_read_is_given_no_more_than_its_window() ->
             frame = await peer.expect(h2.DATA)
             got += len(frame.payload)
         assert got == h2.DEFAULT_WINDOW
-        async with asyncio.timeout(20):
-            while len(server.tasks) > 1:  # they took turns, and the short one is answered
-                await asyncio.sleep(0)
+        await until(lambda: len(server.tasks) == 1)  # they took turns, and the short one is answered
         peer.say(h2.window_update(0, 1 << 24), h2.window_update(1, 1 << 24))
         left = 10 * (100_000 + PREFIX.size) + PREFIX.size - (got - len(data(3, b"y")) + h2.HEADER_BYTES)
         while left:
