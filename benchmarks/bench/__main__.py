@@ -1,0 +1,165 @@
+"""The command line of the package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import benchmarks.bench
+from benchmarks.bench import plot, tables
+from benchmarks.bench.field import FULL, QUICK, Field, cores, say
+from benchmarks.bench.load import LoadFailed, missing_go
+from benchmarks.bench.processes import allow_many_files
+from benchmarks.bench.servers import APACHE, NATS, TERNMQ, absent
+from benchmarks.bench.standing import cases as standing_cases
+from benchmarks.bench.tables import Result
+from benchmarks.bench.works import LOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.bench.field import Scale
+    from benchmarks.bench.servers import Setup
+    from benchmarks.bench.works import Case
+
+PEERS = {"apache": APACHE, "nats": NATS}
+
+
+def main() -> None:
+    arguments = parse()
+    scale = chosen_scale(arguments)
+    cases = [case for case in (*LOADS, *standing_cases(scale)) if is_wanted(case, arguments)]
+    if arguments.list:
+        for case in cases:
+            print(f"{case.work:<14} {case.name}")
+        return
+    if not cases:
+        sys.exit("bench: no case has such a name; --list names them")
+    if reason := missing_go():
+        sys.exit(f"bench: the load generator can't be built: {reason}")
+    allow_many_files()
+    out = {name for name in PEERS.values() if is_left_out(name, arguments)}
+    began = time.monotonic()
+    results, notes = measure(cases, scale, out, arguments.flush)
+    print(f"{heading()}, {scale.rounds} rounds, {time.monotonic() - began:.0f} s")
+    print(tables.text(tables.rows(results)))
+    for note in notes:
+        print(f"note: {note}")
+    if arguments.json:
+        found = {"machine": heading(), "command": sys.argv[1:], "notes": notes, **tables.as_json(results)}
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.plot:
+        plot.draw(tables.rows(results), arguments.plot)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench", description=benchmarks.bench.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="works, or parts of the names of cases; see --list")
+    parser.add_argument("--list", action="store_true", help="name the works and their cases")
+    parser.add_argument("--quick", action="store_true", help="short runs: less than five minutes in all, and rough")
+    parser.add_argument("--rounds", type=int, help=f"runs on each server; default {FULL.rounds}, quick {QUICK.rounds}")
+    parser.add_argument(
+        "--warm-up",
+        type=int,
+        metavar="SENDS",
+        help=f"sends before Apache RocketMQ's first figure; default {FULL.warm_up:,}",
+    )
+    parser.add_argument("--seconds", type=float, help=f"of each run of sends; default {FULL.load_s:g}")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all that can run here")
+    parser.add_argument("--flush", choices=["sync", "async"], help="measure only this one of TernMQ; default both")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs and ratios")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the ratios")
+    return parser.parse_args()
+
+
+def chosen_scale(arguments: argparse.Namespace) -> Scale:
+    scale = QUICK if arguments.quick else FULL
+    given = {"rounds": arguments.rounds, "warm_up": arguments.warm_up, "load_s": arguments.seconds}
+    return replace(scale, **{name: value for name, value in given.items() if value is not None})
+
+
+def is_wanted(case: Case, arguments: argparse.Namespace) -> bool:
+    return not arguments.only or any(
+        name == case.work or name in f"{case.work}: {case.name}" for name in arguments.only
+    )
+
+
+def is_left_out(engine: str, arguments: argparse.Namespace) -> bool:
+    """Whether a peer can't run here, which is said, or is not wanted."""
+    if engine not in (PEERS[name] for name in arguments.peers):
+        return True
+    reason = absent(engine)
+    if reason:
+        say(f"{engine} is left out: {reason}")
+    return reason is not None
+
+
+def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | None) -> tuple[list[Result], list[str]]:
+    """All cases one after the other, each in rounds over all its servers."""
+    server_cores, load_cores = cores()
+    results: list[Result] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="ternmq-bench-", ignore_cleanup_errors=True) as folder,
+        Field(Path(folder), scale, server_cores=server_cores, load_cores=load_cores) as field,
+    ):
+        if server_cores == load_cores:
+            field.notes.append("one core only: server and load generator share it")
+        for case in cases:
+            setups = wanted_setups(case, out, flush)
+            turns = ((number, setup) for number in range(scale.rounds) for setup in setups)
+            results += [result for number, setup in turns if (result := run(field, case, setup, number))]
+        return results, field.notes
+
+
+def wanted_setups(case: Case, out: set[str], flush: str | None) -> list[Setup]:
+    return [
+        setup
+        for setup in case.setups
+        if setup.engine not in out and (setup.engine != TERNMQ or flush in (None, setup.flush))
+    ]
+
+
+def run(field: Field, case: Case, setup: Setup, number: int) -> Result | None:
+    """One run; None, and a note, if the load generator could not load."""
+    try:
+        if case.fresh:
+            with field.fresh(setup) as server:
+                measured = case.measure(field, server)
+        else:
+            measured = case.measure(field, field.server(setup))
+    except LoadFailed as error:
+        field.notes.append(f"{case.work}: {case.name}, {setup}: {error}")
+        say(field.notes[-1])
+        return None
+    shown = ", ".join(f"{figure} {tables.shown(value)}" for figure, value in measured.items())
+    say(f"{case.work}: {case.name}, round {number + 1}, {setup}: {shown}")
+    return Result(case, setup, number, measured)
+
+
+def heading() -> str:
+    """When and where."""
+    processor = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    now = datetime.now(UTC)
+    return f"{now:%Y-%m-%d %H:%M} UTC, {processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    main()
