@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 import sys
 import time
@@ -17,7 +16,7 @@ from benchmarks.bench.processes import pinned
 from benchmarks.bench.servers import APACHE, NATS, SERVERS, Server, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -28,7 +27,7 @@ FEW = 20_000
 # Messages are consumed several at a time, so that fewer of them warm up as much.
 CONSUMED_SHARE = 3
 BATCH = 32
-# A server is warm when one part of its warm-up costs nearly as much as the part before, or after so many times as many.
+# Parts in which the cost is looked at; so many times as many sends end it in any case.
 WARM_UP_PARTS = 6
 STEADY = 0.95
 WARM_UP_MOST = 3
@@ -127,12 +126,10 @@ class Field:
         say(f"warming up {server.setup} with {least:,} sends or more")
         topic = self.topic(server, "warm-up", group=True)
         count = least // WARM_UP_PARTS
-        sent, costs = 0, [math.inf]
-        while sent < least or costs[-1] < costs[-2] * STEADY and sent < least * WARM_UP_MOST:
-            part = self.load(server, "send", *topic, "-count", count)
-            costs.append(part.server_cpu_s)
-            sent += count
-        say(f"{server.setup} is warm after {sent:,} sends: CPU of each {costs[-1] / count * 1e6:.0f} us")
+        costs: list[float] = []
+        while len(costs) < WARM_UP_PARTS or (not is_steady(costs) and len(costs) < WARM_UP_PARTS * WARM_UP_MOST):
+            costs.append(self.load(server, "send", *topic, "-count", count).server_cpu_s)
+        say(f"{server.setup} is warm after {len(costs) * count:,} sends: CPU of each {costs[-1] / count * 1e6:.0f} us")
         consumed = least // CONSUMED_SHARE
         self.load(server, "consume", *topic, "-count", consumed // 2)
         self.load(server, "consume", *topic, "-count", consumed // 2, "-ack-each")
@@ -179,6 +176,11 @@ class Field:
     def cores_of_load(self, server: Server) -> Collection[int]:
         """Where the load generator of this server runs."""
         return self._load_cores if server.setup.cores == 1 else self._all_cores
+
+
+def is_steady(costs: Sequence[float]) -> bool:
+    """Whether the last two parts of a warm-up cost hardly less than the best one before them."""
+    return min(costs[-2:]) > STEADY * min(costs[:-2])
 
 
 def cores() -> tuple[set[int], set[int]]:

@@ -59,6 +59,8 @@ func connect(ctx context.Context, o *options, group string) (*client, error) {
 		o.endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		// An error is a figure, and what could be sent again need not be kept.
+		grpc.WithDisableRetry(),
 	)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 type options struct {
@@ -64,6 +66,8 @@ func main() {
 	log.SetPrefix("loader: ")
 	// What is measured is the server, and memory is cheap here.
 	debug.SetGCPercent(400)
+	// Otherwise each request id is a call of the kernel.
+	uuid.EnableRandPool()
 	if len(os.Args) < 2 || works[os.Args[1]] == nil {
 		log.Fatalf("usage: loader WORK -endpoint HOST:PORT [OPTIONS]; works: %s", strings.Join(names(), ", "))
 	}
