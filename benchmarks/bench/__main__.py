@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING
 
 import benchmarks.bench
 from benchmarks.bench import plot, tables
-from benchmarks.bench.field import FULL, QUICK, Field, cores, say
-from benchmarks.bench.load import LoadFailed, missing_go
+from benchmarks.bench.field import FULL, QUICK, say
+from benchmarks.bench.load import missing_go
 from benchmarks.bench.processes import allow_many_files
-from benchmarks.bench.servers import APACHE, NATS, TERNMQ, absent
+from benchmarks.bench.servers import APACHE, NATS, absent
 from benchmarks.bench.standing import cases as standing_cases
-from benchmarks.bench.tables import Result
+from benchmarks.bench.turns import measure
 from benchmarks.bench.works import LOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from benchmarks.bench.field import Scale
-    from benchmarks.bench.servers import Setup
     from benchmarks.bench.works import Case
 
 PEERS = {"apache": APACHE, "nats": NATS}
@@ -47,6 +44,9 @@ def main() -> None:
     if reason := missing_go():
         sys.exit(f"bench: the load generator can't be built: {reason}")
     allow_many_files()
+    # A shell's background job ignores SIGINT, and SIGTERM would leave the servers behind.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = {name for name in PEERS.values() if is_left_out(name, arguments)}
     began = time.monotonic()
     results, notes = measure(cases, scale, out, arguments.flush)
@@ -57,6 +57,8 @@ def main() -> None:
     if arguments.json:
         found = {"machine": heading(), "command": sys.argv[1:], "notes": notes, **tables.as_json(results)}
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.markdown:
+        arguments.markdown.write_text(f"{heading()}\n\n{tables.markdown(tables.rows(results))}")
     if arguments.plot:
         plot.draw(tables.rows(results), arguments.plot)
 
@@ -79,6 +81,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all that can run here")
     parser.add_argument("--flush", choices=["sync", "async"], help="measure only this one of TernMQ; default both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs and ratios")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the ratios")
     return parser.parse_args()
 
@@ -103,48 +106,6 @@ def is_left_out(engine: str, arguments: argparse.Namespace) -> bool:
     if reason:
         say(f"{engine} is left out: {reason}")
     return reason is not None
-
-
-def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | None) -> tuple[list[Result], list[str]]:
-    """All cases one after the other, each in rounds over all its servers."""
-    server_cores, load_cores = cores()
-    results: list[Result] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="ternmq-bench-", ignore_cleanup_errors=True) as folder,
-        Field(Path(folder), scale, server_cores=server_cores, load_cores=load_cores) as field,
-    ):
-        if server_cores == load_cores:
-            field.notes.append("one core only: server and load generator share it")
-        for case in cases:
-            setups = wanted_setups(case, out, flush)
-            turns = ((number, setup) for number in range(scale.rounds) for setup in setups)
-            results += [result for number, setup in turns if (result := run(field, case, setup, number))]
-        return results, field.notes
-
-
-def wanted_setups(case: Case, out: set[str], flush: str | None) -> list[Setup]:
-    return [
-        setup
-        for setup in case.setups
-        if setup.engine not in out and (setup.engine != TERNMQ or flush in (None, setup.flush))
-    ]
-
-
-def run(field: Field, case: Case, setup: Setup, number: int) -> Result | None:
-    """One run; None, and a note, if the load generator could not load."""
-    try:
-        if case.fresh:
-            with field.fresh(setup) as server:
-                measured = case.measure(field, server)
-        else:
-            measured = case.measure(field, field.server(setup))
-    except LoadFailed as error:
-        field.notes.append(f"{case.work}: {case.name}, {setup}: {error}")
-        say(field.notes[-1])
-        return None
-    shown = ", ".join(f"{figure} {tables.shown(value)}" for figure, value in measured.items())
-    say(f"{case.work}: {case.name}, round {number + 1}, {setup}: {shown}")
-    return Result(case, setup, number, measured)
 
 
 def heading() -> str:

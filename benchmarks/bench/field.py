@@ -40,6 +40,8 @@ class Scale:
 
     rounds: int
     warm_up: int
+    rehearses: bool
+    settle_s: float
     load_s: float
     consumed: int
     waiting_s: float
@@ -53,6 +55,8 @@ class Scale:
 FULL = Scale(
     rounds=3,
     warm_up=300_000,
+    rehearses=True,
+    settle_s=30.0,
     load_s=5.0,
     consumed=100_000,
     waiting_s=10.0,
@@ -65,6 +69,8 @@ FULL = Scale(
 QUICK = Scale(
     rounds=1,
     warm_up=FEW,
+    rehearses=False,
+    settle_s=3.0,
     load_s=1.5,
     consumed=10_000,
     waiting_s=2.0,
@@ -129,6 +135,8 @@ class Field:
         costs: list[float] = []
         while len(costs) < WARM_UP_PARTS or (not is_steady(costs) and len(costs) < WARM_UP_PARTS * WARM_UP_MOST):
             costs.append(self.load(server, "send", *topic, "-count", count).server_cpu_s)
+        if server.setup.engine == APACHE and least < FULL.warm_up:
+            self.notes.append(f"{server.setup} was warmed up with {least:,} sends only: it becomes much faster yet")
         say(f"{server.setup} is warm after {len(costs) * count:,} sends: CPU of each {costs[-1] / count * 1e6:.0f} us")
         consumed = least // CONSUMED_SHARE
         self.load(server, "consume", *topic, "-count", consumed // 2)

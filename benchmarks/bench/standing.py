@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 STARTED, RESIDENT, ANONYMOUS, IDLE = "seconds", "resident MB", "anonymous MB", "% of a core"
 SEND_CPU, CONSUME_CPU = "send, CPU us/message", "consume, CPU us/message"
-# What a server does after its start, or with clients that have just come, is over then.
-SETTLE_S = 5.0
 SPREAD = ("-in-flight", 32)
 IN_FLIGHT = 128
 ONE_WORKER, TWO_WORKERS = Setup(TERNMQ, cores=2), Setup(TERNMQ, workers=2, cores=2)
@@ -53,7 +51,12 @@ def cases(scale: Scale) -> list[Case]:
             bars=[Bar(figure=RESIDENT, limit=0.06)],
         ),
         *(
-            Case(work="topics", name=f"sends over {count:,} topics", setups=APACHE_ONLY, measure=over_topics(count))
+            Case(
+                work="topics",
+                name=f"sends over {count:,} topics in turn" if count > 1 else "sends to one topic",
+                setups=APACHE_ONLY,
+                measure=over_topics(count),
+            )
             for count in scale.topics
         ),
         *(
@@ -73,18 +76,18 @@ def first_message(field: Field, server: Server) -> Measured:
 
 
 def idle(field: Field, server: Server) -> Measured:
-    """Nobody is connected."""
-    time.sleep(SETTLE_S)
+    """Nobody is connected, and what a server does after its start is over."""
+    time.sleep(field.scale.settle_s)
     return _resting(field, server)
 
 
 def idle_clients(field: Field, server: Server) -> Measured:
     """Connected, with a Telemetry stream, heartbeats and a receive that waits, and no message for anybody."""
     names = field.topic(server, "idle", group=True)
-    seconds = field.scale.idle_s + SETTLE_S + 1
+    seconds = field.scale.idle_s + field.scale.settle_s + 1
     options = (*names, "-clients", field.scale.idle_clients, "-seconds", seconds)
     with load.held("idle", server.endpoint, *options, cores=field.cores_of_load(server)):
-        time.sleep(SETTLE_S)
+        time.sleep(field.scale.settle_s)
         return _resting(field, server)
 
 

@@ -118,6 +118,12 @@ def text(rows: Sequence[Row]) -> str:
     )
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """The same table for a page."""
+    lines = [HEADERS, ["---"] * LEFT + ["---:"] * (len(HEADERS) - LEFT), *(_cells(row) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     spread = f"{shown(min(row.ratios))}..{shown(max(row.ratios))}" if row.ratios else ""
     holds = {True: "yes", False: "no", None: ""}[row.holds]

@@ -45,7 +45,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load on several servers. `fresh` ones get a server of their own for each run."""
+    """One load on several servers: on warm ones that stay, or on `fresh` ones, whose lives begin with each round."""
 
     work: str
     name: str

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.bench.field import Field, is_steady
 from benchmarks.bench.servers import APACHE, NATS, TERNMQ, Server, Setup
-from benchmarks.bench.tables import Result, as_json, pairs, rows, shown, text
+from benchmarks.bench.tables import Result, as_json, markdown, pairs, rows, shown, text
 from benchmarks.bench.works import Bar, Case
 
 OURS, SYNC, PEER, OTHER = Setup(TERNMQ), Setup(TERNMQ, flush="sync"), Setup(APACHE), Setup(NATS)
@@ -94,6 +94,12 @@ def test_the_table_has_a_line_for_each_pair_with_the_spread_and_the_bar() -> Non
     head, line = text(rows(results(barred, {OURS: (50, 80), PEER: (100, 100)}))).splitlines()
     assert head.split()[:4] == ["work", "figure", "server", "peer"]
     assert line.split()[-5:] == ["0.65", "0.5..0.8", "<=", "0.45", "no"]
+
+
+def test_the_table_for_a_page_has_as_many_cells_in_each_line() -> None:
+    lines = markdown(rows(results(case(OURS, PEER, OTHER), {OURS: (1,), PEER: (2,), OTHER: (4,)}))).splitlines()
+    assert {line.count("|") for line in lines} == {11}
+    assert len(lines) == 4
 
 
 def test_the_json_has_all_runs_and_all_ratios() -> None:
