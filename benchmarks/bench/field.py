@@ -30,7 +30,10 @@ BATCH = 32
 # Parts in which the cost is looked at; so many times as many sends end it in any case.
 WARM_UP_PARTS = 6
 STEADY = 0.95
-WARM_UP_MOST = 3
+WARM_UP_MOST = 4
+# A load generator that takes more of its core than this may be what limits a rate.
+LOADER_SHARE_MAX = 0.9
+SHORT_S = 1.0
 BEGAN = time.monotonic()
 
 
@@ -179,6 +182,11 @@ class Field:
         if errors := found.figures["errors"]:
             self.notes.append(f"{server.setup}, {work} {' '.join(map(str, options))}: errors {errors}")
             say(self.notes[-1])
+        if found.seconds > SHORT_S and found.loader_share > LOADER_SHARE_MAX:
+            self.notes.append(
+                f"{server.setup}, {work} {' '.join(map(str, options))}: the load generator took "
+                f"{found.loader_share:.0%} of a core, so the rate may be its limit"
+            )
         return found
 
     def cores_of_load(self, server: Server) -> Collection[int]:
@@ -187,8 +195,8 @@ class Field:
 
 
 def is_steady(costs: Sequence[float]) -> bool:
-    """Whether the last two parts of a warm-up cost hardly less than the best one before them."""
-    return min(costs[-2:]) > STEADY * min(costs[:-2])
+    """Whether the last three parts of a warm-up cost hardly less than the best one before them."""
+    return min(costs[-3:]) > STEADY * min(costs[:-3])
 
 
 def cores() -> tuple[set[int], set[int]]:

@@ -36,6 +36,11 @@ class Run:
     def seconds(self) -> float:
         return float(self.figures["seconds"])
 
+    @property
+    def loader_share(self) -> float:
+        """Of a core, how much the load generator took itself."""
+        return float(self.figures["loader_cpu_s"]) / self.seconds
+
 
 def missing_go() -> str | None:
     """Why nothing can be built in Go; None if it can."""

@@ -1,4 +1,4 @@
-"""The order of runs: cases one after the other, in each round one run on every server, so that all have the same noise."""
+"""The order of runs: cases one after the other, in each round one run on every server, so that noise hits them all."""
 
 from __future__ import annotations
 

@@ -122,7 +122,12 @@ def test_figures_are_shown_with_three_digits(value: float | None, expected: str)
 
 @pytest.mark.parametrize(
     ("costs", "expected"),
-    [((9, 5, 4.9, 4.8), True), ((9, 5, 4.9, 4.0), False), ((9, 5, 4.0, 4.1), False), ((9, 5, 6, 6), True)],
+    [
+        ((9, 5, 4.9, 4.8, 4.9), True),
+        ((9, 5, 4.9, 4.0, 4.1), False),
+        ((9, 5, 4.0, 4.1, 4.1), False),
+        ((9, 5, 6, 6, 6), True),
+    ],
 )
-def test_a_server_is_warm_when_two_parts_brought_nothing(costs: tuple[float, ...], expected: bool) -> None:
+def test_a_server_is_warm_when_three_parts_brought_nothing(costs: tuple[float, ...], expected: bool) -> None:
     assert is_steady(costs) == expected
