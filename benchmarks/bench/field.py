@@ -103,6 +103,7 @@ class Field:
         self._numbers = itertools.count()
         self._running = ExitStack()
         self.notes: list[str] = []
+        self.complete = True
 
     def __enter__(self) -> Self:
         return self
@@ -111,6 +112,12 @@ class Field:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._running.close()
+
+    def fail(self, note: str) -> None:
+        """Something could not be measured."""
+        self.complete = False
+        self.notes.append(note)
+        say(note)
 
     def server(self, setup: Setup) -> Server:
         """The server of this setup, which stays for all works."""
@@ -139,7 +146,9 @@ class Field:
         while len(costs) < WARM_UP_PARTS or (not is_steady(costs) and len(costs) < WARM_UP_PARTS * WARM_UP_MOST):
             costs.append(self.load(server, "send", *topic, "-count", count).server_cpu_s)
         if server.setup.engine == APACHE and least < FULL.warm_up:
-            self.notes.append(f"{server.setup} was warmed up with {least:,} sends only: it becomes much faster yet")
+            self.notes.append(
+                f"{server.setup} was warmed up with {least:,} sends only, and becomes much faster yet: no bar is judged"
+            )
         say(f"{server.setup} is warm after {len(costs) * count:,} sends: CPU of each {costs[-1] / count * 1e6:.0f} us")
         consumed = least // CONSUMED_SHARE
         self.load(server, "consume", *topic, "-count", consumed // 2)

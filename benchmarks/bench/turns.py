@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
     SetupsOf = Callable[[Case], Sequence[Setup]]
 
 
-def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | None) -> tuple[list[Result], list[str]]:
+@dataclass(slots=True)
+class Findings:
+    """What was measured; not `complete` if that was interrupted, or a load failed."""
+
+    results: list[Result]
+    notes: list[str]
+    complete: bool
+
+
+def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | None) -> Findings:
     """All cases one after the other, each in rounds over all its servers; what was found until then if interrupted."""
     server_cores, load_cores = cores()
     results: list[Result] = []
@@ -38,8 +48,8 @@ def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | Non
                 # What came before an interruption is in the list then.
                 results.extend(turns(field, list(group), lambda case: wanted_setups(case, out, flush)))
         except KeyboardInterrupt:
-            field.notes.append("interrupted: not all was measured")
-        return results, field.notes
+            field.fail("interrupted: not all was measured")
+        return Findings(results, field.notes, field.complete)
 
 
 def wanted_setups(case: Case, out: set[str], flush: str | None) -> list[Setup]:
@@ -79,8 +89,7 @@ def attempt(field: Field, case: Case, setup: Setup, turn: str, server: Server | 
     try:
         measured = case.measure(field, server or field.server(setup))
     except LoadFailed as error:
-        field.notes.append(f"{case.work}: {case.name}, {setup}: {error}")
-        say(field.notes[-1])
+        field.fail(f"{case.work}: {case.name}, {setup}: {error}")
         return None
     figures = ", ".join(f"{figure} {shown(value)}" for figure, value in measured.items())
     say(f"{case.work}: {case.name}, {turn}, {setup}: {figures}")

@@ -166,7 +166,8 @@ func (m *maker) message(topic *pb.Resource, number int64, host string) *pb.Messa
 		name := "group-" + strconv.FormatInt(number/int64(m.o.perRequest)%int64(m.o.groups), 10)
 		system.MessageGroup = &name
 	case pb.MessageType_DELAY:
-		system.DeliveryTimestamp = timestamppb.New(time.Now().Add(m.o.delay))
+		// Whole milliseconds, as servers keep them: a part of one that is cut off would look early.
+		system.DeliveryTimestamp = timestamppb.New(time.Now().Add(m.o.delay).Truncate(time.Millisecond))
 	}
 	return &pb.Message{Topic: topic, SystemProperties: system, Body: m.body}
 }
