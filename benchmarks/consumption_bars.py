@@ -1,8 +1,6 @@
 """Measures what was promised of consumption: `python -m benchmarks.consumption_bars [--only NAME] [--quick]`.
 
-polls     1,000 idle long polls: memory and processor time of the server beyond those of an idle one
 groups    10,000 groups on a topic, none with a consumer: processor time
-wakeup    from a send's acknowledgement to the message at a waiting consumer, 500 messages a second
 poison    a message that always fails, with many good ones behind it, against the same without it: rate and memory
 fifo      10,000 message groups on 8 queues, 1 % of the handlings fail, against the same without failures: rate
 
@@ -23,15 +21,13 @@ from zlib import crc32
 
 import grpc.aio
 
-from benchmarks.embedded_bars import cpu_s, start_server, status_kib
+from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq import ConsumeResult, Message, MessageView, Producer, PushConsumer
 from ternmq.command.admin import AdminClient
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import service_pb2 as rpc
 
-POLLS = 1000
-CHANNELS = 20
 GROUPS = 10_000
 MESSAGE_GROUPS = 10_000
 BODY = bytes(256)
@@ -68,46 +64,7 @@ async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
         await asyncio.to_thread(process.wait)
 
 
-# --- polls and groups
-
-
-async def idle_polls(folder: Path, scale: float) -> Figures:
-    seconds = 60 * scale
-    async with server(folder) as (pid, endpoint):
-        await make_topic(endpoint, "idle")
-        channels = [
-            grpc.aio.insecure_channel(endpoint, options=(("grpc.use_local_subchannel_pool", 1),))
-            for _ in range(CHANNELS)
-        ]
-        await asyncio.gather(*(poll(channel, "idle", "warm-up", 0.1) for channel in channels))
-        resident = status_kib(pid, "VmRSS")
-        cpu_before = cpu_s(pid)
-        await asyncio.sleep(seconds / 4)
-        idle_cpu = (cpu_s(pid) - cpu_before) / (seconds / 4)
-        polls = [
-            asyncio.create_task(poll_for_ever(channels[number % CHANNELS], "idle", f"idle-{number % 100}", number))
-            for number in range(POLLS)
-        ]
-        await asyncio.sleep(21)  # until every poll has ended once, so that their ends are spread evenly
-        cpu_before = cpu_s(pid)
-        await asyncio.sleep(seconds)
-        used = (cpu_s(pid) - cpu_before) / seconds
-        grown = (status_kib(pid, "VmRSS") - resident) / 1000
-        for task in polls:
-            task.cancel()
-        await asyncio.gather(*polls, return_exceptions=True)
-        await asyncio.gather(*(channel.close() for channel in channels))
-    return {
-        "1,000 idle long polls: memory, MB (under 40)": grown,
-        "1,000 idle long polls: of a core, % (under 1)": 100 * used,
-        "idle server without polls: of a core, %": 100 * idle_cpu,
-    }
-
-
-async def poll_for_ever(channel: grpc.aio.Channel, topic: str, group: str, number: int) -> None:
-    await asyncio.sleep(20 * number / POLLS)
-    while True:
-        await poll(channel, topic, group, 20)
+# --- groups
 
 
 async def poll(channel: grpc.aio.Channel, topic: str, group: str, seconds: float) -> int:
@@ -159,46 +116,6 @@ async def cpu_per_send(pid: int, endpoint: str, topic: str, count: int) -> float
         for _ in range(count // 10):
             await asyncio.gather(*(producer.send(Message(topic, BODY)) for _ in range(10)))
         return (cpu_s(pid) - before) / count
-
-
-# --- wake-up
-
-
-async def wake_up(folder: Path, scale: float) -> Figures:
-    count = int(15_000 * scale)
-    arrived: dict[bytes, float] = {}
-    acknowledged: dict[bytes, float] = {}
-    all_arrived = asyncio.Event()
-
-    async def listener(view: MessageView) -> None:
-        arrived[view.body] = time.perf_counter()
-        if len(arrived) == count:
-            all_arrived.set()
-
-    async with server(folder) as (_, endpoint):
-        await make_topic(endpoint, "wake")
-        async with (
-            PushConsumer(endpoint, group="wake", subscriptions={"wake": "*"}, listener=listener),
-            Producer(endpoint, topics=["wake"]) as producer,
-        ):
-            began = time.perf_counter()
-
-            async def send(number: int) -> None:
-                body = b"%d" % number
-                await producer.send(Message("wake", body))
-                acknowledged[body] = time.perf_counter()
-
-            async with asyncio.TaskGroup() as sends:
-                for number in range(count):
-                    sends.create_task(send(number))
-                    await asyncio.sleep(max(0.0, began + (number + 1) / 500 - time.perf_counter()))
-            await all_arrived.wait()
-    # What the consumer has before its producer knows counts as nothing.
-    waits = sorted(max(0.0, arrived[body] - acknowledged[body]) * 1000 for body in acknowledged)
-    return {
-        "wake-up, p50, ms (under 2)": statistics.median(waits),
-        "wake-up, p99, ms (under 10)": waits[int(0.99 * len(waits))],
-    }
 
 
 # --- poison and FIFO
@@ -303,9 +220,7 @@ async def make_topic(endpoint: str, name: str) -> None:
 
 
 BARS: dict[str, Callable[[Path, float], Coroutine[None, None, Figures]]] = {
-    "polls": idle_polls,
     "groups": idle_groups,
-    "wakeup": wake_up,
     "poison": poison,
     "fifo": fifo,
 }

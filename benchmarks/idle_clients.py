@@ -30,7 +30,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.embedded_bars import start_server
+from benchmarks.embedded_server import start_server
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
 TOPIC = "idle-clients"

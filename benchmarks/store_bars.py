@@ -25,7 +25,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.embedded_bars import start_server, status_kib
+from benchmarks.embedded_server import start_server, status_kib
 from ternmq import Message, Producer, SimpleConsumer
 from ternmq_broker.delivery.claims import Snapshot
 from ternmq_broker.store.files import DiskFolders

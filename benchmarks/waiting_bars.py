@@ -1,12 +1,10 @@
 """Measures what was promised of messages that wait: `python -m benchmarks.waiting_bars [--only NAME] [--quick]`.
 
-error         how late timed messages come on an idle stack, here and on Apache RocketMQ 5.5, one after the other
 cost          processor time of sending a timed message against that of a normal one, in turns
 pending       ten million pending timers over 3 days: memory, and how long a start with them takes
 burst         100,000 timers due in the same second: when the last one has come, and what others notice of it
-transactions  half message and commit against a normal send, with the same number of senders, in turns
 
-Server and client share the machine. `--no-peer` leaves Apache RocketMQ out.
+Server and client share the machine. `./run bench --only delayed transactions` measures how late they come, and commits.
 """
 
 import argparse
@@ -16,25 +14,21 @@ import itertools
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc.aio
 
-from benchmarks.embedded_bars import cpu_s, start_server, status_kib
-from ternmq import Message, Producer, SimpleConsumer
+from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq.command.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.interop.apache_rocketmq import ApacheRocketMQ
 
 BODY = bytes(256)
 PENDING = 10_000_000
@@ -50,7 +44,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=list(BARS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the messages and of the time")
-    parser.add_argument("--no-peer", action="store_true", help="leave Apache RocketMQ out")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--fill", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -63,11 +56,6 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 scale = 0.1 if arguments.quick else 1.0
                 measured = asyncio.run(measure(Path(folder), scale))
-                if name == "error" and not arguments.no_peer:
-                    with ApacheRocketMQ() as peer:
-                        peer.create_topic("timed", "DELAY")
-                        peer.create_group("readers")
-                        measured |= asyncio.run(delivery_error(peer.endpoint, "Apache RocketMQ 5.5", scale))
             figures |= measured
             if not arguments.json:
                 for label, figure in measured.items():
@@ -90,41 +78,6 @@ async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
 async def make_topic(endpoint: str, name: str, kind: str) -> None:
     with AdminClient(endpoint) as admin:
         await asyncio.to_thread(admin.create_topic, name, kind, 8)
-
-
-# --- how late
-
-
-async def own_delivery_error(folder: Path, scale: float) -> Figures:
-    async with server(folder) as (_, endpoint):
-        await make_topic(endpoint, "timed", "delay")
-        return await delivery_error(endpoint, "TernMQ", scale)
-
-
-async def delivery_error(endpoint: str, name: str, scale: float) -> Figures:
-    """Messages at random times, ten a second, each seen by a poll that waits for it."""
-    count = int(300 * scale) or 30
-    late: list[float] = []
-    reader = SimpleConsumer(
-        endpoint, group="readers", subscriptions={"timed": "*"}, await_duration=timedelta(seconds=20)
-    )
-    async with Producer(endpoint, topics=["timed"]) as producer, reader:
-        begin_ms = time.time() * 1000 + 3000
-        for number in range(count):
-            due_ms = int(begin_ms + number * 100 + random.Random(number).uniform(0, 100))
-            await producer.send(Message("timed", BODY, delivery_timestamp=due_ms))
-        while len(late) < count:
-            views = await reader.receive(max_messages=1, invisible_duration=timedelta(seconds=60))
-            now_ms = time.time() * 1000
-            late += [now_ms - view.delivery_timestamp.timestamp() * 1000 for view in views if view.delivery_timestamp]
-            for view in views:
-                await reader.ack(view)
-    late.sort()
-    return {
-        f"{name}: a timed message is late, p50, ms (under 5)": statistics.median(late),
-        f"{name}: a timed message is late, p99, ms (under 20)": late[int(len(late) * 0.99)],
-        f"{name}: the earliest, ms (not below 0)": late[0],
-    }
 
 
 # --- what it costs
@@ -305,63 +258,6 @@ async def other_traffic(
         await acknowledge(channel, "other", "others", received)
 
 
-# --- transactions
-
-
-async def transactions(folder: Path, scale: float) -> Figures:
-    seconds = 10 * scale
-    rates: dict[str, list[float]] = {"normal": [], "half": []}
-    async with server(folder) as (_, endpoint):
-        await make_topic(endpoint, "normal", "normal")
-        await make_topic(endpoint, "half", "transaction")
-        async with connected(endpoint) as channel:
-            for round_number in range(5):
-                for topic, step in (("normal", send_normal), ("half", send_transaction)):
-                    rate = await steps_per_second(channel, step, seconds)
-                    if round_number:
-                        rates[topic].append(rate)
-    normal, half = (statistics.median(rates[topic]) for topic in ("normal", "half"))
-    return {
-        "normal sends, 16 senders, messages/s": normal,
-        "transactions, 16 senders, half message and commit, messages/s": half,
-        "transactions against normal sends (at least 0.4)": half / normal,
-    }
-
-
-async def steps_per_second(
-    channel: grpc.aio.Channel, step: Callable[[grpc.aio.Channel], Awaitable[None]], seconds: float
-) -> float:
-    count = 0
-    end = time.monotonic() + seconds
-
-    async def repeat() -> None:
-        nonlocal count
-        while time.monotonic() < end:
-            await step(channel)
-            count += 1
-
-    await asyncio.gather(*(repeat() for _ in range(16)))
-    return count / seconds
-
-
-async def send_normal(channel: grpc.aio.Channel) -> None:
-    await send(channel, [message_of("normal")])
-
-
-async def send_transaction(channel: grpc.aio.Channel) -> None:
-    message = message_of("half")
-    message.system_properties.message_type = pb.TRANSACTION
-    [entry] = await send(channel, [message])
-    request = rpc.EndTransactionRequest(
-        topic={"name": "half"},
-        message_id=entry.message_id,
-        transaction_id=entry.transaction_id,
-        resolution=pb.COMMIT,
-    )
-    answer = await call(channel, "EndTransaction", request, rpc.EndTransactionResponse)
-    assert answer.status.code == pb.OK, answer
-
-
 # --- calls, as few bytes of Python as can be
 
 
@@ -435,11 +331,9 @@ def percentile(values: list[float], share: float) -> float:
 
 
 BARS: dict[str, Callable[[Path, float], Coroutine[None, None, Figures]]] = {
-    "error": own_delivery_error,
     "cost": cost_of_sending,
     "pending": pending_timers,
     "burst": burst,
-    "transactions": transactions,
 }
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import grpc
 
@@ -61,6 +61,9 @@ class ApacheRocketMQ:
     Invariant: between `__enter__` and `__exit__` both processes run, the gRPC port accepted a connection, and nothing
     else on this machine depends on the ports.
     """
+
+    # Of the broker and of the proxy; what measures it gives it more than tests need.
+    java_options: ClassVar[Sequence[str]] = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 
     def __init__(self, clustered: bool = False, /, **broker_settings: str | int) -> None:
         self._clustered = clustered
@@ -102,9 +105,9 @@ class ApacheRocketMQ:
         """Create a topic of type NORMAL, FIFO, DELAY, TRANSACTION, MIXED, PRIORITY or LITE."""
         attributes = f"+message.type={type}"
         self.admin("updateTopic", "-t", name, "-r", str(queues), "-w", str(queues), "-a", attributes)
-        self._wait_for_route(name)
+        self.wait_for_route(name)
 
-    def _wait_for_route(self, topic: str) -> None:
+    def wait_for_route(self, topic: str) -> None:
         """The broker tells the name server of a topic after it has told us: clients that are faster are refused."""
         request = service_pb2.QueryRouteRequest(topic={"name": topic})
         request.endpoints.scheme = definition_pb2.IPv4
@@ -163,7 +166,7 @@ class ApacheRocketMQ:
     def _start_broker(self, started: ExitStack) -> None:
         broker = self._write_broker_settings()
         command = [
-            *self._java("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m"),
+            *self._java(*self.java_options),
             *(*BROKER_MAIN, "-n", f"{HOST}:{self._namesrv_port}", "-c", str(broker)),
         ]
         self._begin(command, "broker.out", started).wait_for("boot success")
@@ -195,7 +198,7 @@ class ApacheRocketMQ:
         proxy.write_text(json.dumps(self._proxy_settings()))
         mode = ("cluster",) if self._clustered else ("local", "-bc", str(self._write_broker_settings()))
         command = [
-            *self._java("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m"),
+            *self._java(*self.java_options),
             *PROXY_MAIN,
             *("-n", f"{HOST}:{self._namesrv_port}", "-pc", str(proxy), "-pm", *mode),
         ]

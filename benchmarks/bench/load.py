@@ -1,0 +1,149 @@
+"""The load generator: built when its sources have changed, then one process for each run."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench.processes import cpu_s, pinned
+from tests.interop.apache_rocketmq import cache_folder
+
+SOURCES = Path(__file__).parents[1] / "loader"
+BUILD_TIMEOUT_S = 900
+NATS_SERVER = "nats-server"
+Figures = dict[str, Any]
+
+
+class LoadFailed(Exception):
+    """The load generator could not be built, or could not load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the load generator printed, and processor seconds of the server from its begin to its last answer."""
+
+    figures: Figures
+    server_cpu_s: float
+
+    @property
+    def seconds(self) -> float:
+        return float(self.figures["seconds"])
+
+    @property
+    def loader_share(self) -> float:
+        """Of a core, how much the load generator took itself."""
+        return float(self.figures["loader_cpu_s"]) / self.seconds
+
+
+def missing_go() -> str | None:
+    """Why nothing can be built in Go; None if it can."""
+    if shutil.which("go") is None:
+        return "Go is missing; tests/interop/install_toolchains.sh installs it"
+    return None
+
+
+def build_loader() -> Path:
+    """The load generator."""
+    return _built() / "loader"
+
+
+def build_nats_server() -> Path:
+    """NATS' server, of the version that the load generator's module names."""
+    return _built() / NATS_SERVER
+
+
+@cache
+def _built() -> Path:
+    """The folder with both programs; one that exists is complete."""
+    if reason := missing_go():
+        raise LoadFailed(reason)
+    folder = cache_folder() / "loader" / _fingerprint()
+    if not folder.is_dir():
+        making = folder.with_name(f"{folder.name}.{os.getpid()}")
+        making.mkdir(parents=True)
+        # A folder with a slash: programs go into it under their own names.
+        _go("build", "-trimpath", "-o", f"{making}/loader", ".")
+        _go("build", "-trimpath", "-o", f"{making}/", "tool")
+        # Two at the same time: the first rename stays, and both folders hold the same programs.
+        with contextlib.suppress(OSError):
+            making.rename(folder)
+    return folder
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for source in sorted((*SOURCES.glob("*.go"), *SOURCES.glob("go.*"))):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _go(*arguments: str) -> None:
+    command = ["go", *arguments]
+    result = subprocess.run(
+        command,
+        cwd=SOURCES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise LoadFailed(f"{' '.join(command)} failed:\n{result.stdout}")
+
+
+def run(work: str, endpoint: str, *options: object, pids: Collection[int], cores: Collection[int]) -> Run:
+    """One run of a work; what it costs is counted of the processes `pids`."""
+    with held(work, endpoint, *options, cores=cores) as process:
+        before = cpu_s(pids)
+        figures = _figures(process)
+        return Run(figures, cpu_s(pids) - before)
+
+
+@contextlib.contextmanager
+def held(work: str, endpoint: str, *options: object, cores: Collection[int]) -> Iterator["subprocess.Popen[str]"]:
+    """The load generator, connected and about to begin; it disconnects at the end of the `with` block."""
+    command = [str(build_loader()), work, "-endpoint", endpoint, "-paced", *map(str, options)]
+    with (
+        pinned(cores),
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        try:
+            _await_ready(process)
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _await_ready(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None
+    if process.stdout.readline() != "ready\n":
+        raise _failed(process)
+
+
+def _figures(process: "subprocess.Popen[str]") -> Figures:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    if not line:
+        raise _failed(process)
+    figures: Figures = json.loads(line)
+    return figures
+
+
+def _failed(process: "subprocess.Popen[str]") -> LoadFailed:
+    assert process.stderr is not None
+    process.kill()
+    return LoadFailed(f"{process.args!r}: {process.stderr.read()}")

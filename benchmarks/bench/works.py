@@ -1,0 +1,176 @@
+"""What is measured under load. A work has cases; a case is one load, run on one server after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from benchmarks.bench.servers import APACHE, NATS, TERNMQ, Setup
+
+if TYPE_CHECKING:
+    from benchmarks.bench.field import Field
+    from benchmarks.bench.load import Run
+    from benchmarks.bench.servers import Server
+
+ASYNC, SYNC = Setup(TERNMQ), Setup(TERNMQ, flush="sync")
+PEERS = (Setup(APACHE), Setup(NATS))
+ALL = (ASYNC, *PEERS)
+WITH_SYNC = (ASYNC, SYNC, *PEERS)
+APACHE_ONLY = (ASYNC, Setup(APACHE))
+CPU, RATE, P50, P99 = "CPU us/message", "messages/s", "p50 ms", "p99 ms"
+FILL = ("-batch", 32, "-in-flight", 8)
+READERS = ("-in-flight", 4)
+
+Measured = Mapping[str, float]
+Measure = Callable[["Field", "Server"], Measured]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """What issue 15 asks of a figure: of TernMQ's ratio to a peer, or of TernMQ's figure itself when `peer` is None."""
+
+    figure: str
+    limit: float
+    peer: str | None = APACHE
+    setup: Setup = ASYNC
+    at_least: bool = False
+
+    def holds(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One load on several servers: on warm ones that stay, or on `fresh` ones, whose lives begin with each round."""
+
+    work: str
+    name: str
+    setups: Sequence[Setup]
+    measure: Measure
+    fresh: bool = False
+    bars: Sequence[Bar] = field(default=())
+
+
+def rates(found: Run, messages: float) -> Measured:
+    """What nearly all works say."""
+    return {CPU: found.server_cpu_s / messages * 1e6, RATE: messages / found.seconds}
+
+
+def delays(found: Run) -> Measured:
+    """Percentiles, in milliseconds."""
+    latency = found.figures["latency_us"]
+    return {P50: latency["p50"] / 1000, P99: latency["p99"] / 1000}
+
+
+def sends(*options: object, topic: str = "sends", kind: str = "NORMAL") -> Measure:
+    """Sends for a while, as fast as answers come."""
+
+    def measure(field: Field, server: Server) -> Measured:
+        names = field.topic(server, topic, kind)
+        found = field.load(server, "send", *names, *options, "-type", kind, "-seconds", field.scale.load_s)
+        return {**rates(found, found.figures["sent"]), **delays(found)}
+
+    return measure
+
+
+def consumes(topic: str, *options: object, kind: str = "NORMAL", share: float = 1.0) -> Measure:
+    """Consume and acknowledge what was sent just before."""
+
+    def measure(field: Field, server: Server) -> Measured:
+        count = int(field.scale.consumed * share)
+        names = field.topic(server, topic, kind, group=True)
+        fill = FILL if kind == "NORMAL" else ()
+        field.load(server, "send", *names, *fill, "-type", kind, "-count", count)
+        found = field.load(server, "consume", *names, *READERS, *options, "-count", count)
+        return rates(found, found.figures["acknowledged"])
+
+    return measure
+
+
+def end_to_end(rate: int) -> Measure:
+    """From the begin of a send to its message at a consumer that waits."""
+
+    def measure(field: Field, server: Server) -> Measured:
+        names = field.topic(server, "end-to-end", group=True)
+        found = field.load(server, "e2e", *names, "-rate", rate, "-seconds", field.scale.waiting_s)
+        return {**delays(found), CPU: found.server_cpu_s / found.figures["sent"] * 1e6}
+
+    return measure
+
+
+def late(field: Field, server: Server) -> Measured:
+    """How long after they were due delayed messages come; one that comes early is a note."""
+    names = field.topic(server, "delayed", "DELAY", group=True)
+    rate = ("-rate", 200, "-seconds", field.scale.waiting_s, "-delay", "2s")
+    found = field.load(server, "delayed", *names, *rate)
+    if early := found.figures["early"]:
+        field.notes.append(f"{server.setup}: {early} of {found.figures['received']} delayed messages came early")
+    return delays(found)
+
+
+def transactions(field: Field, server: Server) -> Measured:
+    """A half message and its commit."""
+    names = field.topic(server, "transactions", "TRANSACTION")
+    found = field.load(server, "transactions", *names, "-seconds", field.scale.load_s)
+    return {**rates(found, found.figures["sent"]), **delays(found)}
+
+
+def _in_flight(count: int, *bars: Bar) -> Case:
+    options = ("-in-flight", count)
+    return Case(work="unary", name=f"256 B, {count} in flight", setups=WITH_SYNC, measure=sends(*options), bars=bars)
+
+
+def _body(name: str, size: int) -> Case:
+    options = ("-in-flight", 32, "-body", size)
+    return Case(work="unary", name=f"{name}, 32 in flight", setups=WITH_SYNC, measure=sends(*options))
+
+
+def _end_to_end(rate: int, *bars: Bar) -> Case:
+    return Case(work="latency", name=f"end to end, {rate:,}/s", setups=ALL, measure=end_to_end(rate), bars=bars)
+
+
+LOADS: tuple[Case, ...] = (
+    _in_flight(1),
+    _in_flight(32, Bar(figure=CPU, limit=0.45), Bar(figure=CPU, limit=0.6, setup=SYNC)),
+    _in_flight(128, Bar(figure=RATE, limit=2, at_least=True)),
+    _in_flight(256),
+    _body("4 KiB", 4096),
+    _body("64 KiB", 65536),
+    Case(
+        work="batch",
+        name="32 messages a request",
+        setups=WITH_SYNC,
+        measure=sends("-batch", 32, "-in-flight", 32),
+        bars=[Bar(figure=CPU, limit=1.0)],
+    ),
+    Case(
+        work="consume",
+        name="receive 32, acknowledge in one call",
+        setups=ALL,
+        measure=consumes("consume"),
+        bars=[Bar(figure=CPU, limit=0.2)],
+    ),
+    Case(
+        work="consume",
+        name="receive 32, one acknowledgement a message",
+        setups=ALL,
+        measure=consumes("consume", "-ack-each", share=0.5),
+        bars=[Bar(figure=CPU, limit=0.35)],
+    ),
+    _end_to_end(200),
+    _end_to_end(1000, Bar(figure=P99, limit=0.5)),
+    _end_to_end(2000),
+    Case(work="fifo", name="send", setups=APACHE_ONLY, measure=sends("-in-flight", 32, topic="fifo", kind="FIFO")),
+    Case(
+        work="fifo",
+        name="receive and acknowledge",
+        setups=APACHE_ONLY,
+        measure=consumes("fifo-consumed", kind="FIFO", share=0.1),
+    ),
+    Case(work="delayed", name="how late", setups=APACHE_ONLY, measure=late),
+    Case(work="transactions", name="half message and commit", setups=APACHE_ONLY, measure=transactions),
+)

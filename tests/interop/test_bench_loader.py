@@ -1,0 +1,85 @@
+"""The load generator of `./run bench` on a real server: what it says that it sent and consumed is what was there."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bench import load
+from ternmq.command.admin import AdminClient
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+
+MESSAGES = 640
+CORES = os.sched_getaffinity(0)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    if load.missing_go():
+        pytest.fail("go missing: run tests/interop/install_toolchains.sh")
+    load.build_loader()
+    with Stack(tmp_path, "--flush", "async") as stack:
+        yield stack
+
+
+def run(stack: Stack, work: str, *options: object) -> load.Run:
+    found = load.run(work, stack.grpc, *options, pids=[stack.process.pid], cores=CORES)
+    assert found.figures["errors"] == {}
+    return found
+
+
+def stored(stack: Stack, topic: str) -> int:
+    with AdminClient(stack.grpc) as admin:
+        return sum(queue.max_offset for queue in admin.topic(topic).queues)
+
+
+@pytest.mark.parametrize("options", [("-batch", 32), ("-batch", 1, "-ack-each")], ids=["batches", "each"])
+def test_what_was_sent_is_what_was_stored_and_consumed(stack: Stack, options: tuple[object, ...]) -> None:
+    batch = options[:2]
+    sent = run(stack, "send", "-topic", "t", *batch, "-count", MESSAGES)
+    assert sent.figures["sent"] == stored(stack, "t") == MESSAGES
+    assert sent.figures["latency_us"]["count"] == MESSAGES // int(str(batch[1]))
+    assert sent.server_cpu_s > 0
+    consumed = run(stack, "consume", "-topic", "t", "-group", "g", "-in-flight", 4, *options[2:], "-count", MESSAGES)
+    assert consumed.figures["received"] == consumed.figures["acknowledged"] == MESSAGES
+    with AdminClient(stack.grpc) as admin:
+        progress = admin.group("g").progress
+    assert sum(queue.committed for queue in progress) == MESSAGES
+    assert not any(queue.in_flight for queue in progress)
+
+
+def test_each_message_that_goes_through_has_its_time(stack: Stack) -> None:
+    found = run(stack, "e2e", "-topic", "t", "-group", "g", "-rate", 200, "-seconds", 1)
+    assert found.figures["sent"] == found.figures["received"] == found.figures["latency_us"]["count"] == 200
+
+
+def test_delayed_messages_are_not_early_and_committed_ones_are_there(stack: Stack) -> None:
+    with AdminClient(stack.grpc) as admin:
+        admin.create_topic("later", "delay", 4)
+        admin.create_topic("both", "transaction", 4)
+    late = run(stack, "delayed", "-topic", "later", "-group", "g", "-rate", 100, "-seconds", 1, "-delay", "1s")
+    assert late.figures["sent"] == late.figures["received"] == 100
+    assert late.figures["early"] == 0
+    committed = run(stack, "transactions", "-topic", "both", "-count", 100)
+    assert committed.figures["sent"] == stored(stack, "both") == 100
+
+
+def test_a_server_that_refuses_is_counted_by_the_code_of_its_refusal(stack: Stack) -> None:
+    with AdminClient(stack.grpc) as admin:
+        admin.create_topic("timed", "delay", 4)
+    options = ("-topic", "timed", "-count", 10, "-in-flight", 1)
+    found = load.run("send", stack.grpc, *options, pids=[stack.process.pid], cores=CORES)
+    assert found.figures["sent"] == 0
+    assert found.figures["errors"] == {"MESSAGE_PROPERTY_CONFLICT_WITH_TYPE": 10}
+
+
+def test_the_figures_of_the_load_generator_pass_their_own_tests() -> None:
+    if shutil.which("go") is None:
+        pytest.fail("go missing: run tests/interop/install_toolchains.sh")
+    tested = subprocess.run(["go", "test", "./..."], cwd=load.SOURCES, capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
