@@ -176,8 +176,8 @@ async def _delay(sending: Sending) -> list[_Part]:
 
 
 def _due_ms(properties: "SystemProperties", now_ms: int) -> int:
-    """When the message is due, in whole milliseconds that are not before the time that was given. A time that no calendar
-    has becomes one, since consumers fail on it."""
+    """When the message is due: the first whole millisecond that is not before its time. A time that no calendar has
+    becomes one, since consumers fail on it."""
     stamp = properties.delivery_timestamp
     due_ms = time_ms(stamp) + (1 if stamp.nanos % 1_000_000 else 0)
     if not is_time(stamp):
