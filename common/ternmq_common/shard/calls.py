@@ -7,7 +7,7 @@ and where the proxy's service routes it.
 import enum
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 from msgspec import defstruct, structs
 
@@ -15,7 +15,7 @@ from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import PopOrder
 from ternmq_common.shard import form
 from ternmq_common.shard.form import FilterText, Piece
-from ternmq_common.shard.shard import RemoteShard
+from ternmq_common.shard.shard import RemoteShard, Storage
 
 ANSWER_TIMEOUT_S = 2.0
 # What looks through the log may take longer than a call of the hot path.
@@ -80,9 +80,12 @@ RULES = {
 }
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Values = tuple[Any, ...]
 """The arguments of a call, all of them, in the order of its signature."""
+Ask = Callable[["Call", Values], Awaitable[Any]]
+"""Makes a call; what comes of it is what the method of that name returns."""
 
 
 def _with_text(order: PopOrder) -> PopOrder:
@@ -180,17 +183,26 @@ def _named(value: object, kind: str) -> str:
 CALLS = {name: Call(name, rules) for name, rules in RULES.items()}
 
 
+def asking(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:
+    """What has the signature of that method of a shard, and asks."""
+    call = CALLS[method.__name__]
+
+    def asked(*args: P.args, **named: P.kwargs) -> Awaitable[T]:
+        return ask(call, call.values(args, named))
+
+    return asked
+
+
 class _Remote:
-    def __init__(self, ask: Callable[[Call, Values], Awaitable[Any]]) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        call = CALLS.get(name)
-        if call is None:
+        if name not in CALLS:
             raise AttributeError(name)
-        return lambda *args, **named: self._ask(call, call.values(args, named))
+        return asking(getattr(RemoteShard, name), self._ask)
 
 
-def remote_shard(ask: Callable[[Call, Values], Awaitable[Any]]) -> RemoteShard:
-    """A shard whose every method is a call."""
+def remote_shard(ask: Ask) -> RemoteShard:
+    """A shard whose every method asks."""
     return cast("RemoteShard", _Remote(ask))

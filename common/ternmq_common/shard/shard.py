@@ -52,6 +52,9 @@ class Done(Generic[T]):
         yield
 
 
+DONE = Done(None)
+
+
 class Storage(Protocol):
     """What is the same of one broker and of all."""
 

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ternmq_common.errors import MessagingError
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.shard.calls import Call
+from ternmq_common.shard.form import Piece
 from ternmq_protos.v2 import definition_pb2
 
-OnLate = Callable[[storage.Answer], None]
-"""Called with an answer for which nobody waits any more."""
+OnLate = Callable[[Any], None]
+"""Called with a result for which nobody waits any more."""
 
 CALLS_MAX = 100_000
 
@@ -38,21 +39,22 @@ class LateAnswer(MessagingError):
 
 
 class _Waiting(NamedTuple):
-    answer: "asyncio.Future[storage.Answer]"
+    call: Call
+    result: "asyncio.Future[Any]"
     deadline_s: float
-    on_late: "OnLate | None"
+    on_late: OnLate | None
 
 
 class Calls:
     """Calls by their numbers.
 
-    Invariant: an answer that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
+    Invariant: a result that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
     """
 
     def __init__(self, broker: str) -> None:
         self._broker = broker
         self._waiting: dict[int, _Waiting] = {}
-        self._late: dict[int, OnLate] = {}
+        self._late: dict[int, tuple[Call, OnLate]] = {}
         self._idle: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
@@ -64,32 +66,49 @@ class Calls:
         """So many that the broker must be stuck: it is to be asked no more for now."""
         return len(self._waiting) + len(self._late) >= CALLS_MAX
 
-    def add(self, number: int, deadline_s: float, on_late: "OnLate | None") -> "asyncio.Future[storage.Answer]":
-        future: asyncio.Future[storage.Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = _Waiting(future, deadline_s, on_late)
+    def add(self, number: int, call: Call, deadline_s: float, on_late: OnLate | None) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = _Waiting(call, future, deadline_s, on_late)
         return future
 
-    def abandon(self, number: int, answer: "asyncio.Future[storage.Answer]", on_late: "OnLate | None") -> bool:
+    def abandon(self, number: int, result: "asyncio.Future[Any]", on_late: OnLate | None) -> bool:
         """The waiter is gone; whether the answer is still to come."""
-        if self._waiting.pop(number, None) is not None:
-            if on_late is not None:
-                self._late[number] = on_late
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None:
+            self._is_late(number, waiting)
             self._tell_idle()
             return True
         # It may have come in the same moment, and nobody has seen it.
-        if on_late is not None and answer.done() and not answer.cancelled() and answer.exception() is None:
-            on_late(answer.result())
+        if result.done() and not result.cancelled() and result.exception() is None and on_late is not None:
+            on_late(result.result())
         return False
 
-    def answered(self, answer: storage.Answer) -> None:
-        waiting = self._waiting.pop(answer.id, None)
-        on_late = self._late.pop(answer.id, None)
-        if waiting is not None and not waiting.answer.done():
-            waiting.answer.set_result(answer)
-        elif waiting is not None:
-            on_late = waiting.on_late
-        if on_late is not None:
-            on_late(answer)
+    def _is_late(self, number: int, waiting: _Waiting) -> None:
+        if waiting.on_late is not None:
+            self._late[number] = waiting.call, waiting.on_late
+
+    def answered(self, answer: Piece) -> None:
+        """NoFrame if that is no result of the call, which waits on then."""
+        waiting = self._waiting.get(answer.number)
+        call, on_late = self._late.get(answer.number, (None, None))
+        if waiting is not None:
+            call, on_late = waiting.call, waiting.on_late
+        if call is None:
+            return
+        result = call.result(answer)
+        self._waiting.pop(answer.number, None)
+        self._late.pop(answer.number, None)
+        if waiting is not None and not waiting.result.done():
+            waiting.result.set_result(result)
+        elif on_late is not None:
+            on_late(result)
+        self._tell_idle()
+
+    def failed(self, number: int, error: MessagingError) -> None:
+        waiting = self._waiting.pop(number, None)
+        self._late.pop(number, None)
+        if waiting is not None and not waiting.result.done():
+            waiting.result.set_exception(error)
         self._tell_idle()
 
     def expire(self, now_s: float) -> int:
@@ -97,10 +116,9 @@ class Calls:
         over = [number for number, waiting in self._waiting.items() if waiting.deadline_s < now_s]
         for number in over:
             waiting = self._waiting.pop(number)
-            if waiting.on_late is not None:
-                self._late[number] = waiting.on_late
-            if not waiting.answer.done():
-                waiting.answer.set_exception(LateAnswer(self._broker))
+            self._is_late(number, waiting)
+            if not waiting.result.done():
+                waiting.result.set_exception(LateAnswer(self._broker))
         if over:
             self._tell_idle()
         return len(over)
@@ -110,8 +128,8 @@ class Calls:
         waiting, self._waiting = self._waiting, {}
         self._late.clear()
         for number, call in waiting.items():
-            if not call.answer.done():
-                call.answer.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+            if not call.result.done():
+                call.result.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
         self._tell_idle()
         return len(waiting)
 
