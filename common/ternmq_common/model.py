@@ -7,23 +7,19 @@ and has a default. The fields of a dataclass travel with their names: one that i
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from ternmq_common.cluster import Permission
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.message_filter import MessageFilter
+from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import MessageType
-
-# What another process may give.
-UInt32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,8 @@ from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.msgpack import Decoder, Encoder
 
 from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import OrphanedTransaction, PullingMember, UInt32
+from ternmq_common.model import OrphanedTransaction, PullingMember
+from ternmq_common.ranges import UInt32
 from ternmq_common.sql_filter import SqlFilter
 
 FORM = 2

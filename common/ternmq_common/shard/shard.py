@@ -14,7 +14,6 @@ from ternmq_common.model import (
     Appended,
     Delivery,
     HalfMessage,
-    Int64,
     NewMessage,
     PopOrder,
     Pulled,
@@ -23,15 +22,14 @@ from ternmq_common.model import (
     QueueReaderId,
     QueueRef,
     Resolution,
-    Seconds,
     Settled,
     StoredMessage,
     TimedMessage,
     Transaction,
     TransactionPage,
     TransactionState,
-    UInt32,
 )
+from ternmq_common.ranges import Int64, Seconds, UInt32
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.transaction_id import TransactionId
