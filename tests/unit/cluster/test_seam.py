@@ -118,7 +118,7 @@ def any_calls(draw: st.DrawFn) -> tuple[Call, tuple[Any, ...]]:
 async def test_whatever_is_asked_is_answered(cluster: InProcessCluster, asked: tuple[Call, tuple[Any, ...]]) -> None:
     call, values = asked
     broker = cluster.service.links.broker("broker-0")
-    (result,) = await asyncio.gather(broker.ask(call, values), return_exceptions=True)
+    result: object = (await asyncio.gather(broker.ask(call, values), return_exceptions=True))[0]
     assert not isinstance(result, BrokerUnavailable)
     if isinstance(result, MessagingError):
         assert result.code not in (definition_pb2.NOT_IMPLEMENTED, definition_pb2.PROXY_TIMEOUT)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.timers import Timers
 from ternmq_common.errors import MessagingError
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.embedded import Embedded, Proto, RawClient, code, message, moment, names
 from tests.unit.proxy.conftest import ANY_PORT, SERVER_LOOP
 
@@ -178,10 +178,10 @@ async def test_several_messages_get_an_entry_each_in_their_order(timed: RawClien
 async def test_what_waits_may_be_refused_where_what_is_due_is_stored(
     timed: RawClient, reminders: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(service: LocalMessageService, queue: object, messages: object) -> None:
+    async def refuse(timers: Timers, *_: object) -> None:
         raise MessagingError(pb.HA_NOT_AVAILABLE, "no replica")
 
-    monkeypatch.setattr(LocalMessageService, "schedule", refuse)
+    monkeypatch.setattr(Timers, "schedule", refuse)
     sent = [message(reminders, delivery_timestamp=await in_s(timed, seconds)) for seconds in (60, -1, 60)]
     answer = await send(timed, *sent)
     assert code(answer) == "MULTIPLE_RESULTS"

@@ -10,8 +10,8 @@ import contextlib
 import itertools
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
@@ -66,17 +66,6 @@ class LinkEvents(Protocol):
         """Ask a producer; whether there was one."""
 
 
-@dataclass(slots=True)
-class _Counts:
-    """Since the proxy knows the broker; `lost` are calls that went under with the connection."""
-
-    frames_out: int = 0
-    frames_in: int = 0
-    calls: int = 0
-    late: int = 0
-    lost: int = 0
-
-
 class BrokerLink:
     """Keeps the stream to the broker at one address, from `start` to `close`."""
 
@@ -110,7 +99,7 @@ class BrokerLink:
         self._task: asyncio.Task[None] | None = None
         self._aside = SetAside()
         self._hurry = asyncio.Event()
-        self._counts = _Counts()
+        self._counts = Counter[str]()  # since the proxy knows the broker; `lost` went under with the connection
 
     @property
     def connected(self) -> bool:
@@ -124,17 +113,8 @@ class BrokerLink:
 
     def figures(self, *, set_aside: bool) -> LinkFigures:
         """The link at this moment; `set_aside`: the broker gets no messages for a while, though it can be asked."""
-        counts = self._counts
-        return LinkFigures(
-            broker=self.broker,
-            up=self.connected,
-            set_aside=set_aside,
-            calls=counts.calls,
-            late=counts.late,
-            lost=counts.lost,
-            frames_out=counts.frames_out,
-            frames_in=counts.frames_in,
-        )
+        counts = {name: self._counts[name] for name in ("calls", "late", "lost", "frames_out", "frames_in")}
+        return LinkFigures(broker=self.broker, up=self.connected, set_aside=set_aside, **counts)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._forever(), name=f"link to {self.broker}")
@@ -203,7 +183,7 @@ class BrokerLink:
         future = self._calls.add(number, call, deadline_s, on_late)
         self._tell_version()
         self._outbox.add(piece, number)
-        self._counts.calls += 1
+        self._counts["calls"] += 1
         try:
             return await future
         except asyncio.CancelledError:
@@ -319,7 +299,7 @@ class BrokerLink:
         while not (self._leaving and not len(self._outbox)):
             batch = await self._outbox.take()
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
-            self._counts.frames_out += 1
+            self._counts["frames_out"] += 1
             self._spoke_s = asyncio.get_running_loop().time()
             self._unheard_bytes += len(batch.frame)
             try:
@@ -334,7 +314,7 @@ class BrokerLink:
         loop = asyncio.get_running_loop()
         while frames := await stream.read_all():
             self._heard_s, self._unheard_bytes = loop.time(), 0
-            self._counts.frames_in += len(frames)
+            self._counts["frames_in"] += len(frames)
             for data in frames:
                 for piece in form.pieces(data):
                     take = self._takes.get(piece.what)
@@ -376,7 +356,7 @@ class BrokerLink:
             if (stood_s := now - looked_s - LOOK_S) > LOOK_S:
                 self._heard_s += stood_s
             looked_s = now
-            self._counts.late += self._calls.expire(now)
+            self._counts["late"] += self._calls.expire(now)
             silence_s = now - self._heard_s
             if silence_s > SILENCE_S + self._unheard_bytes / SLOW_BYTES_PER_S:
                 raise TimeoutError
@@ -392,7 +372,7 @@ class BrokerLink:
             task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"
-        self._counts.lost += self._calls.lose(text, sent_up_to=self._sent_up_to)
+        self._counts["lost"] += self._calls.lose(text, sent_up_to=self._sent_up_to)
         if was_connected:
             if asyncio.get_running_loop().time() - self._welcomed_s > STEADY_S:
                 self._aside.worked()
