@@ -32,15 +32,13 @@ class Repeats:
         except BrokerUnavailable as error:
             if not _again(call.rules.repeat, error) or self._links.find(broker) is None:
                 raise
-        async for attempt in AsyncRetrying(
+        repeated = AsyncRetrying(
             retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
             stop=stop_after_delay(_REPEAT_S),
             wait=wait_random_exponential(multiplier=0.05, max=0.3),
             reraise=True,
-        ):
-            with attempt:
-                return await self._links.broker(broker).ask(call, values)
-        raise AssertionError("tenacity ends with a result or an error")
+        )
+        return await repeated(lambda: self._links.broker(broker).ask(call, values))
 
 
 def _again(repeat: Repeat, error: BaseException) -> bool:
