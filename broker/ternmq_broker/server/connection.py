@@ -7,7 +7,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from ternmq_broker.disk_room import DiskShort
 from ternmq_common.errors import MessagingError
@@ -164,6 +164,7 @@ class ProxyConnection:
         try:
             call = _call(asked.what)
             values = call.arguments(asked)
+            asked.body = Raw()  # which would keep the whole frame for as long as this call waits
             if self._answers.knows(asked):
                 work = call.done(self._methods[call.name], values)
                 if isinstance(work, Done):
