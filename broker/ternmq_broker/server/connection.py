@@ -96,7 +96,7 @@ class ProxyConnection:
     def _greet(self, piece: "Piece") -> None:
         proxy = form.HELLO.of(piece)
         if proxy.form != FORM:
-            raise NoFrame(f"{proxy.name} says form {proxy.form}; let proxies and brokers be of one version")
+            raise NoFrame(f"it is of form {proxy.form}; let proxies and brokers be of one version")
         self.name = proxy.name
         self._say(form.WELCOME.piece(form.Greeting(self._broker.name, self._proxies.version)))
 

@@ -28,7 +28,7 @@ class Repeats:
     async def ask(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         # The first try goes without tenacity, which costs more than the call.
         try:
-            return await self._links.broker(broker).ask(call, values)
+            return await self._asked(broker, call, values)
         except BrokerUnavailable as error:
             if not _again(call.rules.repeat, error) or self._links.find(broker) is None:
                 raise
@@ -38,7 +38,10 @@ class Repeats:
             wait=wait_random_exponential(multiplier=0.05, max=0.3),
             reraise=True,
         )
-        return await repeated(lambda: self._links.broker(broker).ask(call, values))
+        return await repeated(self._asked, broker, call, values)
+
+    async def _asked(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401
+        return await self._links.broker(broker).ask(call, values)
 
 
 def _again(repeat: Repeat, error: BaseException) -> bool:
