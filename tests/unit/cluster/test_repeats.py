@@ -1,6 +1,6 @@
 """Which calls are made again while their broker is away, and what comes of them."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -10,8 +10,10 @@ from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, Call, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
-from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.repeats import Repeats
+
+if TYPE_CHECKING:
+    from ternmq_proxy.message_service.cluster.links import Links
 
 QUEUE = QueueRef("orders", "broker-0", 0)
 HANDLE = ReceiptHandle("broker-0", 0, 0, 1, 1)
