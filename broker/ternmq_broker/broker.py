@@ -474,8 +474,10 @@ class Broker:
 
     # --- forgetting
 
-    async def forget_topic(self, topic: str) -> None:
-        """No message of the topic can be read any more; the disk space goes with its segments' age."""
+    async def forget_topic(self, topic: str, *, version: int = 0) -> None:
+        """No message of the topic can be read any more; the disk space goes with its segments' age. The version is for
+        `server/forgetting.py`."""
+        del version
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         with self._writing:
@@ -483,8 +485,9 @@ class Broker:
             remember = self._store.forget_topic(topic)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
 
-    async def forget_group(self, group: str) -> None:
+    async def forget_group(self, group: str, *, version: int = 0) -> None:
         """Drop the group's progress, its retries and its dead letters."""
+        del version
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:

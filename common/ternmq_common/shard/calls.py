@@ -6,13 +6,14 @@ and where the proxy's service routes it.
 
 import enum
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 from msgspec import defstruct, structs
 
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import PopOrder
+from ternmq_common.ranges import Int64
 from ternmq_common.shard import form
 from ternmq_common.shard.form import FilterText, Piece
 from ternmq_common.shard.shard import RemoteShard, Storage
@@ -93,7 +94,11 @@ def _with_text(order: PopOrder) -> PopOrder:
 
 
 # A filter is compiled, and travels as its text.
-_TOLD: dict[object, Callable[[Any], object]] = {MessageFilter: FilterText.of, PopOrder: _with_text}
+_TOLD: dict[object, Callable[[Any], object]] = {
+    MessageFilter: FilterText.of,
+    PopOrder: _with_text,
+    Sequence[Int64]: list,  # it may be a range
+}
 
 
 class Call:
@@ -116,8 +121,9 @@ class Call:
         self._result = form.decoder(get_args(hints["return"])[0])
         self._told = [(place, _TOLD[hints[name]]) for place, name in enumerate(self._names) if hints[name] in _TOLD]
         self._topic, self._group, self._waits = map(self._place, (rules.topic, rules.group, rules.waits))
-        self.broker = next((place for place, name in enumerate(self._names) if hasattr(hints[name], "broker")), None)
-        """The place of the argument that names its broker."""
+        names_broker = [name == "broker" or hasattr(hints[name], "broker") for name in self._names]
+        self.broker = names_broker.index(True) if any(names_broker) else None
+        """The place of the argument that is, or has, its broker's name."""
 
     def _place(self, name: str) -> int | None:
         return self._names.index(name) if name else None

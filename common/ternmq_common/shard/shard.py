@@ -155,18 +155,26 @@ class Storage(Protocol):
     def retry(self, group: str, topic: str, messages: Sequence[NewMessage]) -> Awaitable[None]:
         """Deliver messages of the topic to that group alone, with all their attempts; not for a FIFO group."""
 
+    def dead_letters(self, group: str, broker: str, offsets: Sequence[Int64]) -> Awaitable[dict[int, StoredMessage]]:
+        """Those of the group's dead letters that are on that broker, by their offsets; an empty name is fine where
+        there is one broker."""
+
+    def remaining(self, broker: str) -> Awaitable[Remaining]:
+        """What would be lost with that broker."""
+
+    def forget_topic(self, topic: str, *, version: Int64) -> Awaitable[None]:
+        """The topic was deleted, which gave the registry that version: none of its messages is found any more. A broker
+        that can't be reached does so before it comes back."""
+
+    def forget_group(self, group: str, *, version: Int64) -> Awaitable[None]:
+        """The group was deleted, as `forget_topic`: drop its progress, its retries and its dead letters."""
+
 
 class Shard(Storage, Protocol):
     """One broker."""
 
     def wait_for_more(self, queue: QueueRef, offset: Int64, poll_s: Seconds) -> Awaitable[bool]:
         """Whether there is something to pull at that offset or behind it, or comes within `poll_s` seconds."""
-
-    def dead_letters(self, group: str, offsets: Sequence[Int64]) -> Awaitable[dict[int, StoredMessage]]:
-        """Those of the group's dead letters that are there, by their offsets."""
-
-    def remaining(self) -> Awaitable[Remaining]:
-        """What would be lost with this broker."""
 
 
 class RemoteShard(Shard, Protocol):
@@ -178,9 +186,3 @@ class RemoteShard(Shard, Protocol):
 
     def pulling_members(self, group: str, topic: str) -> Awaitable[list[str]]:
         """The client ids of the group's members that pull the topic, through whichever proxy."""
-
-    def forget_topic(self, topic: str, *, version: Int64) -> Awaitable[None]:
-        """The topic was deleted, which gave the registry that version: none of its messages is found any more."""
-
-    def forget_group(self, group: str, *, version: Int64) -> Awaitable[None]:
-        """The group was deleted, as `forget_topic`: drop its progress, its retries and its dead letters."""

@@ -11,7 +11,6 @@ from ternmq_common.shard.shard import Storage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.cluster import Remaining
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Delivery,
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
         QueueReaderId,
         QueueRef,
         Route,
-        StoredMessage,
         Topic,
     )
     from ternmq_common.output_room import AnswerRoom
@@ -59,20 +57,6 @@ class MessageService(Storage, Protocol):
         room: "AnswerRoom | None" = None,
     ) -> "Awaitable[Pulled]":
         """As `Storage.pull`; for `room` see `pop`."""
-
-    def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "Awaitable[dict[int, StoredMessage]]":
-        """Those of the group's dead letters that are on that broker, by their offsets; an empty name is fine where
-        there is one broker."""
-
-    async def forget_topic(self, topic: str, *, version: int) -> None:
-        """The topic was deleted, which gave the registry that version: none of its messages is found any more. A broker
-        that can't be reached does so before it comes back."""
-
-    async def forget_group(self, group: str, *, version: int) -> None:
-        """The group was deleted, as `forget_topic`: drop its progress, its retries and its dead letters."""
-
-    def remaining(self, broker: str) -> "Awaitable[Remaining]":
-        """What keeps a broker from being removed without a loss."""
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """These members of groups pull, and are connected here; replaces what was said before."""

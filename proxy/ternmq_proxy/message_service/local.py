@@ -9,12 +9,11 @@ from ternmq_broker.opening import make_room_to_start
 from ternmq_common.model import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ternmq_common.clock import Clock
-    from ternmq_common.cluster import Remaining
-    from ternmq_common.model import Delivery, Group, PopOrder, PullingMember, StoredMessage, Topic
+    from ternmq_common.model import Delivery, Group, PopOrder, PullingMember, Topic
     from ternmq_common.observability.figures import BrokerSource
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.server_settings import ServerSettings
@@ -48,7 +47,11 @@ class LocalMessageService:
         self.drop_retries = broker.drop_retries
         self.progress = broker.progress
         self.find_by_key = broker.find_by_key
+        self.dead_letters = broker.dead_letters
         self.retry = broker.retry
+        self.remaining = broker.remaining
+        self.forget_topic = broker.forget_topic
+        self.forget_group = broker.forget_group
         self.end_polls = broker.end_polls
         self.held_topics = broker.held_topics
         self.close = broker.close
@@ -91,22 +94,6 @@ class LocalMessageService:
     ) -> "list[Delivery]":
         del broker
         return await self._broker.pop(order, poll_s, room)
-
-    def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "Awaitable[dict[int, StoredMessage]]":
-        del broker
-        return self._broker.dead_letters(group, offsets)
-
-    async def forget_topic(self, topic: str, *, version: int) -> None:
-        del version
-        await self._broker.forget_topic(topic)
-
-    async def forget_group(self, group: str, *, version: int) -> None:
-        del version
-        await self._broker.forget_group(group)
-
-    def remaining(self, broker: str) -> "Awaitable[Remaining]":
-        del broker
-        return self._broker.remaining()
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """Nobody else has to know."""

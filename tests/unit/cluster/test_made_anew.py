@@ -159,8 +159,8 @@ async def test_timed_and_half_messages_and_retries_go_elsewhere_too(cluster: InP
         assert timed.broker == "broker-1"
         await cluster.service.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer"))
         await cluster.service.retry("g", ORDERS.name, [message(b"again")])
-        assert (await first.broker.remaining()).is_nothing
-        there = await second.broker.remaining()
+        assert (await first.broker.remaining("broker-0")).is_nothing
+        there = await second.broker.remaining("broker-1")
         assert (there.timers, there.transactions) == (1, 1)
         received = await cluster.service.pop(order(), broker="broker-1", poll_s=POLL_S)
         assert [body(each) for each in received] == [b"again"]

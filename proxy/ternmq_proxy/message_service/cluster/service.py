@@ -26,7 +26,7 @@ from ternmq_proxy.message_service.cluster.sending import Sending
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from ternmq_common.cluster import Remaining, Snapshot
+    from ternmq_common.cluster import Snapshot
     from ternmq_common.model import (
         OrphanedTransaction,
         PullingMember,
@@ -77,6 +77,8 @@ class ClusterMessageService:
         self.skip = asking(Storage.skip, self._its_broker)
         self.leave = asking(Storage.leave, self._those_there)
         self.drop_retries = asking(Storage.drop_retries, self._all)
+        self.dead_letters = asking(Storage.dead_letters, self._its_broker)
+        self.remaining = asking(Storage.remaining, self._its_broker)
         self.end_polls = self.polls.close
 
     def start(self) -> None:
@@ -132,9 +134,11 @@ class ClusterMessageService:
     # --- which brokers are asked
 
     async def _its_broker(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """The one that the queue, handle or transaction names."""
+        """The one that is named, or that the queue, handle or transaction names."""
         assert call.broker is not None
         named = values[call.broker]
+        if isinstance(named, str):
+            return await self._repeats.ask(named or self._only_broker(), call, values)
         if isinstance(named, ReceiptHandle | TransactionId):
             self._check_broker(named)
         return await self._repeats.ask(named.broker, call, values)
@@ -217,12 +221,6 @@ class ClusterMessageService:
         found = await self._those_there(CALLS["find_by_key"], (topic, key, limit))
         newest_first = sorted((each for some in found for each in some), key=lambda each: each.stored_ms, reverse=True)
         return newest_first[:limit]
-
-    def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "Awaitable[dict[int, StoredMessage]]":
-        return self._repeats.at(broker or self._only_broker()).dead_letters(group, list(offsets))
-
-    def remaining(self, broker: str) -> "Awaitable[Remaining]":
-        return self._repeats.at(broker).remaining()
 
     async def forget_topic(self, topic: str, *, version: int) -> None:
         self.polls.forget(topic=topic)
