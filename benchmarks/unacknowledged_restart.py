@@ -16,7 +16,7 @@ from pathlib import Path
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group, NewMessage, PopOrder
+from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
@@ -46,7 +46,9 @@ async def fill(folder: Path, messages: int, batch: int) -> None:
     broker = opened(folder, MovableClock())
     broker.start()
     for start in range(0, messages, BATCH):
-        await broker.append(TOPIC, start // BATCH % len(QUEUES), [message(start + n) for n in range(BATCH)])
+        await broker.append(
+            QueueRef(TOPIC, broker.name, start // BATCH % len(QUEUES)), [message(start + n) for n in range(BATCH)]
+        )
         await asyncio.sleep(0)
     order = PopOrder(group=GROUP, topic=TOPIC, queues=QUEUES, filter=ALL, batch=batch, invisible_ms=INVISIBLE_MS)
     received = True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import Clock
-    from ternmq_common.model import NewMessage
+    from ternmq_common.model import NewMessage, QueueRef
     from ternmq_common.observability.figures import ByTopic
     from ternmq_common.pollers import Pollers
 
@@ -58,17 +58,17 @@ class Appending:
     def start(self) -> None:
         self._turn_end = turn_end()
 
-    def append_soon(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]", done: Stored) -> None:
+    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
         """Store the messages, in order, by the end of this turn. `done` must not raise."""
         if not self._came:
             self._turn_end.work(self._store_all)
-        self._came.append((Batch(topic, queue_id, messages), done))
+        self._came.append((Batch(queue.topic, queue.queue_id, messages), done))
         for message in messages:
             self._bytes += len(message.rest)
         if self._bytes > _GATHERED_BYTES_MAX:
             self._store_all()
 
-    async def append(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]") -> int:
+    async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> int:
         """Store the messages, in order; the queue offset of the first, when that may be acknowledged."""
         stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -80,7 +80,7 @@ class Appending:
             else:
                 stored.set_exception(error)
 
-        self.append_soon(topic, queue_id, messages, done)
+        self.append_soon(queue, messages, done)
         return await stored
 
     def _store_all(self) -> None:

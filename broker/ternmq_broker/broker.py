@@ -34,12 +34,12 @@ from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pu
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.observability.tracing import span
 from ternmq_common.pollers import Pollers
+from ternmq_common.shard.shard import DONE, Done
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ternmq_broker.appending import Stored
     from ternmq_common.clock import Clock
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class Broker:
-    """Stores messages and hands them to consumer groups. Make one with `open`, in a thread."""
+    """Stores messages and hands them to consumer groups: a `Shard`. Make one with `open`, in a thread."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Broker:
         self._queue_locks = QueueLocks(clock.now_ms)
         self._pulls = Pulls(self._consumption, self._pollers, self._queue_locks)
         self._timers = Timers(store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.refuses)
-        self.transactions = Transactions(
+        self._transactions = Transactions(
             store,
             self._flusher,
             self._pollers,
@@ -108,7 +108,7 @@ class Broker:
             rules=_check_rules(settings),
             open_max=settings.transactions_max,
         )
-        self.orphans = Orphans(self.transactions, store, clock, broker=settings.name)
+        self.orphans = Orphans(self._transactions, store, clock, broker=settings.name)
         self._clock_watch = ClockWatch(clock)
         self._housekeeping = Housekeeping(
             settings, store, self._consumption, journal, clock, opened.room, before_removal=self._save_what_waits
@@ -121,7 +121,7 @@ class Broker:
             self._redelivery,
             self._pollers,
             self._timers,
-            self.transactions,
+            self._transactions,
             opened.room,
             journal,
         )
@@ -129,7 +129,12 @@ class Broker:
         self._appending = Appending(
             store, self._flusher, self._pollers, clock, self._writing, self._counts.sent, self._check_accepts
         )
-        self.looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self.transactions)
+        self.append_soon = self._appending.append_soon
+        looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self._transactions)
+        self.progress, self.find_by_key = looking.progress, looking.find_by_key
+        self.dead_letters, self.remaining = looking.dead_letters, looking.remaining
+        self.transactions, self.transaction = self._transactions.page, self._transactions.describe
+        self.wait_for_more = self._pulls.wait_for_more
         self.name = settings.name
 
     @classmethod
@@ -142,7 +147,7 @@ class Broker:
             opened = open_store(settings)
             make_up_for(clock, opened.store.last_stored_ms)
             broker = cls(settings, opened, rules, clock)
-            broker.transactions.restore()
+            broker._transactions.restore()
         return broker
 
     def start(self) -> None:
@@ -201,23 +206,19 @@ class Broker:
         if self._room.refuses:
             raise self._room.refusal()
 
-    async def append(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]") -> list[Appended]:
+    async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[Appended]:
         """Store the messages, in order, and return when that may be acknowledged."""
-        with span("append", topic):
-            first = await self._appending.append(topic, queue_id, messages)
+        with span("append", queue.topic):
+            first = await self._appending.append(queue, messages)
         return [Appended(message.message_id, first + number) for number, message in enumerate(messages)]
 
-    def append_soon(self, topic: str, queue_id: int, messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        """Store the messages, in order, by the end of this turn of the loop; see `Stored` for what `done` is told."""
-        self._appending.append_soon(topic, queue_id, messages, done)
-
-    async def schedule(self, topic: str, queue_id: int, messages: "Sequence[TimedMessage]") -> list[Appended]:
+    async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
         self._check_accepts()
-        with span("append", topic), self._writing:
-            appended = await self._timers.schedule(topic, queue_id, messages)
-        self._counts.sent.add(topic, len(messages))
-        return appended
+        with span("append", queue.topic), self._writing:
+            appended = await self._timers.schedule(queue.topic, queue.queue_id, messages)
+        self._counts.sent.add(queue.topic, len(messages))
+        return [Appended(each.message_id, each.queue_offset, broker=self.name) for each in appended]
 
     async def recall(self, handle: "RecallHandle") -> None:
         """Take back a timed message; see `Timers.recall`."""
@@ -226,20 +227,20 @@ class Broker:
         with self._writing:
             await self._timers.recall(handle)
 
-    async def begin_transaction(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
+    async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> Appended:
         """Store a half message; see `Transactions.begin`."""
         self._check_accepts()
-        with span("append", topic), self._writing:
-            appended = await self.transactions.begin(topic, queue_id, half)
-        self._counts.sent.add(topic)
+        with span("append", queue.topic), self._writing:
+            appended = await self._transactions.begin(queue.topic, queue.queue_id, half)
+        self._counts.sent.add(queue.topic)
         return appended
 
     async def end_transaction(
-        self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool
+        self, topic: str, transaction: "TransactionId", resolution: "Resolution", *, by_operator: bool = False
     ) -> None:
         """Commit or roll back; see `Transactions.end`."""
         with self._writing:
-            await self.transactions.end(topic, transaction, resolution, by_operator=by_operator)
+            await self._transactions.end(topic, transaction, resolution, by_operator=by_operator)
 
     # --- receiving
 
@@ -321,27 +322,27 @@ class Broker:
         if pop.more and self._pollers.has_waiting(order.group, order.topic):
             self._pollers.wake_group(order.group, order.topic, 1)
 
-    def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> list[Settled]:
+    def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[Settled]]:
         """Finish messages; one outcome for each handle."""
         now = self._clock.checked_ms()
         outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
         self._counts.acknowledged.add(topic, outcomes.count(Settled.DONE))
         self._wake_for_open_lanes(group, topic)
-        return outcomes
+        return Done(outcomes)
 
     def _wake_for_open_lanes(self, group: str, topic: str) -> None:
         """What was settled may have been what others of its message group wait for."""
         if self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic):
             self._pollers.wake_group(group, topic, 1)
 
-    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", attempts: int) -> Settled:
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> Settled:
         """Make a message a dead letter at its consumer's wish; see `Redelivery.dead_letter`."""
         return await self._redelivery.dead_letter(group, topic, handle, attempts)
 
     async def change_invisible(
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
-    ) -> "ReceiptHandle | None":
-        """The handle that replaces `handle`, or None if its claim is not in force; 0 ms make the message ready."""
+    ) -> "ReceiptHandle":
+        """The handle that replaces `handle`; 0 ms make the message ready. INVALID_RECEIPT_HANDLE if it ended."""
         now = self._clock.checked_ms()
         changed = self._consumption.change_invisible(
             group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
@@ -350,22 +351,33 @@ class Broker:
             self._redelivery.watch(group, topic)
         else:
             await self._redelivery.end_now(group, topic)
+        if changed is None:
+            raise MessagingError(
+                definition_pb2.INVALID_RECEIPT_HANDLE,
+                "the receipt handle is not in force: the message was settled, its invisible time has passed, "
+                "or a later handle replaced this one",
+            )
         return changed
 
-    def prolong(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int) -> list[bool]:
+    def prolong(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int
+    ) -> Done[list[bool]]:
         """Move the ends of claims and keep their handles; False for each that is not in force."""
         now = self._clock.checked_ms()
-        return [
-            self._consumption.prolong(group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms)
-            for handle in handles
-        ]
+        return Done(
+            [
+                self._consumption.prolong(group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms)
+                for handle in handles
+            ]
+        )
 
-    def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> None:
+    def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> Done[None]:
         """Make messages ready for other consumers; with `counts` false nobody has seen them."""
         now = self._clock.checked_ms()
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))
+        return DONE
 
     # --- reading by offset
 
@@ -375,69 +387,70 @@ class Broker:
         offset: int,
         passing: "MessageFilter",
         *,
-        limit: int,
+        batch: int,
         poll_s: float,
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
     ) -> Pulled:
         """Read from `offset` on without a claim; see `Pulls.pull`."""
-        pulled = await self._pulls.pull(queue, offset, passing, limit=limit, poll_s=poll_s, reader=reader, room=room)
+        pulled = await self._pulls.pull(queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader, room=room)
         self._counts.delivered.add(queue.topic, len(pulled.messages))
         return pulled
 
-    async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
-        """Whether there is something to pull at that offset, or comes within `poll_s` seconds."""
-        return await self._pulls.wait_for_more(queue, offset, poll_s)
-
     # --- offsets
 
-    def bounds(self, topic: str, queue_id: int) -> "QueueBounds":
-        return self._consumption.bounds(topic, queue_id)
+    def bounds(self, queue: QueueRef) -> "Done[QueueBounds]":
+        return Done(self._consumption.bounds(queue.topic, queue.queue_id))
 
-    async def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+    async def offset_at(self, queue: QueueRef, time_ms: int) -> int:
         """The first offset stored at or after that time; the end of the queue if there is none."""
-        return await asyncio.to_thread(self._store.offset_at, topic, queue_id, time_ms)
+        return await asyncio.to_thread(self._store.offset_at, queue.topic, queue.queue_id, time_ms)
 
-    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+    def committed(self, group: str, queue: QueueRef) -> Done[int | None]:
         """Where the group is in the queue; None if it never was there."""
-        return self._consumption.committed(group, topic, queue_id)
+        return Done(self._consumption.committed(group, queue.topic, queue.queue_id))
 
     def set_committed(
-        self, group: str, topic: str, queue_id: int, offset: int, reader: "QueueReaderId | None" = None
-    ) -> None:
+        self, group: str, queue: QueueRef, offset: int, *, reader: "QueueReaderId | None" = None
+    ) -> Done[None]:
         """Let the group go on there; FORBIDDEN if a `reader` says so whose queue another member has. None: operator."""
-        queue = QueueRef(topic, self.name, queue_id)
+        queue = QueueRef(queue.topic, self.name, queue.queue_id)
         if reader is None:
             self._queue_locks.reset(group, queue, offset)
         elif reader.lock_hold_ms:
             self._queue_locks.acknowledge(reader, queue, offset)
         else:
             self._queue_locks.open(group, queue)
-        self._consumption.set_committed(group, topic, queue_id, offset)
-        self._pollers.wake_group(group, topic, 1)
+        self._consumption.set_committed(group, queue.topic, queue.queue_id, offset)
+        self._pollers.wake_group(group, queue.topic, 1)
+        return DONE
 
-    def skip(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def skip(self, group: str, queue: QueueRef, offset: int) -> Done[None]:
         """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not come there yet."""
+        topic, queue_id = queue.topic, queue.queue_id
         if not self._consumption.skip(group, topic, queue_id, offset):
             raise MessagingError(
                 definition_pb2.BAD_REQUEST,
                 f"group {group!r} has not come to offset {offset} of queue {queue_id} of topic {topic!r} yet",
             )
         self._pollers.wake_group(group, topic, 1)
+        return DONE
 
-    def leave(self, group: str, client_id: str) -> None:
+    def leave(self, group: str, client_id: str) -> Done[None]:
         """A member of the group is gone: the queues that it had for itself are free."""
         self._queue_locks.leave(group, client_id)
+        return DONE
 
-    def drop_retries(self, group: str, topic: str) -> None:
+    def drop_retries(self, group: str, topic: str) -> Done[None]:
         """Finish all messages of the topic that wait in the group's retry queue."""
         self._consumption.drop_retries(group, topic)
+        return DONE
 
     # --- dead letters
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
         """Deliver messages of the topic to that group alone, as if they had failed there, with all their attempts."""
-        stored = await self.append(retry_topic(group), 0, messages)
+        stored = await self.append(QueueRef(retry_topic(group), self.name, 0), messages)
         for appended in stored:
             self._consumption.retries(group, topic).place(appended.queue_offset, 0)
         self._consumption.changes(group, topic, RETRY_QUEUE_ID)
@@ -456,17 +469,20 @@ class Broker:
 
     # --- forgetting
 
-    async def forget_topic(self, topic: str) -> None:
-        """No message of the topic can be read any more; the disk space goes with its segments' age."""
+    async def forget_topic(self, topic: str, *, version: int = 0) -> None:
+        """No message of the topic can be read any more; the disk space goes with its segments' age. The version is for
+        `server/forgetting.py`."""
+        del version
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         with self._writing:
-            self.transactions.forget_topic(topic)
+            self._transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
 
-    async def forget_group(self, group: str) -> None:
+    async def forget_group(self, group: str, *, version: int = 0) -> None:
         """Drop the group's progress, its retries and its dead letters."""
+        del version
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:
@@ -479,7 +495,7 @@ class Broker:
         rolled = await self._timers.roll_below(log_start)
         if rolled:
             _log.info("%d timed messages were copied, since retention removes the segments that they are in", rolled)
-        await self.transactions.discard_below(log_start)
+        await self._transactions.discard_below(log_start)
 
 
 @contextlib.contextmanager

@@ -59,8 +59,9 @@ class Looking:
         records = await asyncio.to_thread(self._store.find_by_key, topic, key, limit)
         return [stored_message(QueueRef(topic, self._name, record.queue_id), record) for record in records]
 
-    async def dead_letters(self, group: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
-        """Those of the group's dead letters that are there, by their offsets."""
+    async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        """Those of the group's dead letters that are there, by their offsets; `broker` is this one."""
+        del broker
         queue = QueueRef(dead_letter_topic(group), self._name, 0)
         found: dict[int, StoredMessage] = {}
         for offset in offsets:
@@ -68,8 +69,9 @@ class Looking:
             found.update((message.queue_offset, message) for message in pulled.messages)
         return found
 
-    async def remaining(self) -> Remaining:
+    async def remaining(self, broker: str) -> Remaining:
         """What would be lost with this broker."""
+        del broker
         backlogs: dict[tuple[str, str], int] = {}
         for group in {group for group, _ in self._consumption.pairs()}:
             for row in self._consumption.progress(group):

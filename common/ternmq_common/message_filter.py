@@ -1,21 +1,24 @@
 """What decides whether a consumer gets a message: a tag expression or an SQL92 condition (`consumer.md` 2.6)."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 
-class MessageFilter(Protocol):
-    """First the tag's hash, which the index has, and only then the message itself."""
+class MessageFilter(ABC):
+    """First the tag's hash, which the index has, and only then the message itself. `expression` is the text that it was
+    made from."""
+
+    __slots__ = ()
+    expression: str
 
     @property
-    def expression(self) -> str:
-        """The text that it was made from."""
-
-    @property
+    @abstractmethod
     def takes_all(self) -> bool:
         """Whether everything passes, so that nothing need be looked at."""
 
+    @abstractmethod
     def may_pass(self, hash_of_tag: int) -> bool:
         """Whether a message with that tag hash can pass."""
 
+    @abstractmethod
     def passes(self, system: bytes, rest: bytes) -> bool:
         """Whether the stored message passes; see `NewMessage` for the two parts."""

@@ -1,12 +1,13 @@
 """What waits to be written to a stream: pieces of frames, of which all that wait travel as one.
 
-A piece is a serialized frame with one thing in it. Serialized messages of protobuf that stand behind each other are one
-message with all that they hold, so a frame is its pieces joined.
+Pieces are written and joined by `shard/form.py`.
 """
 
 import asyncio
 from collections import deque
 from typing import Generic, NamedTuple, TypeVar
+
+from ternmq_common.shard.form import frame as frame_of
 
 FRAME_BYTES = 1 << 20
 
@@ -58,7 +59,7 @@ class Outbox(Generic[T]):
             size += len(piece)
         self.bytes -= size
         self._writing = True
-        return Batch(b"".join(frame), tokens)
+        return Batch(frame_of(frame), tokens)
 
     def clear(self) -> list[T]:
         """Forget all that waits, and say what it was; there is no taker any more."""

@@ -9,6 +9,7 @@ import binascii
 from typing import NamedTuple, Self
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.ranges import Int64
 from ternmq_protos.v2 import definition_pb2
 
 _VERSION = "v1"
@@ -20,7 +21,7 @@ class RecallHandle(NamedTuple):
 
     topic: str
     broker: str
-    due_ms: int
+    due_ms: Int64
     message_id: str
 
     def encode(self) -> str:

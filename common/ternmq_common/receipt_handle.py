@@ -17,6 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.ranges import Int64, UInt32
 from ternmq_protos.v2 import definition_pb2
 
 _VERSION = "1"
@@ -28,10 +29,10 @@ class ReceiptHandle(NamedTuple):
     """What a handle's text holds; see the module."""
 
     broker: str
-    queue_id: int
-    queue_offset: int
-    generation: int
-    deadline_ms: int
+    queue_id: UInt32
+    queue_offset: Int64
+    generation: Int64
+    deadline_ms: Int64
 
     def encode(self, *, group: str, topic: str) -> str:
         fields = _FIELDS.pack(self.queue_id, self.queue_offset, self.generation, self.deadline_ms)

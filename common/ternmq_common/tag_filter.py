@@ -5,6 +5,7 @@ from zlib import crc32
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.message_filter import MessageFilter
 from ternmq_protos.v2 import definition_pb2
 
 
@@ -14,7 +15,7 @@ def tag_hash(tag: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TagFilter:
+class TagFilter(MessageFilter):
     """Which tags pass; `tags` None lets everything pass, also what has no tag. A `MessageFilter`."""
 
     tags: frozenset[str] | None

@@ -7,6 +7,7 @@ a message that is no half message, is told from a real one.
 from typing import NamedTuple, Self
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.ranges import Int64
 from ternmq_protos.v2 import definition_pb2
 
 _PLACE_DIGITS_MAX = 16
@@ -17,7 +18,7 @@ class TransactionId(NamedTuple):
 
     message_id: str
     broker: str
-    log_offset: int
+    log_offset: Int64
 
     def __str__(self) -> str:
         return f"{self.message_id}@{self.broker}@{self.log_offset:x}"

@@ -258,7 +258,7 @@ class MessageServiceConformance:
         queue = await self.queue(service)
         nothing = await service.pull(queue, 0, ALL, batch=10, poll_s=0)
         assert (nothing.messages, nothing.next_offset) == ([], 0)
-        polls = [asyncio.create_task(service.pull(queue, 0, ALL, batch=10, poll_s=20)) for _ in range(2)]
+        polls = [asyncio.ensure_future(service.pull(queue, 0, ALL, batch=10, poll_s=20)) for _ in range(2)]
         await asyncio.sleep(0)
         await self.send(service, message(b"elsewhere"), queue_id=1)
         await self.send(service, message(b"a"))

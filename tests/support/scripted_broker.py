@@ -2,44 +2,56 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 import grpc
 from grpc import aio
 
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.errors import MessagingError
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import Failure, Greeting, Piece
 
 Script = Callable[["ScriptedStream"], Awaitable[None]]
 
 
+def calls_in(frame: Sequence[Piece]) -> list[Piece]:
+    return [piece for piece in frame if piece.what in CALLS]
+
+
+def said(frame: Sequence[Piece]) -> dict[str, Piece]:
+    """What is said in a frame, by its names."""
+    return {piece.what: piece for piece in frame}
+
+
 class ScriptedStream:
-    """One stream as the broker has it. `frames` are those that came, welcome's hello included."""
+    """One stream as the broker has it. `frames` are those that came, the one with `hello` included."""
 
     def __init__(self, context: aio.ServicerContext) -> None:
         self._context = context
-        self.frames: list[storage.ProxyFrame] = []
+        self.frames: list[list[Piece]] = []
 
-    async def frame(self) -> storage.ProxyFrame | None:
+    async def frame(self) -> list[Piece] | None:
         """The next frame; None when the proxy has ended its side."""
         data = await self._context.read()
         if data is aio.EOF:
             return None
-        self.frames.append(storage.ProxyFrame.FromString(data))
+        self.frames.append(form.pieces(data))
         return self.frames[-1]
 
-    async def call(self) -> storage.Call:
+    async def call(self) -> Piece:
         """The next call, whatever else comes before."""
         while True:
             frame = await self.frame()
             assert frame is not None, "the proxy has ended its side"
-            if frame.calls:
-                (call,) = frame.calls
+            if calls := calls_in(frame):
+                (call,) = calls
                 return call
 
-    async def say(self, frame: storage.BrokerFrame) -> None:
-        await self.write(frame.SerializeToString())
+    async def say(self, *pieces: bytes) -> None:
+        await self.write(form.frame(pieces))
 
     async def write(self, data: bytes) -> None:
         await self._context.write(data)
@@ -48,11 +60,14 @@ class ScriptedStream:
         """Greet as that broker."""
         frame = await self.frame()
         assert frame is not None
-        assert frame.HasField("hello")
-        await self.say(storage.BrokerFrame(welcome=storage.Welcome(broker=name)))
+        assert form.HELLO.what in said(frame)
+        await self.say(form.WELCOME.piece(Greeting(name)))
 
-    async def answer(self, call: storage.Call) -> None:
-        await self.say(storage.BrokerFrame(answers=[storage.Answer(id=call.id)]))
+    async def answer(self, call: Piece, result: object = None) -> None:
+        await self.say(form.piece(form.ANSWER, call.number, result))
+
+    async def refuse(self, call: Piece, error: MessagingError) -> None:
+        await self.say(form.FAILED.piece(Failure(error.code, error.message), call.number))
 
     async def forever(self) -> None:
         """Read, and say nothing."""

@@ -4,32 +4,37 @@ import asyncio
 import itertools
 import logging
 import secrets
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Raw, structs
 
 from ternmq_broker.disk_room import DiskShort
-from ternmq_broker.server.answers import unknown_call
-from ternmq_common import storage_form as form
 from ternmq_common.errors import MessagingError
+from ternmq_common.observability.tracing import NOTHING
 from ternmq_common.outbox import Outbox
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import FORM, Failure, FilterText, NoFrame
+from ternmq_common.shard.shard import Done
+from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from ternmq_broker.server.proxies import Proxies
-    from ternmq_common.model import Delivery, OrphanedTransaction
+    from ternmq_common.model import Delivery, OrphanedTransaction, PopOrder, PullingMember
+    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.form import Piece
 
-    Undelivered = Callable[[], None] | None
+    Work = Coroutine[Any, Any, object]
+    Undelivered = Callable[[], object] | None
     """What is to be done when an answer could not be written."""
 
 _log = logging.getLogger(__name__)
 QUESTION_TIMEOUT_S = 3.0
 ANSWERS_BYTES_MAX = 64 << 20
-# Nothing is changed by these, so that they end when nobody waits for them any more.
-_READS = frozenset(
-    {"pull", "offset_at", "get_progress", "find_by_key", "dead_letters", "list_transactions", "remaining"}
-)
 
 
 class ProxyConnection:
@@ -39,6 +44,14 @@ class ProxyConnection:
         self._proxies = proxies
         self._broker = proxies.broker
         self._answers = proxies.answers
+        self._methods = {**proxies.answers.methods, "pop": self._pop}
+        self._notes: dict[str, Callable[[Piece], object]] = {
+            form.HELLO.what: self._greet,
+            form.PRESENCE.what: self._presence,
+            form.CANCEL.what: lambda piece: self._cancel(piece.number),
+            form.ASKED.what: self._asked,
+            form.PING.what: lambda _: self._say(form.PONG.piece(None)),
+        }
         self._write = write
         self._outbox: Outbox[Undelivered] = Outbox()
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -48,7 +61,7 @@ class ProxyConnection:
         self._numbers = itertools.count(1)
         self._closed = False
         self.name = ""
-        self.members: list[storage.Member] = []
+        self.members: list[PullingMember] = []
         self.frames = 0
         self.calls = 0
 
@@ -63,48 +76,49 @@ class ProxyConnection:
                 raise
 
     async def take(self, data: bytes) -> None:
-        """Serve one frame. The next one may be given when this returns; answers may come later."""
-        frame = storage.ProxyFrame.FromString(data)
+        """Serve one frame. The next one may be given when this returns; answers may come later. NoFrame: it is none."""
+        pieces = form.pieces(data)
         self.frames += 1
-        if frame.HasField("hello"):
-            self.name = frame.hello.proxy
-            self._say(
-                storage.BrokerFrame(welcome=storage.Welcome(broker=self._broker.name, version=self._proxies.version))
-            )
-        if frame.registry_version:
-            await self._proxies.learning.known_up_to(frame.registry_version)
-        if frame.HasField("presence"):
-            self.members = list(frame.presence.members)
-        for number in frame.cancelled:
-            self._cancel(number)
-        for answered in frame.question_answers:
-            waiting = self._questions.get(answered.id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answered.asked)
-        for call in frame.calls:
-            self._serve(call)
-        if frame.ping:
-            self._say(storage.BrokerFrame(pong=frame.ping))
+        for piece in pieces:
+            note = self._notes.get(piece.what)
+            if note is not None:
+                note(piece)
+            elif piece.what == form.VERSION.what:
+                await self._proxies.learning.known_up_to(form.VERSION.of(piece))
+            elif piece.number:
+                self._serve(piece)
         if self._outbox.bytes > ANSWERS_BYTES_MAX:
             # It asks faster than it reads.
             await self._outbox.drained()
 
+    # --- notes
+
+    def _greet(self, piece: "Piece") -> None:
+        proxy = form.HELLO.of(piece)
+        if proxy.form != FORM:
+            raise NoFrame(f"it is of form {proxy.form}; let proxies and brokers be of one version")
+        self.name = proxy.name
+        self._say(form.WELCOME.piece(form.Greeting(self._broker.name, self._proxies.version)))
+
+    def _presence(self, piece: "Piece") -> None:
+        self.members = form.PRESENCE.of(piece)
+
+    def _asked(self, piece: "Piece") -> None:
+        waiting = self._questions.get(piece.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(form.ASKED.of(piece))
+
     def tell_version(self, version: int) -> None:
         """The registry has that version, as far as the broker knows."""
-        self._say(storage.BrokerFrame(registry_version=version))
+        self._say(form.VERSION.piece(version))
 
     async def ask(self, orphan: "OrphanedTransaction", *, sender_only: bool) -> bool:
         """Have a producer asked that is connected to this proxy; whether one was."""
         if self._closed:
             return False
         number = next(self._numbers)
-        frame = storage.BrokerFrame()
-        question = frame.questions.add()
-        question.id, question.transaction_id = number, orphan.transaction_id
-        question.topic, question.sender, question.sender_only = orphan.topic, orphan.sender, sender_only
-        form.write_stored(question.message, orphan.message, orphan.topic)
         answered = self._questions[number] = asyncio.get_running_loop().create_future()
-        self._say(frame)
+        self._say(form.QUESTION.piece(replace(orphan, sender_only=sender_only), number))
         try:
             async with asyncio.timeout(QUESTION_TIMEOUT_S):
                 return bool(await answered)
@@ -126,7 +140,7 @@ class ProxyConnection:
 
     def leave(self) -> None:
         """The broker ends: the proxy is to call no more, and to end the stream when it has said all."""
-        self._say(storage.BrokerFrame(leaving=True))
+        self._say(form.LEAVING.piece(None))
 
     async def finished(self) -> None:
         """Return when all that was called is answered, and the answers are written."""
@@ -135,9 +149,7 @@ class ProxyConnection:
 
     def ready(self, group: str, topic: str) -> None:
         """There may be something for the group (see `Pollers.watch`)."""
-        frame = storage.BrokerFrame()
-        frame.ready.add(group=group, topic=topic)
-        self._say(frame)
+        self._say(form.READY.piece(form.Ready(group, topic)))
 
     def learned(self) -> None:
         """Polls that were refused may be answered now."""
@@ -147,128 +159,101 @@ class ProxyConnection:
 
     # --- calls
 
-    def _serve(self, call: storage.Call) -> None:
+    def _serve(self, asked: "Piece") -> None:
         self.calls += 1
-        kind = call.WhichOneof("request") or ""
-        frame = storage.BrokerFrame()
-        answer = frame.answers.add()
-        answer.id = call.id
         try:
-            if kind in self._answers.waiting:
-                self._begin(call, self._wait(call, kind, frame))
-                if kind in _READS:
-                    self._reads.add(call.id)
-                return
-            if kind == "pop":
-                self._pop(call, frame, answer)
-                return
-            self._answer_at_once(call, kind, answer)
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_refused` logs
-            frame = _refused(call, error)
-        self._say(frame)
+            call = _call(asked.what)
+            values = call.arguments(asked)
+            asked.body = Raw()  # which would keep the whole frame for as long as this call waits
+            if self._answers.knows(asked):
+                work = call.done(self._methods[call.name], values)
+                if isinstance(work, Done):
+                    self._answer(asked, values, work.result)
+                    return
+            else:
+                work = self._when_known(asked, call, values)
+            self._begin(asked, call, values, cast("Work", work))
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_failed` logs
+            self._say(_failed(asked, error))
 
-    def _answer_at_once(self, call: storage.Call, kind: str, answer: storage.Answer) -> None:
-        at_once = self._answers.at_once.get(kind)
-        if at_once is not None:
-            at_once(getattr(call, kind), answer)
-        elif kind == "pulling_members":
-            members = self._proxies.pulling_members(call.pulling_members.group, call.pulling_members.topic)
-            answer.members.client_ids.extend(members)
-        else:
-            raise unknown_call()
-
-    def _begin(self, call: storage.Call, work: "Coroutine[None, None, None]") -> None:
+    def _begin(self, asked: "Piece", call: "Call", values: "Values", work: "Work") -> None:
         """Run a call as a task, until it is done or, if it only reads, nobody waits for it."""
-        task = asyncio.create_task(work)
-        self._tasks[call.id] = task
-        task.add_done_callback(lambda _: self._ended(call.id))
+        task = asyncio.create_task(self._wait(asked, call, values, work))
+        self._tasks[asked.number] = task
+        if call.rules.reads:
+            self._reads.add(asked.number)
+        task.add_done_callback(lambda _: self._ended(asked.number, work))
 
-    def _ended(self, number: int) -> None:
+    def _ended(self, number: int, work: "Work") -> None:
         self._tasks.pop(number, None)
         self._reads.discard(number)
+        work.close()  # of a task that was cancelled before it began
 
-    async def _wait(self, call: storage.Call, kind: str, frame: storage.BrokerFrame) -> None:
-        if call.traceparent:
-            with self._proxies.continued(call.traceparent):
-                await self._answered(call, kind, frame)
-        else:
-            await self._answered(call, kind, frame)
-
-    async def _answered(self, call: storage.Call, kind: str, frame: storage.BrokerFrame) -> None:
+    async def _wait(self, asked: "Piece", call: "Call", values: "Values", work: "Work") -> None:
         try:
-            work = self._answers.waiting[kind](getattr(call, kind), frame.answers[0])
-            if kind in _READS and call.timeout_ms:
-                async with asyncio.timeout(call.timeout_ms / 1000):
-                    await work
-            else:
-                await work
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_refused` logs
-            frame = _refused(call, error)
-        self._say(frame)
+            with self._proxies.continued(asked.traceparent) if asked.traceparent else NOTHING:
+                if call.rules.reads and asked.timeout_ms:
+                    async with asyncio.timeout(asked.timeout_ms / 1000):
+                        result = await work
+                else:
+                    result = await work
+            self._answer(asked, values, result)
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_failed` logs
+            self._say(_failed(asked, error))
 
     def _cancel(self, number: int) -> None:
         if number in self._reads:
             self._tasks[number].cancel()
 
-    # --- receiving
-
-    def _pop(self, call: storage.Call, frame: storage.BrokerFrame, answer: storage.Answer) -> None:
-        is_known = self._proxies.learning.knows(call.pop.group_made)
-        if call.pop.watch and not is_known:
-            raise self._not_yet(call.pop)
-        if call.pop.filter.is_sql or not is_known:
-            self._begin(call, self._pop_later(call, frame, answer))
-            return
-        order = form.read_order(call.pop, self._proxies.tag_filter(call.pop.filter.expression))
-        deliveries = self._broker.pop_at_once(order, self.ready if call.pop.watch else None)
-        if deliveries is None:
-            self._begin(call, self._pop_later(call, frame, answer))
-        else:
-            self._deliver(call.pop, deliveries, frame, answer)
-
-    def _not_yet(self, pop: storage.Pop) -> MessagingError:
-        """Its proxy is told when to ask again, and meanwhile asks other brokers."""
-        self._refused.add((pop.group, pop.topic))
-        self._proxies.learning.see_to(pop.group_made)
-        return self._answers.not_known_yet("group", pop.group)
-
-    async def _pop_later(self, call: storage.Call, frame: storage.BrokerFrame, answer: storage.Answer) -> None:
+    def _answer(self, asked: "Piece", values: "Values", result: object) -> None:
+        undelivered: Undelivered = None
+        if asked.what == "pop" and result:
+            undelivered = self._giving_back(values[0], cast("list[Delivery]", result))
         try:
-            await self._answers.earlier_forgotten(call.pop.group_made, "group", call.pop.group)
-            passing = await self._proxies.filters.of(form.read_filter(call.pop.filter))
-            order = form.read_order(call.pop, passing)
-            deliveries = await self._broker.pop_or_watch(order, self.ready if call.pop.watch else None)
-            self._deliver(call.pop, deliveries, frame, answer)
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_refused` logs
-            self._say(_refused(call, error))
-        if self._closed:
-            self._broker.unwatch(self.ready)
-
-    def _deliver(
-        self, pop: storage.Pop, deliveries: "list[Delivery]", frame: storage.BrokerFrame, answer: storage.Answer
-    ) -> None:
-        answer.deliveries.SetInParent()
-        if not deliveries:
-            self._say(frame)
-            return
-        group, topic = pop.group, pop.topic
-        handles = [delivery.handle for delivery in deliveries]
-
-        def undelivered() -> None:
-            self._broker.release(group, topic, handles, counts=False)
-
-        try:
-            form.write_deliveries(answer.deliveries, deliveries, pop.topic)
-            self._say(frame, undelivered)
+            self._say(form.piece(form.ANSWER, asked.number, result), undelivered)
         except Exception:
-            undelivered()
+            _give_back([undelivered])
             raise
 
-    def _say(self, frame: storage.BrokerFrame, undelivered: "Undelivered" = None) -> None:
+    def _giving_back(self, order: "PopOrder", deliveries: "list[Delivery]") -> "Undelivered":
+        handles = [delivery.handle for delivery in deliveries]
+        return lambda: self._broker.release(order.group, order.topic, handles, counts=False)
+
+    # --- what depends on who asks
+
+    def _when_known(self, asked: "Piece", call: "Call", values: "Values") -> "Awaitable[object]":
+        if call.name == "pop":
+            order, watch = values
+            if watch:
+                # Its proxy is told when to ask again, and meanwhile asks other brokers.
+                self._refused.add((order.group, order.topic))
+                self._proxies.learning.see_to(asked.group_made)
+                raise self._answers.not_known_yet(asked, call, values)
+        return self._answers.when_known(asked, call, values, self._methods[call.name])
+
+    def _pop(self, order: "PopOrder", *, watch: bool) -> "Awaitable[list[Delivery]]":
+        text = cast("FilterText", order.filter)
+        if not text.is_sql:
+            order = structs.replace(order, filter=ALL if text.expression == "*" else TagFilter.parse(text.expression))
+            deliveries = self._broker.pop_at_once(order, self.ready if watch else None)
+            if deliveries is not None:
+                return Done(deliveries)
+        return self._pop_later(order, watch=watch)
+
+    async def _pop_later(self, order: "PopOrder", *, watch: bool) -> "list[Delivery]":
+        try:
+            if isinstance(order.filter, FilterText):
+                order = structs.replace(order, filter=await self._answers.compiled(order.filter))
+            return await self._broker.pop_or_watch(order, self.ready if watch else None)
+        finally:
+            if self._closed:
+                self._broker.unwatch(self.ready)
+
+    def _say(self, piece: bytes, undelivered: "Undelivered" = None) -> None:
         if self._closed:
             _give_back([undelivered])
         else:
-            self._outbox.add(frame.SerializeToString(), undelivered)
+            self._outbox.add(piece, undelivered)
 
 
 def _give_back(tokens: "list[Undelivered]") -> None:
@@ -277,19 +262,27 @@ def _give_back(tokens: "list[Undelivered]") -> None:
             undelivered()
 
 
-def _refused(call: storage.Call, error: Exception) -> storage.BrokerFrame:
+def _call(name: str) -> "Call":
+    call = CALLS.get(name)
+    if call is None:
+        raise MessagingError(
+            definition_pb2.NOT_IMPLEMENTED,
+            f"this broker does not know what it was asked, {name[:100]!r}; upgrade brokers before proxies",
+        )
+    return call
+
+
+def _failed(asked: "Piece", error: Exception) -> bytes:
     """The answer to a call that failed; what was not foreseen gets a number that the log has too."""
-    frame = storage.BrokerFrame()
-    answer = frame.answers.add()
-    answer.id = call.id
     if isinstance(error, TimeoutError):
         error = MessagingError(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
-    if isinstance(error, DiskShort):
+    elif isinstance(error, DiskShort):
         error = MessagingError(definition_pb2.HA_NOT_AVAILABLE, error.message)
+    elif isinstance(error, NoFrame):
+        error = MessagingError(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
     if not isinstance(error, MessagingError):
         number = secrets.token_hex(4)
-        _log.error("%s failed unexpectedly, error %s", call.WhichOneof("request"), number, exc_info=error)
+        _log.error("%s failed unexpectedly, error %s", asked.what, number, exc_info=error)
         text = f"unexpected error; the broker's log has it as error {number}"
         error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
-    form.write_error(answer.error, error)
-    return frame
+    return form.FAILED.piece(Failure(error.code, error.message), asked.number)

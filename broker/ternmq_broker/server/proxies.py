@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import Answers
 from ternmq_broker.server.learning import Learning
-from ternmq_common.filters import Filters
 from ternmq_common.observability.tracing import NOTHING
-from ternmq_common.tag_filter import ALL, TagFilter
+from ternmq_common.shard.shard import Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +33,8 @@ class Proxies:
     ) -> None:
         """`continued` makes what is done within it part of the trace that a proxy names."""
         self.broker = broker
-        self.filters = Filters()
         self.learning = Learning(directory, forgetting, self._learned)
-        self.answers = Answers(broker, self.filters, forgetting, self.learning)
+        self.answers = Answers(broker, forgetting, self.learning, self.pulling_members)
         self.version = version("ternmq")
         self.continued = continued
         self._directory = directory
@@ -85,19 +83,11 @@ class Proxies:
         if self._connections:  # else what was deleted while the broker was away may not be forgotten yet
             self.learning.begin(snapshot.version)
 
-    def tag_filter(self, expression: str) -> TagFilter:
-        return ALL if expression == "*" else TagFilter.parse(expression)
-
-    def pulling_members(self, group: str, topic: str) -> list[str]:
+    def pulling_members(self, group: str, topic: str) -> Done[list[str]]:
         """The group's members that pull the topic, through whichever proxy."""
-        return sorted(
-            {
-                member.client_id
-                for connection in self._connections
-                for member in connection.members
-                if member.group == group and (not member.topics or topic in member.topics)
-            }
-        )
+        members = (member for connection in self._connections for member in connection.members)
+        pulling = (each for each in members if each.group == group and (not each.topics or topic in each.topics))
+        return Done(sorted({each.client_id for each in pulling}))
 
     async def _ask(self, orphan: "OrphanedTransaction") -> bool:
         """Find a producer to ask, wherever one is connected: the sender for choice."""

@@ -5,14 +5,13 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
 from ternmq_broker.server.connection import ProxyConnection
 from ternmq_common.errors import StartupError
 from ternmq_common.grpc_stream import Status, StreamBroken
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound
+from ternmq_common.shard.form import FORM, NoFrame
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -69,10 +68,10 @@ class StorageFront:
         except asyncio.CancelledError:
             why = call.broken
             raise
-        except DecodeError as error:
-            why = f"it sent what is no frame: {error}"
+        except NoFrame as error:
+            why = f"it sent what is no frame of form {FORM}: {error}"
             _log.error("proxy %s: %s", connection.name or call.peer, why)
-            raise CallRefused(Status.INVALID_ARGUMENT, "that is no frame") from error
+            raise CallRefused(Status.INVALID_ARGUMENT, f"that is no frame of form {FORM}: {error}") from error
         finally:
             self._proxies.remove(connection)
             for task in (writer, watch):

@@ -188,8 +188,11 @@ class MessageStore:
             queue = self._index.queue(topic, queue_id)
             first = offset = ends.get(queue, queue.end)
             name = queue.topic_bytes
-            for tag_hash, system, rest, _ in messages:
-                records.append((_MESSAGE, queue_id, offset, stored_ms, tag_hash, len(name), 0, name, system, rest))
+            for message in messages:
+                system, rest = message.system, message.rest
+                records.append(
+                    (_MESSAGE, queue_id, offset, stored_ms, message.tag_hash, len(name), 0, name, system, rest)
+                )
                 offset += 1
             firsts.append(first)
             ends[queue] = offset

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.message_filter import MessageFilter
 from ternmq_common.sql_filter.refusal import IllegalExpression
 from ternmq_common.sql_filter.stored_properties import (
     SYSTEM_PROPERTIES,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlFilter:
+class SqlFilter(MessageFilter):
     """Lets a message pass when the expression is true for its properties, not when it is false, unknown or an error.
 
     A `MessageFilter`. Invariant: a message that passes has a tag whose hash is among `hashes`, if those are not None.

@@ -52,10 +52,9 @@ def begin_send(request: SendMessageRequest, call: "Call", services: "Services", 
             return False
         if message is not first:
             _check_topic(message, first)
-        kind = check_message(message, properties, body, limits, now_ms)
-        if kind != definition_pb2.NORMAL:
-            raise _conflict(kind, topic)
-        properties.message_type = kind
+        if check_message(message, properties, body, limits, now_ms) != definition_pb2.NORMAL:
+            return False  # which is refused, if nothing else is wrong with the others
+        properties.message_type = definition_pb2.NORMAL
         checked.append((message, properties, body))
     queue = services.placement.next_queue(services.messages.route(topic))
     peer = call.peer
@@ -134,15 +133,11 @@ def _check_topic(message: "Message", first: "Message") -> None:
 
 def _check_type(message: "Message", kind: "MessageType", topic: "Topic") -> None:
     if kind != topic.type:
-        raise _conflict(kind, topic)
+        raise MessagingError(
+            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
+            f"{definition_pb2.MessageType.Name(kind)} by its fields",
+        )
     if kind == definition_pb2.LITE:
         raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "LITE messages are not served by this version")
     message.system_properties.message_type = kind
-
-
-def _conflict(kind: "MessageType", topic: "Topic") -> MessagingError:
-    return MessagingError(
-        definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-        f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
-        f"{definition_pb2.MessageType.Name(kind)} by its fields",
-    )

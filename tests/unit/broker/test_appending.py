@@ -14,7 +14,7 @@ from ternmq_broker.flusher import Flusher
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage
+from ternmq_common.model import NewMessage, QueueRef
 from ternmq_common.observability.figures import ByTopic
 from ternmq_common.pollers import Pollers
 from ternmq_common.server_settings import FlushMode
@@ -95,7 +95,7 @@ class Sends:
             self.told[names[0]] = first if error is None else error
             self.all_told.set()
 
-        self.appending.append_soon(topic, queue_id, [message(name, size) for name in names], done)
+        self.appending.append_soon(QueueRef(topic, "broker-0", queue_id), [message(name, size) for name in names], done)
 
     async def wait(self, count: int) -> Told:
         while len(self.told) < count:
@@ -182,8 +182,8 @@ async def test_much_is_written_before_the_turn_ends() -> None:
 
 async def test_who_waited_and_left_has_its_message_stored() -> None:
     async with sends() as made:
-        task = asyncio.create_task(made.appending.append("a", 0, [message("one")]))
+        task = asyncio.create_task(made.appending.append(QueueRef("a", "broker-0", 0), [message("one")]))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await made.appending.append("a", 0, [message("two")]) == 1
+        assert await made.appending.append(QueueRef("a", "broker-0", 0), [message("two")]) == 1

@@ -13,7 +13,16 @@ from ternmq_broker.server.main import BrokerServer
 from ternmq_broker.store.files import DiskFile, DiskFolder
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import StartupError
-from ternmq_common.model import RETRY_QUEUE_ID, Group, HalfMessage, NewMessage, Resolution, Settled, TimedMessage
+from ternmq_common.model import (
+    RETRY_QUEUE_ID,
+    Group,
+    HalfMessage,
+    NewMessage,
+    QueueRef,
+    Resolution,
+    Settled,
+    TimedMessage,
+)
 from ternmq_common.names import dead_letter_topic
 from ternmq_common.server_settings import BrokerServerSettings, FlushMode, StorageSettings
 from ternmq_common.transaction_id import TransactionId
@@ -22,6 +31,7 @@ from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.message_service_conformance import order
 
 TOPIC, GROUP = "orders", "g"  # as `order` has them
+QUEUE = QueueRef(TOPIC, "broker", 0)
 MINUTE_MS = 60_000
 
 
@@ -60,9 +70,9 @@ async def test_everything_new_is_refused_and_nothing_of_it_is_written(broker: Br
     has_no_room(broker)
     half = HalfMessage(message("half"), "producer", None)
     for refused in (
-        broker.append(TOPIC, 0, [message("a")]),
-        broker.schedule(TOPIC, 0, [TimedMessage(message("b"), clock.now_ms() + MINUTE_MS)]),
-        broker.begin_transaction(TOPIC, 0, half),
+        broker.append(QUEUE, [message("a")]),
+        broker.schedule(QUEUE, [TimedMessage(message("b"), clock.now_ms() + MINUTE_MS)]),
+        broker.begin_transaction(QUEUE, half),
         broker.retry(GROUP, TOPIC, [message("c")]),
     ):
         with pytest.raises(DiskShort, match="disk_free_min_bytes") as caught:
@@ -73,14 +83,14 @@ async def test_everything_new_is_refused_and_nothing_of_it_is_written(broker: Br
 
 
 async def test_what_is_there_is_consumed_settled_retried_and_ended(broker: Broker, clock: MovableClock) -> None:
-    await broker.append(TOPIC, 0, [message(name) for name in ("acked", "failed", "dead")])
-    await broker.schedule(TOPIC, 0, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
-    begun = await broker.begin_transaction(TOPIC, 0, HalfMessage(message("half"), "producer", None))
+    await broker.append(QUEUE, [message(name) for name in ("acked", "failed", "dead")])
+    await broker.schedule(QUEUE, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
+    begun = await broker.begin_transaction(QUEUE, HalfMessage(message("half"), "producer", None))
     has_no_room(broker)
     acked, failed, dead = await broker.pop(order(batch=3), 5)
-    assert broker.acknowledge(GROUP, TOPIC, [acked.handle]) == [Settled.DONE]
-    assert await broker.dead_letter(GROUP, TOPIC, dead.handle, 0) is Settled.DONE
-    assert broker.bounds(dead_letter_topic(GROUP), 0).maximum == 1
+    assert await broker.acknowledge(GROUP, TOPIC, [acked.handle]) == [Settled.DONE]
+    assert await broker.dead_letter(GROUP, TOPIC, dead.handle) is Settled.DONE
+    assert (await broker.bounds(QueueRef(dead_letter_topic(GROUP), broker.name, 0))).maximum == 1
     await broker.change_invisible(GROUP, TOPIC, failed.handle, 0, counts=True)
     (again,) = await broker.pop(order(batch=3), 5)
     assert again.handle.queue_id == RETRY_QUEUE_ID, "a copy was made"
@@ -88,19 +98,19 @@ async def test_what_is_there_is_consumed_settled_retried_and_ended(broker: Broke
     transaction = TransactionId.parse(begun.transaction_id)
     await broker.end_transaction(TOPIC, transaction, Resolution.COMMIT, by_operator=False)
     (committed,) = await broker.pop(order(batch=3), 5)
-    assert broker.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)]) == [Settled.DONE] * 2
+    assert await broker.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)]) == [Settled.DONE] * 2
     clock.advance(MINUTE_MS)
     (timed,) = await broker.pop(order(batch=3), 5)
-    assert broker.acknowledge(GROUP, TOPIC, [timed.handle]) == [Settled.DONE]
+    assert await broker.acknowledge(GROUP, TOPIC, [timed.handle]) == [Settled.DONE]
 
 
 async def test_sends_work_again_when_there_is_room(broker: Broker) -> None:
     has_no_room(broker)
     with pytest.raises(DiskShort):
-        await broker.append(TOPIC, 0, [message("a")])
+        await broker.append(QUEUE, [message("a")])
     broker._room._look_at_disk = lambda: DiskBytes(1 << 39, 1 << 40)
     broker._room.look()
-    await broker.append(TOPIC, 0, [message("a")])
+    await broker.append(QUEUE, [message("a")])
     assert broker.problem is None
 
 
@@ -126,7 +136,7 @@ async def test_a_send_that_meets_the_end_of_the_disk_is_told_so_and_has_the_disk
     monkeypatch.setattr(DiskFile, "append", no_room)
     broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
     with pytest.raises(DiskShort, match="No space left"):
-        await broker.append(TOPIC, 0, [message("a")])
+        await broker.append(QUEUE, [message("a")])
     assert broker._room.refuses
 
 
@@ -135,8 +145,8 @@ async def test_an_end_for_which_even_the_reserve_is_too_small_says_it_in_two_lin
 ) -> None:
     broker = opened(tmp_path, clock)
     broker.start()
-    await broker.append(TOPIC, 0, [message("a"), message("b")])
-    await broker.schedule(TOPIC, 0, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
+    await broker.append(QUEUE, [message("a"), message("b")])
+    await broker.schedule(QUEUE, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
     await broker.pop(order(batch=1), 5)
     with monkeypatch.context() as full:
         full.setattr(DiskFile, "append", no_room)
@@ -147,7 +157,7 @@ async def test_an_end_for_which_even_the_reserve_is_too_small_says_it_in_two_lin
     assert all(record.exc_info is None for record in errors)
     again = opened(tmp_path, clock)
     again.start()
-    assert again.bounds(TOPIC, 0).maximum == 2
+    assert (await again.bounds(QUEUE)).maximum == 2
     assert await again.figures.pending_timers() == 1
     await again.close()
 

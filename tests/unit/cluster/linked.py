@@ -1,12 +1,17 @@
 """A link to a broker that does what a test says."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.model import OrphanedTransaction, QueueBounds, QueueRef
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS, Values
+from ternmq_proxy.message_service.cluster.calls import OnLate
 from ternmq_proxy.message_service.cluster.link import BrokerLink
-from tests.support.scripted_broker import Script, ScriptedBroker, ScriptedStream
+from tests.support.message_service_conformance import order
+from tests.support.scripted_broker import Script, ScriptedBroker, ScriptedStream, calls_in, said
 
 PATIENCE_S = 10.0
 
@@ -29,9 +34,8 @@ class Told:
 
     def version_told(self, version: int) -> None: ...
 
-    async def question(self, question: storage.Question, broker: str) -> bool:
-        del broker
-        return question.id == 1
+    async def question(self, orphan: OrphanedTransaction) -> bool:
+        return orphan.transaction_id == "1"
 
 
 @asynccontextmanager
@@ -46,26 +50,28 @@ async def linked(*scripts: Script, told: Told | None = None) -> AsyncIterator[tu
             await link.close()
 
 
-def call() -> storage.ProxyFrame:
-    frame = storage.ProxyFrame()
-    frame.calls.add().bounds.topic = "orders"
-    return frame
+BOUNDS = QueueBounds(3, 5)
 
 
-def pop() -> storage.ProxyFrame:
-    frame = storage.ProxyFrame()
-    frame.calls.add().pop.topic = "orders"
-    return frame
+async def bounds(link: BrokerLink) -> QueueBounds:
+    """A call that `serve` answers by `BOUNDS`."""
+    result: QueueBounds = await link.ask(CALLS["bounds"], (QueueRef("orders", "broker-0", 0),))
+    return result
+
+
+def pop(link: BrokerLink, on_late: OnLate, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
+    values: Values = (order(), False)
+    return link.ask(CALLS["pop"], values, on_late=on_late, timeout_s=timeout_s)
 
 
 async def serve(stream: ScriptedStream) -> None:
     """A broker that answers everything."""
     await stream.welcome()
     while (frame := await stream.frame()) is not None:
-        for each in frame.calls:
-            await stream.answer(each)
-        if frame.ping:
-            await stream.say(storage.BrokerFrame(pong=frame.ping))
+        for each in calls_in(frame):
+            await stream.answer(each, BOUNDS)
+        if form.PING.what in said(frame):
+            await stream.say(form.PONG.piece(None))
 
 
 async def silent(stream: ScriptedStream) -> None:

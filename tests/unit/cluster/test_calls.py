@@ -7,26 +7,35 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.errors import MessagingError
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import NoFrame, Piece
+from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import calls as module
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls, LateAnswer
 
 NEVER_S = 1e9
 
 
-def answer(number: int) -> storage.Answer:
-    return storage.Answer(id=number, deliveries=storage.Deliveries())
+ASKED = CALLS["pulling_members"]
+
+
+def answer(number: int) -> Piece:
+    """Its number again, as text."""
+    (piece,) = form.pieces(form.frame([form.piece(form.ANSWER, number, [str(number)])]))
+    return piece
 
 
 async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None:
-    calls, late = Calls("broker-0"), list[int]()
+    calls, late = Calls("broker-0"), list[list[str]]()
 
     async def waiter() -> None:
-        future = calls.add(1, NEVER_S, lambda each: late.append(each.id))
+        future = calls.add(1, ASKED, NEVER_S, late.append)
         try:
             await future
         except asyncio.CancelledError:
-            calls.abandon(1, future, lambda each: late.append(each.id))
+            calls.abandon(1, future, late.append)
             raise
 
     task = asyncio.create_task(waiter())
@@ -35,12 +44,12 @@ async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None
     task.cancel()  # the answer is there, and the waiter has not run yet
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert late == [1]
+    assert late == [["1"]]
 
 
 async def test_what_was_not_sent_can_not_have_been_done() -> None:
     calls = Calls("broker-0")
-    sent, unsent = calls.add(1, NEVER_S, None), calls.add(2, NEVER_S, None)
+    sent, unsent = calls.add(1, ASKED, NEVER_S, None), calls.add(2, ASKED, NEVER_S, None)
     assert calls.lose("it is gone", sent_up_to=1) == 2
     for future, maybe_done in ((sent, True), (unsent, False)):
         error = future.exception()
@@ -51,24 +60,46 @@ async def test_what_was_not_sent_can_not_have_been_done() -> None:
 async def test_a_broker_that_answers_nothing_is_not_asked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CALLS_MAX", 3)
     calls = Calls("broker-0")
-    waiting = [calls.add(number, 1.0, lambda _: None) for number in range(2)]
+    waiting = [calls.add(number, ASKED, 1.0, lambda _: None) for number in range(2)]
     assert calls.expire(2.0) == 2
     assert all(isinstance(future.exception(), LateAnswer) for future in waiting)
     assert not calls.is_full
-    calls.add(2, NEVER_S, None)
+    calls.add(2, ASKED, NEVER_S, None)
     assert calls.is_full
 
 
 async def test_idle_waits_for_late_answers_too() -> None:
     calls = Calls("broker-0")
     await calls.idle()
-    future = calls.add(1, NEVER_S, lambda _: None)
+    future = calls.add(1, ASKED, NEVER_S, lambda _: None)
     calls.abandon(1, future, lambda _: None)
     idle = asyncio.ensure_future(calls.idle())
     await asyncio.sleep(0)
     assert not idle.done()
     calls.answered(answer(1))
     await idle
+
+
+async def test_a_failure_goes_to_who_waits_and_to_nobody_else() -> None:
+    calls = Calls("broker-0")
+    future = calls.add(1, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
+    error = MessagingError(definition_pb2.FORBIDDEN, "no")
+    calls.failed(1, error)
+    assert future.exception() is error
+    late = calls.add(2, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
+    calls.abandon(2, late, lambda _: None)
+    calls.failed(2, error)
+    calls.failed(3, error)
+    await calls.idle()
+
+
+async def test_an_answer_that_is_another_calls_is_no_frame() -> None:
+    calls = Calls("broker-0")
+    future = calls.add(1, CALLS["bounds"], NEVER_S, None)
+    with pytest.raises(NoFrame, match=r"Expected `object`, got `array`"):
+        calls.answered(answer(1))
+    calls.lose("it sent what is no frame", sent_up_to=1)
+    assert isinstance(future.exception(), BrokerUnavailable)
 
 
 class EveryAnswerArrives(RuleBasedStateMachine):
@@ -89,9 +120,9 @@ class EveryAnswerArrives(RuleBasedStateMachine):
         self.runner.close()  # cancels those that wait
 
     async def _wait(self, number: int) -> str:
-        future = self.calls.add(number, self.now + 10, self._take_late)
+        future = self.calls.add(number, ASKED, self.now + 10, self._take_late)
         try:
-            await future
+            assert await future == [str(number)]
         except LateAnswer:
             return "late"
         except asyncio.CancelledError:
@@ -99,8 +130,8 @@ class EveryAnswerArrives(RuleBasedStateMachine):
             raise
         return "answered"
 
-    def _take_late(self, answer: storage.Answer) -> None:
-        self.late.append(answer.id)
+    def _take_late(self, result: list[str]) -> None:
+        self.late.append(int(result[0]))
 
     def _spin(self) -> None:
         for _ in range(4):

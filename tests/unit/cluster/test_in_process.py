@@ -75,7 +75,7 @@ class TwoByTwo:
 
     def stored(self, queue_id: int = 0) -> list[int]:
         """How many messages each broker has in that queue."""
-        return [node.broker.bounds(ORDERS.name, queue_id).maximum for node in self.cluster.nodes]
+        return [node.broker.bounds(queue(node.name, queue_id)).result.maximum for node in self.cluster.nodes]
 
 
 @pytest.fixture
@@ -168,13 +168,13 @@ async def test_a_send_to_a_broker_that_is_down_goes_to_another(two: TwoByTwo) ->
     await two.first.stop()
     await reached(two.one, ["broker-1"])
     await two.one.append(queue("broker-0", 2), [message(b"elsewhere")])
-    assert two.second.broker.bounds(ORDERS.name, 2).maximum == 1
+    assert two.stored(2)[1] == 1
     (timed,) = await two.one.schedule(
         queue("broker-0"), [TimedMessage(message(b"later"), two.cluster.clock.now_ms() + MINUTE_MS)]
     )
     assert timed.broker == "broker-1"
     half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
-    page = await two.second.broker.transactions.page(TransactionState.PENDING, topic="", start="", limit=10)
+    page = await two.second.broker.transactions(TransactionState.PENDING, topic="", start="", limit=10)
     assert [each.transaction_id for each in page.transactions] == [half.transaction_id]
 
 
@@ -211,7 +211,7 @@ async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:
     with pytest.raises(BrokerUnavailable) as caught:
         await two.one.append(queue("broker-0"), [message(b"a", group="m")])
     assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
-    assert two.second.broker.bounds(ORDERS.name, 0).maximum == 0
+    assert two.stored()[1] == 0
     await two.first.start()
     await two.know()
     await reached(two.one, BOTH)
@@ -221,7 +221,7 @@ async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:
 async def test_a_send_whose_answer_was_lost_is_not_repeated(two: TwoByTwo) -> None:
     await two.make()
     two.wire.hold()
-    sending = asyncio.create_task(two.one.append(queue("broker-0"), [message(b"once")]))
+    sending = asyncio.ensure_future(two.one.append(queue("broker-0"), [message(b"once")]))
     await until(lambda: two.stored() == [1, 0])
     two.wire.cut()
     with pytest.raises(BrokerUnavailable) as caught:
@@ -251,7 +251,11 @@ async def test_a_broker_that_ends_answers_every_send_and_no_producer_sees_it(two
     await until(lambda: sent > ended_at + 50)
     stopped.set()
     await asyncio.gather(*producers)
-    stored = [broker.bounds(ORDERS.name, each).maximum for broker in (before, two.second.broker) for each in range(4)]
+    stored = [
+        broker.bounds(queue(broker.name, each)).result.maximum
+        for broker in (before, two.second.broker)
+        for each in range(4)
+    ]
     assert sum(stored) == sent
 
 

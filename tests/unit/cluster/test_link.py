@@ -4,14 +4,17 @@ import asyncio
 
 import pytest
 
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.model import PullingMember
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import Greeting
 from ternmq_proxy.message_service.cluster import link as module
 from ternmq_proxy.message_service.cluster import set_aside
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.link import BrokerLink
-from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, Wire
+from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, Wire, calls_in, said
 from tests.support.until import until
-from tests.unit.cluster.linked import PATIENCE_S, Told, call, linked, serve, silent
+from tests.unit.cluster.linked import BOUNDS, PATIENCE_S, Told, bounds, linked, serve, silent
 
 # --- greeting
 
@@ -19,10 +22,10 @@ from tests.unit.cluster.linked import PATIENCE_S, Told, call, linked, serve, sil
 async def test_a_call_is_answered() -> None:
     async with linked(serve) as (link, broker, told):
         await told.changes.get()
-        answer = await link.ask(call())
-        assert answer.id == 1
-        hello = broker.streams[0].frames[0]
-        assert (hello.hello.proxy, hello.registry_version) == ("proxy", 7)
+        assert await bounds(link) == BOUNDS
+        greeting = said(broker.streams[0].frames[0])
+        assert form.HELLO.of(greeting["hello"]).name == "proxy"
+        assert form.VERSION.of(greeting["version"]) == 7
 
 
 async def test_a_broker_that_does_not_welcome_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,11 +33,11 @@ async def test_a_broker_that_does_not_welcome_is_not_asked(monkeypatch: pytest.M
     async with linked(silent, serve) as (link, broker, told):
         await until(lambda: len(broker.streams) == 1)
         with pytest.raises(BrokerUnavailable, match="not reached yet") as caught:
-            await link.ask(call())
+            await bounds(link)
         assert not caught.value.maybe_done
         await told.changes.get()
         assert len(broker.streams) == 2
-        await link.ask(call())
+        await bounds(link)
 
 
 async def test_another_broker_at_the_address_is_not_asked() -> None:
@@ -45,7 +48,7 @@ async def test_another_broker_at_the_address_is_not_asked() -> None:
     async with linked(other) as (link, broker, _):
         await until(lambda: len(broker.streams) >= 2)
         with pytest.raises(BrokerUnavailable, match="broker-9 is at its address"):
-            await link.ask(call())
+            await bounds(link)
 
 
 async def test_a_stream_that_ends_before_the_welcome_is_made_again() -> None:
@@ -54,14 +57,14 @@ async def test_a_stream_that_ends_before_the_welcome_is_made_again() -> None:
 
     async with linked(ends, ends, serve) as (link, _, told):
         await told.changes.get()
-        await link.ask(call())
+        await bounds(link)
 
 
 async def test_a_broker_that_is_ending_welcomes_nobody() -> None:
     async def ending(stream: ScriptedStream) -> None:
         await stream.frame()
-        await stream.say(storage.BrokerFrame(registry_version=3, leaving=True))
-        await stream.say(storage.BrokerFrame(welcome=storage.Welcome(broker="broker-0")))
+        await stream.say(form.VERSION.piece(3), form.LEAVING.piece(None))
+        await stream.say(form.WELCOME.piece(Greeting("broker-0")))
         await stream.forever()
 
     async with linked(ending, serve) as (link, broker, told):
@@ -77,14 +80,14 @@ async def test_who_pulls_is_told_also_if_it_changes_while_the_broker_greets() ->
         frame = await stream.frame()
         assert frame is not None
         await greeted.wait()
-        await stream.say(storage.BrokerFrame(welcome=storage.Welcome(broker="broker-0")))
+        await stream.say(form.WELCOME.piece(Greeting("broker-0")))
         while (frame := await stream.frame()) is not None:
-            if frame.HasField("presence"):
-                told_members.put_nowait([member.client_id for member in frame.presence.members])
+            if (presence := said(frame).get("presence")) is not None:
+                told_members.put_nowait([member.client_id for member in form.PRESENCE.of(presence)])
 
     async with linked(slow) as (link, broker, _):
         await until(lambda: bool(broker.streams and broker.streams[0].frames))
-        link.announce(storage.Presence(members=[storage.Member(group="g", client_id="c")]))
+        link.announce(form.PRESENCE.piece([PullingMember("g", "c")]))
         greeted.set()
         assert await told_members.get() == ["c"]
 
@@ -100,12 +103,12 @@ async def test_calls_fail_at_once_when_the_stream_ends() -> None:
     async with linked(ends, serve) as (link, _, told):
         await told.changes.get()
         with pytest.raises(BrokerUnavailable, match="was lost: it ended the stream") as caught:
-            await link.ask(call())
+            await bounds(link)
         assert caught.value.maybe_done
         assert not link.waiting
         await told.changes.get()  # lost
         await told.changes.get()  # found
-        await link.ask(call())
+        await bounds(link)
 
 
 async def test_a_broker_that_sends_no_frames_is_connected_anew() -> None:
@@ -118,16 +121,16 @@ async def test_a_broker_that_sends_no_frames_is_connected_anew() -> None:
     async with linked(garbage, serve) as (link, _, told):
         await told.changes.get()
         with pytest.raises(BrokerUnavailable, match="no frame"):
-            await link.ask(call())
+            await bounds(link)
         await told.changes.get()
         await told.changes.get()
-        await link.ask(call())
+        await bounds(link)
 
 
 async def test_a_defect_in_taking_a_frame_is_logged_and_the_link_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def word(stream: ScriptedStream) -> None:
         await stream.welcome()
-        await stream.say(storage.BrokerFrame(ready=[storage.Ready(group="g", topic="orders")]))
+        await stream.say(form.READY.piece(form.Ready("g", "orders")))
         await stream.forever()
 
     told = Told()
@@ -135,7 +138,7 @@ async def test_a_defect_in_taking_a_frame_is_logged_and_the_link_goes_on(caplog:
     async with linked(word, serve, told=told) as (link, _, _told):
         for _ in range(3):
             await told.changes.get()
-        await link.ask(call())
+        await bounds(link)
     assert "failed unexpectedly" in caplog.text
 
 
@@ -150,13 +153,13 @@ async def test_a_broker_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatc
     async with linked(falls_silent, serve) as (link, broker, told):
         await told.changes.get()
         with pytest.raises(BrokerUnavailable, match="does not answer") as caught:
-            await link.ask(call())
+            await bounds(link)
         assert caught.value.maybe_done
-        assert any(frame.ping for frame in broker.streams[0].frames)
+        assert any("ping" in said(frame) for frame in broker.streams[0].frames)
         await told.changes.get()
         await told.changes.get()
         answered = broker.streams[1]
-        await until(lambda: any(frame.ping for frame in answered.frames))
+        await until(lambda: any("ping" in said(frame) for frame in answered.frames))
         assert link.connected
 
 
@@ -171,12 +174,10 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(
     async def echo(stream: ScriptedStream) -> None:
         await stream.welcome()
         while (frame := await stream.frame()) is not None:
-            for each in frame.calls:
-                answer = storage.Answer(id=each.id)
-                answer.messages.messages.add(rest=bytes(back))
-                await stream.say(storage.BrokerFrame(answers=[answer]))
-            if frame.ping:
-                await stream.say(storage.BrokerFrame(pong=frame.ping))
+            for each in calls_in(frame):
+                await stream.answer(each, ["x" * back])
+            if "ping" in said(frame):
+                await stream.say(form.PONG.piece(None))
 
     told = Told()
     async with ScriptedBroker(echo) as broker, Wire() as wire, asyncio.timeout(PATIENCE_S):
@@ -184,10 +185,8 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(
         link = BrokerLink("broker-0", wire.address, told, proxy="proxy", known=lambda: 7)
         link.start()
         await told.changes.get()
-        frame = storage.ProxyFrame()
-        frame.calls.add().append.messages.add(rest=bytes(out))
-        answer = await link.ask(frame, timeout_s=PATIENCE_S)
-        assert len(answer.messages.messages[0].rest) == back
+        (answer,) = await link.ask(CALLS["pulling_members"], ("g", "x" * out), timeout_s=PATIENCE_S)
+        assert len(answer) == back
         assert len(broker.streams) == 1
         await link.close()
 
@@ -202,19 +201,19 @@ async def test_a_proxy_that_stood_still_does_not_take_that_for_the_brokers_silen
     async def answers(stream: ScriptedStream) -> None:
         await stream.welcome()
         while (frame := await stream.frame()) is not None:
-            for each in frame.calls:
-                await stream.answer(each)
-            if frame.ping:
+            for each in calls_in(frame):
+                await stream.answer(each, BOUNDS)
+            if "ping" in said(frame):
                 pinged.set()
 
     async with linked(answers) as (link, broker, told):
         await told.changes.get()
-        await link.ask(call())
+        await bounds(link)
         loop = asyncio.get_running_loop()
         clock = loop.time
         monkeypatch.setattr(loop, "time", lambda: clock() + 5)
         await pinged.wait()  # it has looked, and found that it is time to say something
-        await link.ask(call())
+        await bounds(link)
         assert len(broker.streams) == 1
 
 

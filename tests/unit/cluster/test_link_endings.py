@@ -6,12 +6,20 @@ from unittest.mock import ANY
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.model import Delivery, OrphanedTransaction, QueueRef, StoredMessage
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import link as module
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
-from tests.support.scripted_broker import ScriptedStream
-from tests.unit.cluster.linked import call, linked, pop, serve
+from tests.support.scripted_broker import ScriptedStream, calls_in
+from tests.unit.cluster.linked import BOUNDS, bounds, linked, pop, serve
+
+
+def orphan(transaction_id: str) -> OrphanedTransaction:
+    message = StoredMessage(QueueRef("orders", "broker-0", 0), 0, 0, b"", b"")
+    return OrphanedTransaction(transaction_id=transaction_id, topic="orders", sender="p", message=message)
+
 
 # --- late and cancelled
 
@@ -24,17 +32,17 @@ async def test_a_late_answer_is_taken_by_who_takes_late_ones(monkeypatch: pytest
         await stream.welcome()
         asked = await stream.call()
         await over.wait()
-        await stream.answer(asked)
+        await stream.answer(asked, [])
         await stream.forever()
 
-    taken: asyncio.Queue[storage.Answer] = asyncio.Queue()
+    taken: asyncio.Queue[list[Delivery]] = asyncio.Queue()
     async with linked(late) as (link, _, told):
         await told.changes.get()
         with pytest.raises(LateAnswer) as caught:
-            await link.ask(pop(), timeout_s=0.02, on_late=taken.put_nowait)
+            await pop(link, taken.put_nowait, timeout_s=0.02)
         assert caught.value.code == definition_pb2.PROXY_TIMEOUT
         over.set()
-        assert (await taken.get()).id == 1
+        assert await taken.get() == []
         assert link.connected
 
 
@@ -44,11 +52,12 @@ async def test_a_cancellation_reaches_the_broker() -> None:
     async def listens(stream: ScriptedStream) -> None:
         await stream.welcome()
         while (frame := await stream.frame()) is not None:
-            heard.put_nowait([*(each.id for each in frame.calls), *(-number for number in frame.cancelled)])
+            cancelled = [-piece.number for piece in frame if piece.what == form.CANCEL.what]
+            heard.put_nowait([*(each.number for each in calls_in(frame)), *cancelled])
 
     async with linked(listens) as (link, _, told):
         await told.changes.get()
-        asking = asyncio.create_task(link.ask(call(), cancel=True))
+        asking = asyncio.create_task(link.ask(CALLS["progress"], ("g",)))
         assert await heard.get() == [1]
         asking.cancel()
         assert await heard.get() == [-1]
@@ -64,15 +73,14 @@ async def test_messages_for_nobody_are_given_back_before_the_proxy_ends() -> Non
         pop = await stream.call()
         asked.set()
         await ending.wait()
-        await stream.answer(pop)
-        released.put_nowait((await stream.call()).WhichOneof("request"))
+        await stream.answer(pop, [])
+        released.put_nowait((await stream.call()).what)
         await stream.forever()
 
     async with linked(late) as (link, _, told):
         await told.changes.get()
-        release = storage.ProxyFrame()
-        release.calls.add().release.topic = "orders"
-        asking = asyncio.create_task(link.ask(pop(), on_late=lambda _: link.tell(release)))
+        release: Values = ("g", "orders", [], False)
+        asking = asyncio.create_task(pop(link, lambda _: link.tell(CALLS["release"], release)))
         await asked.wait()
         asking.cancel()
         closing = asyncio.create_task(link.close())
@@ -91,21 +99,21 @@ async def test_a_broker_that_leaves_answers_what_was_asked_and_is_asked_no_more(
     async def leaves(stream: ScriptedStream) -> None:
         await stream.welcome()
         asked = await stream.call()
-        await stream.say(storage.BrokerFrame(leaving=True))
+        await stream.say(form.LEAVING.piece(None))
         while await stream.frame() is not None:
             pass
         ended.set()
-        await stream.answer(asked)
+        await stream.answer(asked, BOUNDS)
 
     async with linked(leaves, serve) as (link, _, told):
         await told.changes.get()
-        asking = asyncio.create_task(link.ask(call()))
+        asking = asyncio.create_task(bounds(link))
         await told.changes.get()
         with pytest.raises(BrokerUnavailable, match="is ending") as caught:
-            await link.ask(call())
+            await bounds(link)
         assert not caught.value.maybe_done
         await ended.wait()
-        assert (await asking).id == 1
+        assert await asking == BOUNDS
         await told.changes.get()
         await told.changes.get()
         assert link.connected
@@ -116,10 +124,11 @@ async def test_an_answer_to_a_question_goes_to_the_stream_that_asked() -> None:
 
     async def asks(stream: ScriptedStream) -> None:
         await stream.welcome()
-        await stream.say(storage.BrokerFrame(questions=[storage.Question(id=1), storage.Question(id=2)]))
+        await stream.say(*(form.QUESTION.piece(orphan(str(number)), number) for number in (1, 2)))
         while (frame := await stream.frame()) is not None:
-            for each in frame.question_answers:
-                answers.put_nowait((each.id, each.asked))
+            for piece in frame:
+                if piece.what == form.ASKED.what:
+                    answers.put_nowait((piece.number, form.ASKED.of(piece)))
 
     async with linked(asks):
         assert sorted([await answers.get(), await answers.get()]) == [(1, True), (2, False)]
@@ -129,12 +138,11 @@ async def test_an_error_of_the_broker_is_raised_as_it_is() -> None:
     async def refuses(stream: ScriptedStream) -> None:
         await stream.welcome()
         asked = await stream.call()
-        error = definition_pb2.Status(code=definition_pb2.FORBIDDEN, message="no")
-        await stream.say(storage.BrokerFrame(answers=[storage.Answer(id=asked.id, error=error)]))
+        await stream.refuse(asked, MessagingError(definition_pb2.FORBIDDEN, "no"))
         await stream.forever()
 
     async with linked(refuses) as (link, _, told):
         await told.changes.get()
         with pytest.raises(MessagingError, match="no") as caught:
-            await link.ask(call())
+            await bounds(link)
         assert (caught.value.code, caught.value.message) == (definition_pb2.FORBIDDEN, ANY)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -16,7 +16,6 @@ from ternmq_common.cluster import Deletion, Snapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, HalfMessage, QueueBounds, QueueReaderId, QueueRef, Settled, TimedMessage, Topic
 from ternmq_common.tag_filter import ALL
-from ternmq_protos.storage_v1 import storage_pb2 as storage
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
@@ -24,9 +23,12 @@ from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from tests.support.cluster import BrokerNode, InProcessCluster, reached, running
 from tests.support.message_service_conformance import body, message, order
-from tests.support.scripted_broker import ScriptedBroker, ScriptedStream
+from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, calls_in
 from tests.support.until import until
 from tests.unit.cluster.test_in_process import BOTH, MINUTE_MS, ORDERS, POLL_S, queue
+
+if TYPE_CHECKING:
+    from ternmq_common.shard.form import Piece
 
 PATIENCE_S = 20.0
 LEASE_MS = 60_000
@@ -115,7 +117,7 @@ def calls_to(node: BrokerNode) -> int:
 
 def stored(cluster: InProcessCluster) -> list[int]:
     """The offsets at which the queues 0 of the brokers end."""
-    return [node.broker.bounds(ORDERS.name, 0).maximum for node in cluster.nodes]
+    return [node.broker.bounds(queue(node.name)).result.maximum for node in cluster.nodes]
 
 
 async def bodies(cluster: InProcessCluster) -> list[bytes]:
@@ -157,8 +159,8 @@ async def test_timed_and_half_messages_and_retries_go_elsewhere_too(cluster: InP
         assert timed.broker == "broker-1"
         await cluster.service.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer"))
         await cluster.service.retry("g", ORDERS.name, [message(b"again")])
-        assert (await first.broker.looking.remaining()).is_nothing
-        there = await second.broker.looking.remaining()
+        assert (await first.broker.remaining("broker-0")).is_nothing
+        there = await second.broker.remaining("broker-1")
         assert (there.timers, there.transactions) == (1, 1)
         received = await cluster.service.pop(order(), broker="broker-1", poll_s=POLL_S)
         assert [body(each) for each in received] == [b"again"]
@@ -221,7 +223,7 @@ async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
     monkeypatch.setattr(first.directory.registry, "deletions", slow)
     await make(cluster)
     await make_anew(cluster)
-    sending = asyncio.create_task(cluster.service.append(queue("broker-0"), [message(b"new")]))
+    sending = asyncio.ensure_future(cluster.service.append(queue("broker-0"), [message(b"new")]))
     assert await cluster.service.bounds(queue("broker-0")) == QueueBounds(0, 0)
     assert not sending.done()
     answers.set()
@@ -361,11 +363,11 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
         with pytest.raises(BrokerRefused, match=r"broker-0 does not know yet .* before group 'g' was made"):
             await call(service, there)
         assert calls_to(first) == before + 1, "it is not asked again at once"
-        assert first.broker.committed("g", ORDERS.name, 0) == 1
+        assert first.broker.committed("g", there).result == 1
         assert (await service.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
     await until(lambda: first.proxies.learning.knows(group.made))
     await call(service, there)
-    assert first.broker.committed("g", ORDERS.name, 0) in (None, 0)
+    assert first.broker.committed("g", there).result in (None, 0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -417,15 +419,15 @@ class Refusing:
     """A broker that answers every call with that error."""
 
     def __init__(self, code: definition_pb2.Code) -> None:
-        self._error = definition_pb2.Status(code=code, message="not now")
-        self.calls: list[storage.Call] = []
+        self._error = MessagingError(code, "not now")
+        self.calls: list[Piece] = []
 
     async def __call__(self, stream: ScriptedStream) -> None:
         await stream.welcome("broker-9")
         while (frame := await stream.frame()) is not None:
-            for call in frame.calls:
+            for call in calls_in(frame):
                 self.calls.append(call)
-                await stream.say(storage.BrokerFrame(answers=[storage.Answer(id=call.id, error=self._error)]))
+                await stream.refuse(call, self._error)
 
 
 @asynccontextmanager
@@ -453,7 +455,8 @@ async def test_a_send_that_is_refused_goes_to_another_broker(cluster: InProcessC
             half = await cluster.service.begin_transaction(there, HalfMessage(message(b"x"), "producer"))
             assert half.transaction_id
         (call,) = refusing.calls
-        assert getattr(call, name).topic_made == topic.made > 0
+        assert (call.what, call.topic_made) == (name, topic.made)
+        assert topic.made > 0
         assert cluster.service.routes.aside() == ["broker-9"]
 
 
@@ -467,8 +470,8 @@ async def test_a_retry_says_too_when_its_topic_and_its_group_were_made(cluster: 
         with pytest.raises(BrokerRefused, match="not now"):
             await cluster.service.retry("g", ORDERS.name, [message(b"again")])
         (call,) = refusing.calls
-        assert call.retry.topic_made == topic.made > 0
-        assert call.retry.group_made == group.made > topic.made
+        assert call.topic_made == topic.made > 0
+        assert call.group_made == group.made > topic.made
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,11 @@ class ModelBroker:
     asked: deque[Asked] = field(default_factory=deque)
     said: "deque[tuple[Asked, list[Delivery] | None] | None]" = field(default_factory=deque)
 
-    async def pop(self, _: PopOrder, __: int, *, watch: bool) -> list[Delivery]:
+    @property
+    def shard(self) -> "ModelBroker":
+        return self
+
+    async def pop(self, _: PopOrder, *, watch: bool) -> list[Delivery]:
         asked = Asked(asyncio.get_running_loop().create_future(), watch)
         self.asked.append(asked)
         return await asked.answer

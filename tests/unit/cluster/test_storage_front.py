@@ -10,13 +10,14 @@ import pytest
 
 from ternmq_broker.server import connection
 from ternmq_broker.server.storage_front import METHOD, StorageFront
-from ternmq_common import storage_form
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.frames import ErrorCode
 from ternmq_common.grpc_http2.literal_headers import literal_block
 from ternmq_common.grpc_http2.messages import PREFIX
 from ternmq_common.grpc_stream import Status, Stream, StreamBroken, connect
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import Greeting
 from tests.support.cluster import BrokerNode, InProcessCluster, running
 from tests.support.message_service_conformance import bodies_and_attempts, message, order
 from tests.support.until import until
@@ -24,7 +25,7 @@ from tests.unit.cluster.test_in_process import POLL_S, queue
 from tests.unit.common.grpc_stream.peer import Peer, client
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Delivery
+    from ternmq_common.model import Appended, Delivery, NewMessage, QueueRef
 
 PATIENCE_S = 20.0
 FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content-type", "application/grpc"))
@@ -45,12 +46,12 @@ def node(cluster: InProcessCluster, caplog: pytest.LogCaptureFixture) -> BrokerN
     return node
 
 
-def hello(name: str) -> storage.ProxyFrame:
-    return storage.ProxyFrame(hello=storage.Hello(proxy=name, version="test"))
+def hello(name: str) -> bytes:
+    return form.HELLO.piece(Greeting(name, "test"))
 
 
-def say(peer: Peer, frame: storage.ProxyFrame, *, end_stream: bool = False) -> None:
-    data = frame.SerializeToString()
+def say(peer: Peer, *pieces: bytes, end_stream: bool = False) -> None:
+    data = form.frame(pieces)
     flags = h2.END_STREAM if end_stream else 0
     peer.say(h2.frame(h2.DATA, flags, 1, PREFIX.pack(0, len(data)) + data))
 
@@ -61,10 +62,8 @@ async def begin(peer: Peer) -> None:
     say(peer, hello("p"))
 
 
-def pop(number: int, batch: int) -> storage.ProxyFrame:
-    frame = storage.ProxyFrame()
-    storage_form.write_order(frame.calls.add(id=number).pop, order(batch=batch))
-    return frame
+def pop(number: int, batch: int) -> bytes:
+    return CALLS["pop"].asked(number, (order(batch=batch), False))
 
 
 @pytest.mark.parametrize("answers_bytes_max", [connection.ANSWERS_BYTES_MAX, 100_000], ids=["heard", "not heard"])
@@ -97,21 +96,20 @@ async def test_what_a_proxy_asked_for_is_done_though_it_breaks_off_while_it_is_w
     waited_for, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
     finished = connection.ProxyConnection.finished
 
-    async def slow(request: storage.Append, answer: storage.Answer) -> None:
-        del request, answer
+    async def slow(queue: "QueueRef", messages: "list[NewMessage]") -> "list[Appended]":
+        del queue, messages
         await go_on.wait()
         done.set()
+        return []
 
     async def told(self: connection.ProxyConnection) -> None:
         waited_for.set()
         await finished(self)
 
-    monkeypatch.setitem(node.proxies.answers.waiting, "append", slow)
+    monkeypatch.setitem(node.proxies.answers.methods, "append", slow)
     monkeypatch.setattr(connection.ProxyConnection, "finished", told)
     stream = await connect(node.address, METHOD, timeout_s=PATIENCE_S)
-    frame = hello("p")
-    frame.calls.add(id=1).append.topic = "orders"
-    stream.write(frame.SerializeToString())
+    stream.write(form.frame([hello("p"), CALLS["append"].asked(1, (queue(node.name), []))]))
     await stream.end()
     await waited_for.wait()
     stream.abort("a test")
@@ -128,7 +126,7 @@ async def test_the_log_says_why_a_proxys_stream_ended(node: BrokerNode, caplog: 
 
     async with client(node.address) as peer:
         await begin(peer)
-        say(peer, storage.ProxyFrame(ping=1), end_stream=True)
+        say(peer, form.PING.piece(None), end_stream=True)
         await says("proxy p is gone: it has ended its stream")
     async with client(node.address) as peer:
         await begin(peer)
@@ -141,7 +139,7 @@ async def test_the_log_says_why_a_proxys_stream_ended(node: BrokerNode, caplog: 
     await says("closed the connection")
     async with client(node.address) as peer:
         await begin(peer)
-        peer.say(h2.frame(h2.DATA, 0, 1, PREFIX.pack(0, 1) + b"\xff"))
+        peer.say(h2.frame(h2.DATA, 0, 1, PREFIX.pack(0, 1) + b"\xc1"))
         await says("proxy p is gone: it sent what is no frame")
 
 
@@ -149,7 +147,7 @@ async def leaving(stream: Stream) -> None:
     """Return when the broker has said that it ends."""
     while True:
         for data in await stream.read_all():
-            if storage.BrokerFrame.FromString(data).leaving:
+            if any(piece.what == form.LEAVING.what for piece in form.pieces(data)):
                 return
 
 
@@ -164,7 +162,7 @@ async def test_a_broker_that_ends_lets_proxies_end_their_streams_and_then_ends_t
     await front.start(node.proxies)
     stays, goes = [await connect(front.address, METHOD, timeout_s=PATIENCE_S) for _ in range(2)]
     for stream in (stays, goes):
-        stream.write(hello("p").SerializeToString())
+        stream.write(form.frame([hello("p")]))
         assert await stream.read()
     stopping = asyncio.create_task(front.stop(0.3))
     await asyncio.gather(leaving(stays), leaving(goes))

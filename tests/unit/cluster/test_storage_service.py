@@ -1,18 +1,20 @@
 """The broker's side of the streams: what proxies send, what the registry does not say, and what was deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import grpc
 import pytest
 from grpc import aio
 
 from ternmq_broker.server import connection, storage_front
-from ternmq_common import storage_form
-from ternmq_common.model import Group, Topic
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.model import Delivery, Group, Topic
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import Piece
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import link
 from ternmq_registry.errors import RegistryUnavailable
@@ -24,7 +26,6 @@ from tests.support.until import until
 from tests.unit.cluster.test_in_process import ORDERS, POLL_S, queue
 
 PATIENCE_S = 20.0
-UNKNOWN_CALL = b"\x08\x05\xc2\x3e\x00"  # id 5, and an empty message in field 1000
 TOPIC = replace(ORDERS, brokers=("broker-0",))
 
 
@@ -43,13 +44,14 @@ class RawStream:
     async def send(self, data: bytes) -> None:
         await self._stream.write(data)
 
-    async def hear(self, wanted: Callable[[storage.BrokerFrame], object]) -> storage.BrokerFrame:
+    async def hear(self, what: str) -> Piece:
+        """The next piece of that name."""
         while True:
             data = await self._stream.read()
             assert data is not aio.EOF
-            frame = storage.BrokerFrame.FromString(data)
-            if wanted(frame):
-                return frame
+            for piece in form.pieces(data):
+                if piece.what == what:
+                    return piece
 
 
 def registry_of(cluster: InProcessCluster) -> Registry:
@@ -74,7 +76,7 @@ async def test_what_is_no_frame_ends_its_stream_and_no_other(
         stream = RawStream(channel)
         await stream.send(b"\xff\xff\xff")
         with pytest.raises(aio.AioRpcError) as caught:
-            await stream.hear(lambda _: False)
+            await stream.hear("nothing")
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "is no frame" in caplog.text
     await until(lambda: len(node.proxies) == 1)
@@ -84,10 +86,11 @@ async def test_what_is_no_frame_ends_its_stream_and_no_other(
 async def test_a_call_of_a_later_version_is_refused_by_its_name(cluster: InProcessCluster) -> None:
     async with aio.insecure_channel(cluster.nodes[0].address) as channel:
         stream = RawStream(channel)
-        await stream.send(b"\x1a" + bytes([len(UNKNOWN_CALL)]) + UNKNOWN_CALL)
-        frame = await stream.hear(lambda frame: frame.answers)
-        (answer,) = frame.answers
-        assert (answer.id, answer.error.code) == (5, definition_pb2.NOT_IMPLEMENTED)
+        await stream.send(form.frame([form.piece("levitate", 5, [1, {"a": None}])]))
+        answer = await stream.hear(form.FAILED.what)
+        failure = form.FAILED.of(answer)
+        assert (answer.number, failure.code) == (5, definition_pb2.NOT_IMPLEMENTED)
+        assert "levitate" in failure.message
 
 
 async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
@@ -95,11 +98,15 @@ async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
 ) -> None:
     await cluster.service.append(queue("broker-0"), [message(b"kept")])
 
-    def defect(*_: object) -> None:
-        raise RuntimeError("a defect")
+    written = form.piece
+
+    def defect(what: str, *of_piece: object) -> bytes:
+        if what == form.ANSWER:
+            raise RuntimeError("a defect")
+        return written(what, *of_piece)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr("ternmq_common.storage_form.write_deliveries", defect)
+        patch.setattr(form, "piece", defect)
         with pytest.raises(Exception, match="unexpected error"):
             await cluster.service.pop(order(), broker="", poll_s=POLL_S)
     (delivery,) = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
@@ -119,18 +126,15 @@ async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(
 
     slow = connection.ProxyConnection(cluster.nodes[0].proxies, write)
     writer = asyncio.create_task(slow.write_forever())
-    frame = storage.ProxyFrame()
-    for number in (1, 2):
-        call = frame.calls.add(id=number)
-        storage_form.write_order(call.pop, order(batch=2))
-    taking = asyncio.create_task(slow.take(frame.SerializeToString()))
+    pops = [CALLS["pop"].asked(number, (order(batch=2), False)) for number in (1, 2)]
+    taking = asyncio.create_task(slow.take(form.frame(pops)))
     await until(lambda: slow.calls == 2)
     await asyncio.sleep(0)
     assert not taking.done()
     reads.set()
     await taking
-    answers = [answer for each in written for answer in storage.BrokerFrame.FromString(each).answers]
-    assert [len(answer.deliveries.deliveries) for answer in answers] == [2, 2]
+    answers = [CALLS["pop"].result(piece) for each in written for piece in form.pieces(each)]
+    assert [len(cast("list[Delivery]", deliveries)) for deliveries in answers] == [2, 2]
     slow.close()
     writer.cancel()
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.timers import Timers
 from ternmq_common.errors import MessagingError
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.embedded import Embedded, Proto, RawClient, code, message, moment, names
 from tests.unit.proxy.conftest import ANY_PORT, SERVER_LOOP
 
@@ -96,7 +96,7 @@ async def test_the_entry_of_a_timed_message_has_a_recall_handle(timed: RawClient
     [entry] = answer.entries
     assert (code(entry), entry.message_id, entry.transaction_id) == ("OK", "tea", "tea")
     handle = RecallHandle.decode(entry.recall_handle)
-    assert handle == (reminders, "broker-0", due.seconds * 1000 + due.nanos // 1_000_000, "tea")
+    assert handle == (reminders, "broker-0", due.seconds * 1000 + -(-due.nanos // 1_000_000), "tea")
 
 
 async def test_a_time_that_is_past_means_now_and_has_no_recall_handle(
@@ -138,10 +138,10 @@ async def test_nanoseconds_beyond_a_second_count(timed: RawClient, reminders: st
     now = await timed.server_ms()
     due = Timestamp(seconds=now // 1000 + 60, nanos=2**31 - 1)
     [entry] = (await timed.send(reminders, b"body", delivery_timestamp=due)).entries
-    assert RecallHandle.decode(entry.recall_handle).due_ms == due.seconds * 1000 + 2147
+    assert RecallHandle.decode(entry.recall_handle).due_ms == due.seconds * 1000 + 2148
     await timed.advance(64)
     [got] = await arrived(timed, reminders, group)
-    assert got.system_properties.delivery_timestamp == moment(due.seconds * 1000 + 2147)
+    assert got.system_properties.delivery_timestamp == moment(due.seconds * 1000 + 2148)
 
 
 async def test_the_limit_counts_from_the_servers_time(timed: RawClient, reminders: str) -> None:
@@ -178,10 +178,10 @@ async def test_several_messages_get_an_entry_each_in_their_order(timed: RawClien
 async def test_what_waits_may_be_refused_where_what_is_due_is_stored(
     timed: RawClient, reminders: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(service: LocalMessageService, queue: object, messages: object) -> None:
+    async def refuse(timers: Timers, *_: object) -> None:
         raise MessagingError(pb.HA_NOT_AVAILABLE, "no replica")
 
-    monkeypatch.setattr(LocalMessageService, "schedule", refuse)
+    monkeypatch.setattr(Timers, "schedule", refuse)
     sent = [message(reminders, delivery_timestamp=await in_s(timed, seconds)) for seconds in (60, -1, 60)]
     answer = await send(timed, *sent)
     assert code(answer) == "MULTIPLE_RESULTS"

@@ -320,11 +320,11 @@ class LogIndex:
         hashes, positions = self._keys
         prefix = queue.key_prefix
         number = 0
-        for tag_hash, _, _, keys in messages:
+        for message in messages:
             log_offset = places[number]
             number += 1
-            add(log_offset, places[number] - log_offset, tag_hash)
-            for key in keys:
+            add(log_offset, places[number] - log_offset, message.tag_hash)
+            for key in message.keys:
                 hashes.append(crc32(key.encode(), prefix))
                 positions.append(log_offset)
         self.entries_in_memory += number

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ternmq_common.errors import MessagingError
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.shard.calls import Call
+from ternmq_common.shard.form import Piece
 from ternmq_protos.v2 import definition_pb2
 
-OnLate = Callable[[storage.Answer], None]
-"""Called with an answer for which nobody waits any more."""
+OnLate = Callable[[Any], None]
+"""Called with a result for which nobody waits any more."""
 
 CALLS_MAX = 100_000
 
@@ -37,90 +38,96 @@ class LateAnswer(MessagingError):
         super().__init__(definition_pb2.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
 
 
-class _Waiting(NamedTuple):
-    answer: "asyncio.Future[storage.Answer]"
+class _Asked(NamedTuple):
+    call: Call
+    result: "asyncio.Future[Any]"  # done when nobody waits any more
     deadline_s: float
-    on_late: "OnLate | None"
+    on_late: OnLate | None
 
 
 class Calls:
-    """Calls by their numbers.
+    """Calls by their numbers, until they are answered or, without `on_late`, nobody waits any more.
 
-    Invariant: an answer that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
+    Invariant: a result that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
     """
 
     def __init__(self, broker: str) -> None:
         self._broker = broker
-        self._waiting: dict[int, _Waiting] = {}
-        self._late: dict[int, OnLate] = {}
+        self._asked: dict[int, _Asked] = {}
         self._idle: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         """How many wait for an answer."""
-        return len(self._waiting)
+        return sum(not asked.result.done() for asked in self._asked.values())
 
     @property
     def is_full(self) -> bool:
         """So many that the broker must be stuck: it is to be asked no more for now."""
-        return len(self._waiting) + len(self._late) >= CALLS_MAX
+        return len(self._asked) >= CALLS_MAX
 
-    def add(self, number: int, deadline_s: float, on_late: "OnLate | None") -> "asyncio.Future[storage.Answer]":
-        future: asyncio.Future[storage.Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = _Waiting(future, deadline_s, on_late)
+    def add(self, number: int, call: Call, deadline_s: float, on_late: OnLate | None) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = _Asked(call, future, deadline_s, on_late)
         return future
 
-    def abandon(self, number: int, answer: "asyncio.Future[storage.Answer]", on_late: "OnLate | None") -> bool:
+    def abandon(self, number: int, result: "asyncio.Future[Any]", on_late: OnLate | None) -> bool:
         """The waiter is gone; whether the answer is still to come."""
-        if self._waiting.pop(number, None) is not None:
-            if on_late is not None:
-                self._late[number] = on_late
-            self._tell_idle()
+        if number in self._asked:
+            if on_late is None:
+                self._pop(number)
             return True
         # It may have come in the same moment, and nobody has seen it.
-        if on_late is not None and answer.done() and not answer.cancelled() and answer.exception() is None:
-            on_late(answer.result())
+        if result.done() and not result.cancelled() and result.exception() is None and on_late is not None:
+            on_late(result.result())
         return False
 
-    def answered(self, answer: storage.Answer) -> None:
-        waiting = self._waiting.pop(answer.id, None)
-        on_late = self._late.pop(answer.id, None)
-        if waiting is not None and not waiting.answer.done():
-            waiting.answer.set_result(answer)
-        elif waiting is not None:
-            on_late = waiting.on_late
-        if on_late is not None:
-            on_late(answer)
-        self._tell_idle()
+    def answered(self, answer: Piece) -> None:
+        """NoFrame if that is no result of the call, which waits on then."""
+        asked = self._asked.get(answer.number)
+        if asked is None:
+            return
+        result = asked.call.result(answer)
+        self._pop(answer.number)
+        if not asked.result.done():
+            asked.result.set_result(result)
+        elif asked.on_late is not None:
+            asked.on_late(result)
+
+    def failed(self, number: int, error: MessagingError) -> None:
+        """The call was answered by an error."""
+        asked = self._pop(number)
+        if asked is not None and not asked.result.done():
+            asked.result.set_exception(error)
 
     def expire(self, now_s: float) -> int:
         """End the waits whose time is over; how many."""
-        over = [number for number, waiting in self._waiting.items() if waiting.deadline_s < now_s]
-        for number in over:
-            waiting = self._waiting.pop(number)
-            if waiting.on_late is not None:
-                self._late[number] = waiting.on_late
-            if not waiting.answer.done():
-                waiting.answer.set_exception(LateAnswer(self._broker))
-        if over:
-            self._tell_idle()
+        over = [each for each in self._asked.items() if each[1].deadline_s < now_s and not each[1].result.done()]
+        for number, asked in over:
+            asked.result.set_exception(LateAnswer(self._broker))
+            if asked.on_late is None:
+                self._pop(number)
         return len(over)
 
     def lose(self, text: str, *, sent_up_to: int) -> int:
         """No answer comes any more: end all waits; how many. Numbers up to `sent_up_to` may have been done."""
-        waiting, self._waiting = self._waiting, {}
-        self._late.clear()
-        for number, call in waiting.items():
-            if not call.answer.done():
-                call.answer.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+        waiting = [(number, asked) for number, asked in self._asked.items() if not asked.result.done()]
+        for number, asked in waiting:
+            asked.result.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+        self._asked.clear()
         self._tell_idle()
         return len(waiting)
 
     async def idle(self) -> None:
         """Return when no answer is to come any more; for one who waits."""
-        while self._waiting or self._late:
+        while self._asked:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
+    def _pop(self, number: int) -> _Asked | None:
+        asked = self._asked.pop(number, None)
+        self._tell_idle()
+        return asked
+
     def _tell_idle(self) -> None:
-        if self._idle is not None and not self._idle.done() and not self._waiting and not self._late:
+        if self._idle is not None and not self._idle.done() and not self._asked:
             self._idle.set_result(None)

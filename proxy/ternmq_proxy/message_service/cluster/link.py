@@ -10,27 +10,26 @@ import contextlib
 import itertools
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol
-
-from google.protobuf.message import DecodeError
+from typing import Any, Protocol, cast
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.grpc_stream import Stream, StreamBroken, connect
+from ternmq_common.model import OrphanedTransaction
 from ternmq_common.observability.figures import LinkFigures
 from ternmq_common.observability.tracing import current_traceparent
 from ternmq_common.outbox import Outbox
-from ternmq_common.storage_form import raised
-from ternmq_protos.storage_v1 import storage_pb2 as storage
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import Call, Values
+from ternmq_common.shard.form import FORM, Failure, Greeting, NoFrame, Piece
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Calls, OnLate
 from ternmq_proxy.message_service.cluster.set_aside import SetAside
 
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/Exchange"
-ANSWER_TIMEOUT_S = 2.0
 LOOK_S = 0.25
 PING_AFTER_S = 1.0
 SILENCE_S = 3.0
@@ -63,19 +62,8 @@ class LinkEvents(Protocol):
     def version_told(self, version: int) -> None:
         """The broker knows that version of the registry."""
 
-    async def question(self, question: storage.Question, broker: str) -> bool:
+    async def question(self, orphan: OrphanedTransaction) -> bool:
         """Ask a producer; whether there was one."""
-
-
-@dataclass(slots=True)
-class _Counts:
-    """Since the proxy knows the broker; `lost` are calls that went under with the connection."""
-
-    frames_out: int = 0
-    frames_in: int = 0
-    calls: int = 0
-    late: int = 0
-    lost: int = 0
 
 
 class BrokerLink:
@@ -92,7 +80,15 @@ class BrokerLink:
         self._outbox: Outbox[int] = Outbox()
         self._sent_up_to = 0
         self._told_version = 0
-        self._presence: bytes = b""
+        self._presence = b""
+        self._takes: dict[str, Callable[[Piece], None]] = {
+            form.ANSWER: self._calls.answered,
+            form.FAILED.what: lambda piece: self._calls.failed(piece.number, _error_in(form.FAILED.of(piece))),
+            form.READY.what: lambda piece: events.ready(broker, *form.READY.of(piece)),
+            form.VERSION.what: lambda piece: events.version_told(form.VERSION.of(piece)),
+            form.QUESTION.what: self._question,
+            form.LEAVING.what: lambda _: self._told_to_leave(),
+        }
         self._connected = False
         self._leaving = False
         self._closing = False
@@ -103,7 +99,7 @@ class BrokerLink:
         self._task: asyncio.Task[None] | None = None
         self._aside = SetAside()
         self._hurry = asyncio.Event()
-        self._counts = _Counts()
+        self._counts = Counter[str]()  # since the proxy knows the broker; `lost` went under with the connection
 
     @property
     def connected(self) -> bool:
@@ -117,17 +113,8 @@ class BrokerLink:
 
     def figures(self, *, set_aside: bool) -> LinkFigures:
         """The link at this moment; `set_aside`: the broker gets no messages for a while, though it can be asked."""
-        counts = self._counts
-        return LinkFigures(
-            broker=self.broker,
-            up=self.connected,
-            set_aside=set_aside,
-            calls=counts.calls,
-            late=counts.late,
-            lost=counts.lost,
-            frames_out=counts.frames_out,
-            frames_in=counts.frames_in,
-        )
+        counts = {name: self._counts[name] for name in ("calls", "late", "lost", "frames_out", "frames_in")}
+        return LinkFigures(broker=self.broker, up=self.connected, set_aside=set_aside, **counts)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._forever(), name=f"link to {self.broker}")
@@ -156,24 +143,27 @@ class BrokerLink:
             self._leave()
         await asyncio.wait({task})
 
-    def announce(self, presence: storage.Presence) -> None:
-        """Tell who pulls; told again whenever the stream is made anew."""
-        self._presence = storage.ProxyFrame(presence=presence).SerializeToString()
+    def announce(self, presence: bytes) -> None:
+        """Tell who pulls, by a piece that is written; told again whenever the stream is made anew."""
+        self._presence = presence
         if self.connected:
             self._outbox.add(self._presence, 0)
 
     async def ask(
         self,
-        frame: storage.ProxyFrame,
+        call: Call,
+        values: Values,
         *,
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        topic_made: int = 0,
+        group_made: int = 0,
+        timeout_s: float | None = None,
         on_late: OnLate | None = None,
-        cancel: bool = False,
-    ) -> storage.Answer:
-        """The answer to the one call in `frame`. MessagingError: the broker's own (BrokerRefused where it says that it
-        can't do it now), BrokerUnavailable or LateAnswer.
+    ) -> Any:  # noqa: ANN401 - it is the call's own
+        """The result of the call. MessagingError: the broker's own (BrokerRefused where it says that it can't do it
+        now), BrokerUnavailable or LateAnswer.
 
-        `on_late` gets an answer that comes after this has ended; with `cancel` the broker is told then to do no more.
+        `on_late` gets a result that comes after this has ended; of a call that reads the broker is told then to do no
+        more. For the rest see `Piece`; `timeout_s` None: what the call says.
         """
         if not self.connected:
             raise BrokerUnavailable(f"broker {self.broker} can't be reached: {self._why}", maybe_done=False)
@@ -186,37 +176,32 @@ class BrokerLink:
                 definition_pb2.TOO_MANY_REQUESTS, f"broker {self.broker} answers too slowly; try again later"
             )
         number = next(self._numbers)
-        call = frame.calls[0]
-        call.id = number
-        call.timeout_ms = int(timeout_s * 1000)
-        if traceparent := current_traceparent():
-            call.traceparent = traceparent
-        piece = self._with_version(frame).SerializeToString()
+        if timeout_s is None:
+            timeout_s = call.timeout_s(values)
+        piece = call.asked(number, values, topic_made, group_made, int(timeout_s * 1000), current_traceparent())
         deadline_s = asyncio.get_running_loop().time() + timeout_s + len(piece) / SLOW_BYTES_PER_S
-        future = self._calls.add(number, deadline_s, on_late)
+        future = self._calls.add(number, call, deadline_s, on_late)
+        self._tell_version()
         self._outbox.add(piece, number)
-        self._counts.calls += 1
+        self._counts["calls"] += 1
         try:
-            answer = await future
+            return await future
         except asyncio.CancelledError:
-            if self._calls.abandon(number, future, on_late) and cancel and self.connected:
-                self._outbox.add(storage.ProxyFrame(cancelled=[number]).SerializeToString(), number)
+            if self._calls.abandon(number, future, on_late) and call.rules.reads and self.connected:
+                self._outbox.add(form.CANCEL.piece(None, number), number)
             raise
-        if answer.HasField("error"):
-            raise _error_in(answer)
-        return answer
 
-    def tell(self, frame: storage.ProxyFrame) -> None:
-        """Make the one call in `frame`, whose answer nobody waits for; nothing happens if the broker is gone."""
+    def tell(self, call: Call, values: Values) -> None:
+        """Make a call whose answer nobody waits for; nothing happens if the broker is gone."""
         if self.connected:
-            number = frame.calls[0].id = next(self._numbers)
-            self._outbox.add(frame.SerializeToString(), number)
+            number = next(self._numbers)
+            self._outbox.add(call.asked(number, values), number)
 
-    def _with_version(self, frame: storage.ProxyFrame) -> storage.ProxyFrame:
+    def _tell_version(self) -> None:
         version = self._known_version()
         if version != self._told_version:
-            frame.registry_version = self._told_version = version
-        return frame
+            self._told_version = version
+            self._outbox.add(form.VERSION.piece(version), 0)
 
     # --- the stream
 
@@ -243,8 +228,8 @@ class BrokerLink:
             return str(error)
         except StreamBroken as error:
             return str(error)
-        except DecodeError as error:
-            return f"it sent what is no frame: {error}"
+        except NoFrame as error:
+            return f"it sent what is no frame of form {FORM}: {error}"
         except Exception as error:  # noqa: BLE001 - the outermost of this stream, and it logs
             _log.exception("the stream to broker %s failed unexpectedly", self.broker)
             return f"unexpectedly, {error!r}"
@@ -261,24 +246,16 @@ class BrokerLink:
             stream.abort("the proxy has no use for it any more")
 
     async def _greet(self, stream: Stream) -> None:
-        hello = storage.Hello(proxy=self._proxy, version=version("ternmq"))
+        hello = form.HELLO.piece(Greeting(self._proxy, version("ternmq")))
         self._hurry.clear()
         self._told_version, told = self._known_version(), self._presence
-        frame = storage.ProxyFrame(hello=hello, registry_version=self._told_version)
-        stream.write(frame.SerializeToString() + told)
-        while True:
-            data = await stream.read()
-            if data is None:
-                raise _NotWelcome("it ended the stream")
-            answer = storage.BrokerFrame.FromString(data)
-            if answer.registry_version:
-                self._events.version_told(answer.registry_version)
-            if answer.leaving:
-                raise _NotWelcome("it is ending")
-            if answer.HasField("welcome"):
-                break
-        if answer.welcome.broker != self.broker:
-            raise _NotWelcome(f"broker {answer.welcome.broker} is at its address")
+        said = [hello, form.VERSION.piece(self._told_version)]
+        stream.write(form.frame([*said, told] if told else said))
+        broker = await self._welcome(stream)
+        if broker.form != FORM:
+            raise _NotWelcome(f"it says form {broker.form}, not {FORM}; let proxies and brokers be of one version")
+        if broker.name != self.broker:
+            raise _NotWelcome(f"broker {broker.name} is at its address")
         self._connected, self._leaving = True, False
         self._welcomed_s = self._heard_s = self._spoke_s = asyncio.get_running_loop().time()
         self._unheard_bytes = 0
@@ -286,6 +263,21 @@ class BrokerLink:
             self._outbox.add(self._presence, 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
         self._events.link_changed(self.broker)
+
+    async def _welcome(self, stream: Stream) -> Greeting:
+        broker = None
+        while broker is None:
+            data = await stream.read()
+            if data is None:
+                raise _NotWelcome("it ended the stream")
+            for piece in form.pieces(data):
+                if piece.what == form.VERSION.what:
+                    self._events.version_told(form.VERSION.of(piece))
+                elif piece.what == form.LEAVING.what:
+                    raise _NotWelcome("it is ending")
+                elif piece.what == form.WELCOME.what:
+                    broker = form.WELCOME.of(piece)
+        return broker
 
     async def _use(self, stream: Stream) -> None:
         reader = asyncio.create_task(self._read(stream), name=f"answers of {self.broker}")
@@ -307,7 +299,7 @@ class BrokerLink:
         while not (self._leaving and not len(self._outbox)):
             batch = await self._outbox.take()
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
-            self._counts.frames_out += 1
+            self._counts["frames_out"] += 1
             self._spoke_s = asyncio.get_running_loop().time()
             self._unheard_bytes += len(batch.frame)
             try:
@@ -322,37 +314,34 @@ class BrokerLink:
         loop = asyncio.get_running_loop()
         while frames := await stream.read_all():
             self._heard_s, self._unheard_bytes = loop.time(), 0
-            self._counts.frames_in += len(frames)
+            self._counts["frames_in"] += len(frames)
             for data in frames:
-                self._take(storage.BrokerFrame.FromString(data))
+                for piece in form.pieces(data):
+                    take = self._takes.get(piece.what)
+                    if take is not None:
+                        take(piece)
         raise _Ended
 
-    def _take(self, frame: storage.BrokerFrame) -> None:
-        if frame.registry_version:
-            self._events.version_told(frame.registry_version)
-        for answer in frame.answers:
-            self._calls.answered(answer)
-        for ready in frame.ready:
-            self._events.ready(self.broker, ready.group, ready.topic)
-        for question in frame.questions:
-            task = asyncio.create_task(self._pass_on(question))
-            self._questions.add(task)
-            task.add_done_callback(self._questions.discard)
-        if frame.leaving and not self._leaving:
+    def _told_to_leave(self) -> None:
+        if not self._leaving:
             self._why = "it is ending"
             self._leave()
 
     def _leave(self) -> None:
         """What was called is still answered; nothing more is asked."""
         self._leaving = True
-        self._outbox.add(b"", self._sent_up_to)  # wakes the writer, which ends
+        self._outbox.add(form.PING.piece(None), self._sent_up_to)  # wakes the writer, which ends
         self._events.link_changed(self.broker)
 
-    async def _pass_on(self, question: storage.Question) -> None:
-        asked = await self._events.question(question, self.broker)
+    def _question(self, piece: Piece) -> None:
+        task = asyncio.create_task(self._pass_on(form.QUESTION.of(piece), piece.number))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _pass_on(self, orphan: OrphanedTransaction, number: int) -> None:
+        asked = await self._events.question(orphan)
         if self._connected:
-            answer = storage.QuestionAnswer(id=question.id, asked=asked)
-            self._outbox.add(storage.ProxyFrame(question_answers=[answer]).SerializeToString(), 0)
+            self._outbox.add(form.ASKED.piece(asked, number), 0)
 
     async def _watch(self, stream: Stream) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
@@ -367,13 +356,13 @@ class BrokerLink:
             if (stood_s := now - looked_s - LOOK_S) > LOOK_S:
                 self._heard_s += stood_s
             looked_s = now
-            self._counts.late += self._calls.expire(now)
+            self._counts["late"] += self._calls.expire(now)
             silence_s = now - self._heard_s
             if silence_s > SILENCE_S + self._unheard_bytes / SLOW_BYTES_PER_S:
                 raise TimeoutError
             # The broker wants to hear something too, also from a proxy to which it says a lot.
             if max(silence_s, now - self._spoke_s) > PING_AFTER_S and not len(self._outbox):
-                self._outbox.add(storage.ProxyFrame(ping=1).SerializeToString(), 0)
+                self._outbox.add(form.PING.piece(None), 0)
 
     def _lost(self, why: str) -> None:
         """The stream is no more: nobody gets an answer."""
@@ -383,7 +372,7 @@ class BrokerLink:
             task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"
-        self._counts.lost += self._calls.lose(text, sent_up_to=self._sent_up_to)
+        self._counts["lost"] += self._calls.lose(text, sent_up_to=self._sent_up_to)
         if was_connected:
             if asyncio.get_running_loop().time() - self._welcomed_s > STEADY_S:
                 self._aside.worked()
@@ -391,6 +380,7 @@ class BrokerLink:
             self._events.link_changed(self.broker)
 
 
-def _error_in(answer: storage.Answer) -> MessagingError:
-    error = raised(answer.error)
-    return BrokerRefused(error.message) if error.code == definition_pb2.HA_NOT_AVAILABLE else error
+def _error_in(failure: Failure) -> MessagingError:
+    if failure.code == definition_pb2.HA_NOT_AVAILABLE:
+        return BrokerRefused(failure.message)
+    return MessagingError(cast("definition_pb2.Code", failure.code), failure.message)

@@ -10,7 +10,6 @@ from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
     from ternmq_common.cluster import Snapshot
-    from ternmq_protos.storage_v1 import storage_pb2 as storage
     from ternmq_proxy.message_service.cluster.link import LinkEvents
     from ternmq_registry.directory import Directory
 
@@ -26,7 +25,7 @@ class Links:
         self._proxy = proxy
         self._brokers: dict[str, RemoteBroker] = {}
         self._epochs: dict[str, int] = {}
-        self._presence: storage.Presence | None = None
+        self._presence = b""
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -53,10 +52,9 @@ class Links:
         link = BrokerLink(
             name, address, self._events, proxy=self._proxy, known=lambda: self._directory.snapshot.version
         )
-        if self._presence is not None:
-            link.announce(self._presence)
+        link.announce(self._presence)
         link.start()
-        return RemoteBroker(link)
+        return RemoteBroker(link, self._directory)
 
     def _end(self, broker: RemoteBroker) -> None:
         _log.info("broker %s is not at %s any more", broker.name, broker.link.address)
@@ -64,8 +62,8 @@ class Links:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def announce(self, presence: "storage.Presence") -> None:
-        """Tell all brokers who pulls here."""
+    def announce(self, presence: bytes) -> None:
+        """Tell all brokers who pulls here; see `BrokerLink.announce`."""
         self._presence = presence
         for broker in self._brokers.values():
             broker.link.announce(presence)

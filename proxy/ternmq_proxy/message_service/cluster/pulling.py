@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from ternmq_common.model import Pulled
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import QueueReaderId, QueueRef
     from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.repeats import Repeats
-    from ternmq_registry.directory import Directory
 
 
 class Pulling:
     """Asks the broker that a queue names."""
 
-    def __init__(self, directory: "Directory", repeats: "Repeats") -> None:
-        self._directory = directory
+    def __init__(self, repeats: "Repeats") -> None:
         self._repeats = repeats
 
     async def pull(
@@ -33,58 +33,41 @@ class Pulling:
         *,
         batch: int,
         poll_s: float,
-        reader: "QueueReaderId | None",
-        room: "AnswerRoom | None",
+        reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
     ) -> Pulled:
         """See `MessageService.pull`."""
+        broker = self._repeats.at(queue.broker)
+
+        def fetched(wait_s: float) -> "Awaitable[Pulled]":
+            return broker.pull(queue, offset, passing, batch=batch, poll_s=wait_s, reader=reader)
+
         if room is None:
-            return await self._ask(queue, offset, passing, batch, poll_s, reader)
+            return await fetched(poll_s)
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         if reader is not None and reader.lock_hold_ms:
-            pulled = await self._ask(queue, offset, passing, batch, poll_s, reader)
+            pulled = await fetched(poll_s)
             taken = not pulled.messages or await room.enter(end - loop.time())
             return pulled if taken else Pulled([], offset)
         while True:
-            pulled = await self._fetch(queue, offset, passing, batch, reader, room, end)
+            pulled = await _fetched_into(room, end, fetched) or Pulled([], offset)
             left_s = end - loop.time()
             if pulled.messages or pulled.next_offset > offset or left_s <= 0:
                 return pulled
-            if (await self._ask(queue, offset, passing, 0, left_s, None)).next_offset == offset:
+            if not await broker.wait_for_more(queue, offset, left_s):
                 return pulled
 
-    async def _fetch(
-        self,
-        queue: "QueueRef",
-        offset: int,
-        passing: "MessageFilter",
-        batch: int,
-        reader: "QueueReaderId | None",
-        room: "AnswerRoom",
-        end: float,
-    ) -> Pulled:
-        pulled = Pulled([], offset)
-        if await room.enter(end - asyncio.get_running_loop().time()):
-            try:
-                pulled = await self._ask(queue, offset, passing, batch, 0.0, reader)
-            finally:
-                if not pulled.messages:
-                    room.leave()
-        return pulled
 
-    async def _ask(
-        self,
-        queue: "QueueRef",
-        offset: int,
-        passing: "MessageFilter",
-        batch: int,
-        poll_s: float,
-        reader: "QueueReaderId | None",
-    ) -> Pulled:
-        made = 0 if reader is None else self._directory.snapshot.group_made(reader.group)
-        return await self._repeats.repeated(
-            queue.broker,
-            lambda broker: broker.pull(
-                queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, group_made=made
-            ),
-        )
+async def _fetched_into(
+    room: "AnswerRoom", end: float, fetched: "Callable[[float], Awaitable[Pulled]]"
+) -> Pulled | None:
+    """What is there now, if there is room for it in time."""
+    pulled = None
+    if await room.enter(end - asyncio.get_running_loop().time()):
+        try:
+            pulled = await fetched(0.0)
+        finally:
+            if pulled is None or not pulled.messages:
+                room.leave()
+    return pulled

@@ -81,8 +81,7 @@ class Receiving:
                 return []
             number = self._polls.about_to_ask(group, topic)
             try:
-                made = self._directory.snapshot.group_made(group)
-                deliveries = await self._links.broker(name).pop(order, made, watch=watch)
+                deliveries = await self._links.broker(name).shard.pop(order, watch=watch)
             except BrokerRefused as error:
                 if watch:
                     self._polls.found_nothing(group, topic, name, number)

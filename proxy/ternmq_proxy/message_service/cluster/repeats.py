@@ -1,18 +1,17 @@
 """Calls that are made again while their broker is away, for as long as one that restarts needs."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.shard.calls import Repeat, remote_shard
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
-from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
+    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.shard import RemoteShard
     from ternmq_proxy.message_service.cluster.links import Links
 
-T = TypeVar("T")
 _REPEAT_S = 1.5
 
 
@@ -22,38 +21,31 @@ class Repeats:
     def __init__(self, links: "Links") -> None:
         self._links = links
 
-    async def repeated(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
-        """A call that a repetition does not harm."""
-        return await self._while_away(broker, call, _is_away)
+    def at(self, broker: str) -> "RemoteShard":
+        """The broker of that name; calls are repeated by the rules of the table."""
+        return remote_shard(lambda call, values: self.ask(broker, call, values))
 
-    async def once(self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]]) -> T:
-        """A call that is repeated only if the broker was not asked at all."""
-        return await self._while_away(broker, call, _was_not_asked)
-
-    async def _while_away(
-        self, broker: str, call: Callable[[RemoteBroker], Awaitable[T]], again: Callable[[BaseException], bool]
-    ) -> T:
+    async def ask(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         # The first try goes without tenacity, which costs more than the call.
         try:
-            return await call(self._links.broker(broker))
-        except MessagingError as error:
-            if not again(error) or self._links.find(broker) is None:
+            return await self._asked(broker, call, values)
+        except BrokerUnavailable as error:
+            if not _again(call.rules.repeat, error) or self._links.find(broker) is None:
                 raise
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(again),
+        repeated = AsyncRetrying(
+            retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
             stop=stop_after_delay(_REPEAT_S),
             wait=wait_random_exponential(multiplier=0.05, max=0.3),
             reraise=True,
-        ):
-            with attempt:
-                return await call(self._links.broker(broker))
-        raise AssertionError("tenacity ends with a result or an error")
+        )
+        return await repeated(self._asked, broker, call, values)
+
+    async def _asked(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401
+        return await self._links.broker(broker).ask(call, values)
 
 
-def _is_away(error: BaseException) -> bool:
+def _again(repeat: Repeat, error: BaseException) -> bool:
     # Who refuses is there, and has waited for what it lacks.
-    return isinstance(error, BrokerUnavailable) and not isinstance(error, BrokerRefused)
-
-
-def _was_not_asked(error: BaseException) -> bool:
-    return isinstance(error, BrokerUnavailable) and _is_away(error) and not error.maybe_done
+    if not isinstance(error, BrokerUnavailable) or isinstance(error, BrokerRefused):
+        return False
+    return repeat is Repeat.ALWAYS or (repeat is Repeat.UNASKED and not error.maybe_done)

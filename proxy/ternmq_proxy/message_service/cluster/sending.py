@@ -5,24 +5,20 @@ Each send says when its topic was made, as the registry's snapshot has it: a bro
 earlier topic of that name would forget the messages with it, and refuses them instead.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
-from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
+    from ternmq_common.shard.calls import Call, Values
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.repeats import Repeats
     from ternmq_proxy.message_service.cluster.routes import Routes
     from ternmq_registry.directory import Directory
 
-T = TypeVar("T")
-Send = Callable[[RemoteBroker, QueueRef, int], Awaitable[T]]
-"""Asks a broker to store in that queue of a topic that was made at that version."""
 # What says that a broker could not store: its disk, or what nobody foresaw.
 _FAILURES = frozenset({definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.PROXY_TIMEOUT})
 
@@ -36,11 +32,12 @@ class Sending:
         self._routes = routes
         self._repeats = repeats
 
-    async def sent(self, queue: QueueRef, send: "Send[T]") -> T:
-        """Send to the queue's broker, or, when that did nothing, to the same queue of another one; messages of a FIFO
-        topic have no other place."""
+    async def to_queue(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+        """Send to the queue, the first argument, or, when its broker did nothing, to the same queue of another one;
+        messages of a FIFO topic have no other place."""
+        queue: QueueRef = values[0]
         try:
-            return await self._send(queue, send)
+            return await self._send(queue, call, values)
         except BrokerUnavailable as error:
             if error.maybe_done:
                 raise
@@ -48,30 +45,18 @@ class Sending:
             if not others:
                 if isinstance(error, BrokerRefused):
                     raise
-                return await self._repeats.once(queue.broker, lambda broker: self._asked(broker, queue, send))
+                return await self._repeats.ask(queue.broker, call, values)
         for number, name in enumerate(others):
             try:
-                return await self._send(QueueRef(queue.topic, name, queue.queue_id), send)
+                return await self._send(QueueRef(queue.topic, name, queue.queue_id), call, values)
             except BrokerUnavailable as error:
                 if error.maybe_done or number + 1 == len(others):
                     raise
         raise AssertionError("there are others")
 
-    async def anywhere(self, topic: str, send: Callable[[RemoteBroker, int], Awaitable[T]]) -> T:
-        """Send to the first broker that can be asked, and takes it."""
-        refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
-        for broker in self._links.connected():
-            try:
-                return await send(broker, self._made(topic))
-            except BrokerUnavailable as error:
-                if error.maybe_done:
-                    raise
-                refused = error
-        raise refused
-
-    async def _send(self, queue: QueueRef, send: "Send[T]") -> T:
+    async def _send(self, queue: QueueRef, call: "Call", values: "Values") -> Any:  # noqa: ANN401
         try:
-            result = await self._asked(self._links.broker(queue.broker), queue, send)
+            result = await self._links.broker(queue.broker).ask(call, (queue, *values[1:]))
         except MessagingError as error:
             if error.code in _FAILURES or isinstance(error, BrokerUnavailable):
                 self._routes.send_failed(queue.broker)
@@ -79,11 +64,17 @@ class Sending:
         self._routes.send_worked(queue.broker)
         return result
 
-    def _asked(self, broker: RemoteBroker, queue: QueueRef, send: "Send[T]") -> Awaitable[T]:
-        return send(broker, queue, self._made(queue.topic))
-
-    def _made(self, topic: str) -> int:
-        return self._directory.snapshot.topic_made(topic)
+    async def anywhere(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+        """Send to the first broker that can be asked, and takes it."""
+        refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
+        for broker in self._links.connected():
+            try:
+                return await broker.ask(call, values)
+            except BrokerUnavailable as error:
+                if error.maybe_done:
+                    raise
+                refused = error
+        raise refused
 
     def _others(self, queue: QueueRef) -> list[str]:
         """Other brokers that take messages of the topic now."""

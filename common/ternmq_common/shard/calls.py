@@ -1,0 +1,214 @@
+"""The table of remote calls: what a proxy can ask of a broker in another process, and by which rules.
+
+Arguments and results are those of `RemoteShard`. So a new call is a method there, a line here, what the broker does,
+and where the proxy's service routes it.
+"""
+
+import enum
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast, get_args, get_type_hints
+
+from msgspec import defstruct, structs
+
+from ternmq_common.message_filter import MessageFilter
+from ternmq_common.model import PopOrder
+from ternmq_common.ranges import Int64
+from ternmq_common.shard import form
+from ternmq_common.shard.form import FilterText, Piece
+from ternmq_common.shard.shard import RemoteShard, Storage
+
+ANSWER_TIMEOUT_S = 2.0
+# What looks through the log may take longer than a call of the hot path.
+SEARCH_TIMEOUT_S = 10.0
+
+
+class Repeat(enum.Enum):
+    """Whether a call is made again when its broker is away."""
+
+    ALWAYS = "a repetition does no harm"
+    UNASKED = "only if the broker was not asked at all"
+    NEVER = "who called decides"
+
+
+class Rules(NamedTuple):
+    """`reads`: nothing is changed, so that it ends when nobody waits any more. `topic` and `group` are the arguments
+    that name, or have, the topic or group whose `made` goes along. `waits` is the argument that says for how many
+    seconds the broker waits by itself."""
+
+    repeat: Repeat = Repeat.ALWAYS
+    reads: bool = False
+    timeout_s: float = ANSWER_TIMEOUT_S
+    topic: str = ""
+    group: str = ""
+    waits: str = ""
+
+
+_SEARCH = Rules(reads=True, timeout_s=SEARCH_TIMEOUT_S)
+_UNASKED, _NEVER = Repeat.UNASKED, Repeat.NEVER
+
+RULES = {
+    "append": Rules(_UNASKED, topic="queue"),
+    "schedule": Rules(_UNASKED, topic="queue"),
+    "recall": Rules(),
+    "begin_transaction": Rules(_UNASKED, topic="queue"),
+    "end_transaction": Rules(),
+    "transactions": _SEARCH,
+    "transaction": Rules(timeout_s=SEARCH_TIMEOUT_S),
+    "pop": Rules(_NEVER, group="order"),
+    "acknowledge": Rules(),
+    "change_invisible": Rules(_UNASKED),
+    "prolong": Rules(),
+    "release": Rules(),
+    "dead_letter": Rules(),
+    "pull": _SEARCH._replace(group="reader", waits="poll_s"),
+    "wait_for_more": _SEARCH._replace(waits="poll_s"),
+    "bounds": Rules(),
+    "offset_at": _SEARCH,
+    "committed": Rules(group="group"),
+    "set_committed": Rules(group="group"),
+    "skip": Rules(group="group"),
+    "leave": Rules(_NEVER),
+    "drop_retries": Rules(),
+    "progress": _SEARCH._replace(repeat=_NEVER),
+    "find_by_key": _SEARCH._replace(repeat=_NEVER),
+    "dead_letters": _SEARCH,
+    "retry": Rules(_NEVER, topic="topic", group="group"),
+    "remaining": _SEARCH,
+    "pulling_members": Rules(_NEVER),
+    "forget_topic": Rules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
+    "forget_group": Rules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
+}
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Values = tuple[Any, ...]
+"""The arguments of a call, all of them, in the order of its signature."""
+Ask = Callable[["Call", Values], Awaitable[Any]]
+"""Makes a call; what comes of it is what the method of that name returns."""
+
+
+def _with_text(order: PopOrder) -> PopOrder:
+    return structs.replace(order, filter=FilterText.of(order.filter))
+
+
+# A filter is compiled, and travels as its text.
+_TOLD: dict[object, Callable[[Any], object]] = {
+    MessageFilter: FilterText.of,
+    PopOrder: _with_text,
+    Sequence[Int64]: list,  # it may be a range
+}
+
+
+class Call:
+    """One row of the table, with what its annotations make of it."""
+
+    def __init__(self, name: str, rules: Rules) -> None:
+        method = getattr(RemoteShard, name)
+        hints = get_type_hints(method, include_extras=True)
+        parameters = list(inspect.signature(method).parameters.values())[1:]
+        self.name = name
+        self.rules = rules
+        self._parameters = parameters
+        self._names = tuple(each.name for each in parameters)
+        self._positional = sum(each.kind is not each.KEYWORD_ONLY for each in parameters)
+        fields = [
+            (each.name, hints[each.name]) if each.default is each.empty else (each.name, hints[each.name], each.default)
+            for each in parameters
+        ]
+        self._arguments = form.decoder(defstruct(name, fields, array_like=True, gc=False))
+        self._result = form.decoder(get_args(hints["return"])[0])
+        self._told = [(place, _TOLD[hints[name]]) for place, name in enumerate(self._names) if hints[name] in _TOLD]
+        self._topic, self._group, self._waits = map(self._place, (rules.topic, rules.group, rules.waits))
+        names_broker = [name == "broker" or hasattr(hints[name], "broker") for name in self._names]
+        self.broker = names_broker.index(True) if any(names_broker) else None
+        """The place of the argument that is, or has, its broker's name."""
+
+    def _place(self, name: str) -> int | None:
+        return self._names.index(name) if name else None
+
+    # --- who asks
+
+    def values(self, args: Values, named: dict[str, Any]) -> Values:
+        """What the call was made with."""
+        if len(args) == len(self._parameters) and not named:
+            return args
+        values = list(args)
+        for parameter in self._parameters[len(args) :]:
+            value = named.pop(parameter.name, parameter.default)
+            if value is parameter.empty:
+                raise TypeError(f"{self.name} lacks {parameter.name}")
+            values.append(value)
+        if named or len(values) > len(self._parameters):
+            raise TypeError(f"{self.name} was given too much")
+        return tuple(values)
+
+    def timeout_s(self, values: Values) -> float:
+        """How long the answer may take."""
+        return self.rules.timeout_s if self._waits is None else self.rules.timeout_s + float(values[self._waits])
+
+    def asked(self, number: int, values: Values, *of_call: object) -> bytes:
+        """The piece that asks."""
+        for place, told in self._told:
+            values = (*values[:place], told(values[place]), *values[place + 1 :])
+        return form.piece(self.name, number, values, *of_call)
+
+    def result(self, answer: Piece) -> object:
+        """What was answered. NoFrame if it is none."""
+        return form.body(answer, self._result)
+
+    # --- who is asked
+
+    def arguments(self, asked: Piece) -> Values:
+        """NoFrame if they are none; a filter is a FilterText."""
+        return structs.astuple(form.body(asked, self._arguments))
+
+    def done(self, method: Callable[..., T], values: Values) -> T:
+        """What a method of the same signature says."""
+        if self._positional == len(values):
+            return method(*values)
+        positional = self._positional
+        return method(*values[:positional], **dict(zip(self._names[positional:], values[positional:], strict=True)))
+
+    # --- both
+
+    def topic(self, values: Values) -> str:
+        """The topic that must be known, or empty."""
+        return "" if self._topic is None else _named(values[self._topic], "topic")
+
+    def group(self, values: Values) -> str:
+        """The group that must be known, or empty."""
+        return "" if self._group is None else _named(values[self._group], "group")
+
+
+def _named(value: object, kind: str) -> str:
+    return value if isinstance(value, str) else getattr(value, kind, "")
+
+
+CALLS = {name: Call(name, rules) for name, rules in RULES.items()}
+
+
+def asking(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:
+    """What has the signature of that method of a shard, and asks."""
+    call = CALLS[method.__name__]
+
+    def asked(*args: P.args, **named: P.kwargs) -> Awaitable[T]:
+        return ask(call, call.values(args, named))
+
+    return asked
+
+
+class _Remote:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name not in CALLS:
+            raise AttributeError(name)
+        return asking(getattr(RemoteShard, name), self._ask)
+
+
+def remote_shard(ask: Ask) -> RemoteShard:
+    """A shard whose every method asks."""
+    return cast("RemoteShard", _Remote(ask))

@@ -1,0 +1,196 @@
+"""The form of frames between proxy and broker: MessagePack, by msgspec.
+
+A frame is an array of pieces; whatever waits for the other side travels in one. A piece is an array
+
+    what | number | body | topic_made | group_made | timeout_ms | traceparent
+
+of which the end may be missing, and more may follow: who does not know it steps over it. A *call* has one of the names
+in `calls.py`, a number of its own and its arguments as body: an array in the order of the signature. It is answered, in
+any order, by `answer` (the result) or `failed` (`Failure`) with its number. All else are *notes*, which nobody
+answers; one that is not known is stepped over. The last four are of calls, see `Piece`.
+
+A stream begins with `hello` and is answered by `welcome`. When it breaks, whatever was called and not answered may or
+may not have happened; messages that were handed out in an answer that could not be written are shown to others at once.
+
+Values travel as `model.py` has them: a Struct or NamedTuple as an array, a dataclass as a map by the names of its
+fields, an enum by its value, bytes as they are; a filter as its text and whether that is SQL92, a range as its end. Who
+reads checks types and ranges, and steps over fields that it does not know; those that are missing have their defaults
+(NamedTuples are what they are). So a call can be added, and an argument or field with a default, always at the end.
+Brokers are upgraded before proxies; one that does not know a call says NOT_IMPLEMENTED. Anything else needs another
+FORM, and peers of another are refused.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import MsgspecError, Raw, Struct, convert
+from msgspec.msgpack import Decoder, Encoder
+
+from ternmq_common.message_filter import MessageFilter
+from ternmq_common.model import OrphanedTransaction, PullingMember
+from ternmq_common.ranges import UInt32
+from ternmq_common.sql_filter import SqlFilter
+
+FORM = 2
+"""1 was that of protobuf messages."""
+T = TypeVar("T")
+_ARRAY = struct.Struct(">BI")
+_SHORT_MAX = 15
+# What msgspec raises for bytes that others wrote: text that is no UTF-8, and nesting deeper than Python's limit, too.
+_UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class NoFrame(Exception):
+    """The other side sent what is no frame, or a note that is none; the text says why."""
+
+
+class Piece(Struct, array_like=True, gc=False):
+    """One thing that is said; see the module.
+
+    `topic_made` and `group_made` are the registry's versions at which the topic or group of the call was made, as the
+    proxy knows it, 0: not known. A broker that does not know what was deleted before does nothing and answers
+    HA_NOT_AVAILABLE: it would take the new one for an earlier one of that name, and forget it with that. `timeout_ms`
+    is how long the answer is waited for, 0: for as long as it takes. `traceparent` is the W3C trace context of the
+    caller, empty if it is not traced.
+    """
+
+    what: str
+    number: int = 0
+    body: Raw = Raw(b"\xc0")
+    topic_made: int = 0
+    group_made: int = 0
+    timeout_ms: UInt32 = 0
+    traceparent: str = ""
+
+
+class FilterText(NamedTuple):
+    """A filter as it travels. The broker compiles it."""
+
+    expression: str
+    is_sql: bool
+
+    @classmethod
+    def of(cls, passing: MessageFilter) -> "FilterText":
+        return cls(passing.expression, isinstance(passing, SqlFilter))
+
+
+# So that it may stand where a filter will be.
+MessageFilter.register(FilterText)
+
+
+def _written(value: object) -> object:
+    if isinstance(value, range):
+        return value.stop
+    raise TypeError(f"{type(value).__name__} does not travel")
+
+
+_encoder = Encoder(enc_hook=_written)
+
+
+def _read(kind: type[object], value: object) -> object:
+    if kind is range:
+        return range(convert(value, UInt32))
+    if kind is MessageFilter:
+        return convert(value, FilterText)
+    raise TypeError(f"{kind.__name__} does not travel")
+
+
+def decoder(kind: type[T]) -> "Decoder[T]":
+    """Reads what is annotated so."""
+    return Decoder(kind, dec_hook=_read)
+
+
+_pieces = Decoder(list[Piece])
+
+
+def piece(what: str, number: int = 0, body: object = None, *of_call: object) -> bytes:
+    """A `Piece`, written."""
+    return _encoder.encode((what, number, body, *of_call))
+
+
+def frame(pieces: Sequence[bytes]) -> bytes:
+    """The frame of pieces that are written."""
+    count = len(pieces)
+    head = bytes((0x90 | count,)) if count <= _SHORT_MAX else _ARRAY.pack(0xDD, count)
+    return b"".join((head, *pieces))
+
+
+def pieces(data: bytes) -> list[Piece]:
+    """What a frame says. NoFrame if it is none."""
+    try:
+        return _pieces.decode(data)
+    except _UNREADABLE as error:
+        raise NoFrame(str(error)) from None
+
+
+def body(piece: Piece, decoder: "Decoder[T]") -> T:
+    """NoFrame if it is something else."""
+    try:
+        return decoder.decode(piece.body)
+    except _UNREADABLE as error:
+        raise NoFrame(f"{piece.what[:100]!r}: {error}") from None
+
+
+class Note(Generic[T]):
+    """What is said, and not answered; its body is a `kind`."""
+
+    def __init__(self, what: str, kind: type[T]) -> None:
+        self.what = what
+        self._decoder: Decoder[T] = decoder(kind)
+
+    def piece(self, value: T, number: int = 0) -> bytes:
+        return piece(self.what, number, value)
+
+    def of(self, piece: Piece) -> T:
+        """The body; NoFrame if it is none."""
+        return body(piece, self._decoder)
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """Who speaks: the proxy or the broker of that name, of that version of TernMQ."""
+
+    name: str
+    version: str = ""
+    form: int = FORM
+
+
+class Failure(NamedTuple):
+    """A `MessagingError`. HA_NOT_AVAILABLE is the error of a broker that can't do now what it was asked, and has done
+    nothing of it: another one may be asked."""
+
+    code: int
+    message: str
+
+
+class Ready(NamedTuple):
+    """There may be something for the group now. Told once to each proxy whose `pop` with `watch` found nothing, or was
+    refused with HA_NOT_AVAILABLE."""
+
+    group: str
+    topic: str
+
+
+# Said by proxies. The version is the registry's that is known; a broker that knows an older one looks there first.
+HELLO = Note("hello", Greeting)
+VERSION = Note("version", int)
+PRESENCE: Note[list[PullingMember]] = Note("presence", list[PullingMember])
+"""Who pulls through this proxy; replaces what it told before."""
+CANCEL = Note("cancel", type(None))
+"""Nobody waits any more for the answer to the call of that number."""
+ASKED = Note("asked", bool)
+"""Whether there was a producer for the question of that number."""
+PING = Note("ping", type(None))
+
+# Said by brokers, beside `VERSION`.
+WELCOME = Note("welcome", Greeting)
+ANSWER = "answer"
+FAILED = Note("failed", Failure)
+READY = Note("ready", Ready)
+QUESTION = Note("question", OrphanedTransaction)
+"""A producer is to be asked about a transaction: with `sender_only` the sender of the half message, else any."""
+PONG = Note("pong", type(None))
+LEAVING = Note("leaving", type(None))
+"""The broker ends: it answers what was called, and wants no more. The proxy ends its side of the stream."""

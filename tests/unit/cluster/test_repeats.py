@@ -1,0 +1,77 @@
+"""Which calls are made again while their broker is away, and what comes of them."""
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import QueueBounds, QueueRef
+from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.calls import CALLS, Call, Values
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.repeats import Repeats
+
+if TYPE_CHECKING:
+    from ternmq_proxy.message_service.cluster.links import Links
+
+QUEUE = QueueRef("orders", "broker-0", 0)
+HANDLE = ReceiptHandle("broker-0", 0, 0, 1, 1)
+UNASKED = BrokerUnavailable("it was not reached", maybe_done=False)
+MAYBE_DONE = BrokerUnavailable("it was lost", maybe_done=True)
+REFUSED = BrokerRefused("not now")
+FORBIDDEN = MessagingError(definition_pb2.FORBIDDEN, "no")
+
+
+class OneBroker:
+    """All links: to a broker whose calls come out as they are listed."""
+
+    def __init__(self, *outcomes: object) -> None:
+        self.outcomes = list(outcomes)
+        self.asked: list[tuple[str, Values]] = []
+
+    def broker(self, name: str) -> "OneBroker":
+        assert name == "broker-0"
+        return self
+
+    find = broker
+
+    async def ask(self, call: Call, values: Values) -> object:
+        self.asked.append((call.name, values))
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def over(links: OneBroker) -> Repeats:
+    return Repeats(cast("Links", links))
+
+
+@pytest.mark.parametrize("error", [UNASKED, MAYBE_DONE])
+async def test_a_call_that_a_repetition_does_not_harm_is_made_until_it_is_answered(error: BrokerUnavailable) -> None:
+    links = OneBroker(error, error, error, QueueBounds(3, 5))
+    assert await over(links).at("broker-0").bounds(QUEUE) == QueueBounds(3, 5)
+    assert links.asked == [("bounds", (QUEUE,))] * 4
+
+
+async def test_a_call_that_could_be_done_twice_is_made_again_only_if_the_broker_was_not_asked() -> None:
+    links = OneBroker(UNASKED, UNASKED, MAYBE_DONE)
+    with pytest.raises(BrokerUnavailable, match="it was lost"):
+        await over(links).at("broker-0").change_invisible("g", "orders", HANDLE, 5, counts=True)
+    assert len(links.asked) == 3
+
+
+@pytest.mark.parametrize("error", [REFUSED, FORBIDDEN])
+async def test_what_the_broker_answers_is_its_answer(error: MessagingError) -> None:
+    links = OneBroker(error)
+    with pytest.raises(type(error)):
+        await over(links).ask("broker-0", CALLS["bounds"], (QUEUE,))
+    assert len(links.asked) == 1
+
+
+async def test_who_calls_decides_about_calls_that_are_never_repeated() -> None:
+    links = OneBroker(UNASKED)
+    with pytest.raises(BrokerUnavailable):
+        await over(links).at("broker-0").leave("g", "c")
+    assert len(links.asked) == 1

@@ -1,0 +1,285 @@
+"""The seam as it is in use: a real link to a real broker, every call of the table, and proxies that mean harm."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+from grpc import aio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import HalfMessage, PopOrder, Resolution, TimedMessage, TransactionState
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard import form
+from ternmq_common.shard.calls import CALLS, Call
+from ternmq_common.shard.form import FORM, Greeting, Piece
+from ternmq_common.tag_filter import ALL
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from tests.support.cluster import InProcessCluster, running
+from tests.support.message_service_conformance import message, order
+from tests.support.of_kind import of_kind
+from tests.support.scripted_broker import ScriptedStream
+from tests.support.until import until
+from tests.unit.cluster.linked import bounds, linked, pop, serve
+from tests.unit.cluster.test_in_process import queue
+from tests.unit.common.test_shard_form import HOSTILE, hints_of
+
+QUEUE = queue("broker-0")
+HANDLE = ReceiptHandle("broker-0", 0, 0, 1, 1)
+TRANSACTION = TransactionId("id", "broker-0", 0)
+NEW = [message(b"x")]
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "append": (QUEUE, NEW),
+    "schedule": (QUEUE, [TimedMessage(NEW[0], 0)]),
+    "recall": (RecallHandle("orders", "broker-0", 1, "id"),),
+    "begin_transaction": (QUEUE, HalfMessage(NEW[0], "producer")),
+    "end_transaction": ("orders", TRANSACTION, Resolution.COMMIT, False),
+    "transactions": (TransactionState.PENDING, "", "", 5),
+    "transaction": (TRANSACTION,),
+    "pop": (order(), False),
+    "acknowledge": ("g", "orders", [HANDLE]),
+    "change_invisible": ("g", "orders", HANDLE, 1000, True),
+    "prolong": ("g", "orders", [HANDLE], 1000),
+    "release": ("g", "orders", [HANDLE], True),
+    "dead_letter": ("g", "orders", HANDLE, 0),
+    "pull": (QUEUE, 0, ALL, 5, 0.0, None),
+    "wait_for_more": (QUEUE, 0, 0.0),
+    "bounds": (QUEUE,),
+    "offset_at": (QUEUE, 5),
+    "committed": ("g", QUEUE),
+    "set_committed": ("g", QUEUE, 0, None),
+    "skip": ("g", QUEUE, 0),
+    "leave": ("g", "c"),
+    "drop_retries": ("g", "orders"),
+    "progress": ("g",),
+    "find_by_key": ("orders", "key", 5),
+    "dead_letters": ("g", "broker-0", [0, 1]),
+    "retry": ("g", "orders", NEW),
+    "remaining": ("broker-0",),
+    "pulling_members": ("g", "orders"),
+    "forget_topic": ("another", 1),
+    "forget_group": ("another", 1),
+}
+# Of what there is none, or not yet.
+REFUSED = {
+    "end_transaction": definition_pb2.INVALID_TRANSACTION_ID,
+    "transaction": definition_pb2.INVALID_TRANSACTION_ID,
+    "change_invisible": definition_pb2.INVALID_RECEIPT_HANDLE,
+    "recall": definition_pb2.BAD_REQUEST,
+    "skip": definition_pb2.BAD_REQUEST,
+}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
+    async with running(tmp_path, brokers=1) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("call", list(CALLS.values()), ids=list(CALLS))
+async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster, call: Call) -> None:
+    broker = cluster.service.links.broker("broker-0")
+    asked = call.done(getattr(broker.shard, call.name), ARGUMENTS[call.name])
+    if call.name in REFUSED:
+        with pytest.raises(MessagingError) as caught:
+            await asked
+        assert caught.value.code == REFUSED[call.name]
+        assert "can't read" not in caught.value.message
+    else:
+        await asked
+    assert broker.link.connected
+
+
+def few_queues(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Who asks for four billion queues gets them, one after the other."""
+    return tuple(
+        msgspec.structs.replace(each, queues=range(4)) if isinstance(each, PopOrder) else each for each in values
+    )
+
+
+@st.composite
+def any_calls(draw: st.DrawFn) -> tuple[Call, tuple[Any, ...]]:
+    call = draw(st.sampled_from(list(CALLS.values())))
+    kinds = {name: kind for name, kind in hints_of(call).items() if name != "return"}
+    values = [0.0 if name == "poll_s" else draw(of_kind(kind)) for name, kind in kinds.items()]
+    return call, few_queues(tuple(values))
+
+
+@given(asked=any_calls())
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_whatever_is_asked_is_answered(cluster: InProcessCluster, asked: tuple[Call, tuple[Any, ...]]) -> None:
+    call, values = asked
+    broker = cluster.service.links.broker("broker-0")
+    result: object = (await asyncio.gather(broker.ask(call, values), return_exceptions=True))[0]
+    assert not isinstance(result, BrokerUnavailable)
+    if isinstance(result, MessagingError):
+        assert result.code not in (definition_pb2.NOT_IMPLEMENTED, definition_pb2.PROXY_TIMEOUT)
+        assert "can't read" not in result.message
+    else:
+        assert not isinstance(result, BaseException)
+    assert broker.link.connected
+
+
+# --- who means harm
+
+
+class Stranger:
+    """A proxy that sends whatever the test wants."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self._stream = channel.stream_stream("/ternmq.storage.v1.Storage/Exchange")()
+        self._heard: dict[int, Piece] = {}
+
+    async def say(self, frame: bytes) -> None:
+        await self._stream.write(frame)
+
+    async def heard(self, number: int) -> Piece:
+        """The answer to that call."""
+        while number not in self._heard:
+            data = await self._stream.read()
+            assert data is not aio.EOF
+            self._heard |= {piece.number: piece for piece in form.pieces(data)}
+        return self._heard[number]
+
+    async def ended(self) -> str:
+        """Why the broker refuses to hear more."""
+        with pytest.raises(aio.AioRpcError) as caught:
+            await self.heard(-1)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        return caught.value.details() or ""
+
+
+@pytest.fixture
+async def stranger(cluster: InProcessCluster) -> AsyncIterator[Stranger]:
+    """Beside the cluster's own proxy, which must not feel it."""
+    node = cluster.nodes[0]
+    async with aio.insecure_channel(node.address) as channel:
+        yield Stranger(channel)
+    await until(lambda: len(node.proxies) == 1)
+    assert cluster.service.links.is_connected("broker-0")
+    (stored,) = await cluster.service.append(QUEUE, NEW)
+    assert await cluster.service.find_by_key("orders", stored.message_id, 1)
+
+
+def note(what: str, body: object) -> bytes:
+    return form.frame([form.piece(what, 1, body)])
+
+
+NO_NOTES = {
+    "a greeting that is none": note("hello", "hello"),
+    "a version that is none": note("version", "five"),
+    "members that are none": note("presence", [["g"]]),
+}
+
+
+@pytest.mark.parametrize(
+    "data", [*(each.data for each in HOSTILE), *NO_NOTES.values()], ids=[*(each.name for each in HOSTILE), *NO_NOTES]
+)
+async def test_what_is_no_frame_ends_the_stream_with_one_line(
+    stranger: Stranger, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    await stranger.say(form.frame([form.HELLO.piece(Greeting("stranger"))]))
+    await stranger.say(data)
+    assert f"no frame of form {FORM}" in await stranger.ended()
+    (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert line.startswith(f"proxy stranger: it sent what is no frame of form {FORM}: ")
+
+
+async def test_a_proxy_that_says_another_form_is_told_so(stranger: Stranger, caplog: pytest.LogCaptureFixture) -> None:
+    await stranger.say(form.frame([form.HELLO.piece(Greeting("later", "9.0", FORM + 1)), b"\x91\xa5other"]))
+    why = f"no frame of form {FORM}: it is of form {FORM + 1}; let proxies and brokers be of one version"
+    assert why in await stranger.ended()
+    assert why in caplog.text
+
+
+async def test_notes_that_are_not_known_are_stepped_over(stranger: Stranger) -> None:
+    await stranger.say(form.frame([form.piece("later", 0, {"a": [1]}), CALLS["bounds"].asked(5, (QUEUE,))]))
+    assert (await stranger.heard(5)).what == form.ANSWER
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("bounds", [["orders", "broker-0", -1]]),
+        ("bounds", [["orders", "broker-0", 2**32]]),
+        ("bounds", "orders"),
+        ("bounds", None),
+        ("append", [["orders", "broker-0", 0], [["no bytes", 5, "id", [], ""]]]),
+        ("append", [["orders", "broker-0", 0], [[b"", b"", b"\xff", [], ""]]]),
+        ("wait_for_more", [["orders", "broker-0", 0], 0, -1.0]),
+        ("pop", [["g", "t", 4, ["*", False], -1, 1], False]),
+    ],
+)
+async def test_a_call_that_can_not_be_read_is_refused_alone(stranger: Stranger, name: str, arguments: object) -> None:
+    await stranger.say(form.frame([form.piece(name, 4, arguments), CALLS["bounds"].asked(5, (QUEUE,))]))
+    refused = form.FAILED.of(await stranger.heard(4))
+    assert refused.code == definition_pb2.BAD_REQUEST
+    assert f"the broker can't read what it was asked: {name!r}: " in refused.message
+    assert (await stranger.heard(5)).what == form.ANSWER
+
+
+async def test_a_read_that_is_cancelled_before_it_began_ends(stranger: Stranger, cluster: InProcessCluster) -> None:
+    node = cluster.nodes[0]
+    waits = CALLS["wait_for_more"].asked(4, (QUEUE, 0, 1000.0))
+    await stranger.say(form.frame([waits, form.CANCEL.piece(None, 4), form.CANCEL.piece(None, 5)]))
+    await stranger.say(form.frame([CALLS["bounds"].asked(6, (QUEUE,))]))
+    assert (await stranger.heard(6)).what == form.ANSWER
+    assert not node.proxies._connections[-1]._tasks
+
+
+# --- brokers of another kind
+
+
+async def test_a_broker_that_says_another_form_is_not_asked() -> None:
+    async def later(stream: ScriptedStream) -> None:
+        await stream.frame()
+        await stream.say(form.WELCOME.piece(Greeting("broker-0", "9.0", FORM + 1)))
+        await stream.forever()
+
+    async with linked(later) as (link, broker, _):
+        await until(lambda: len(broker.streams) >= 2)
+        with pytest.raises(BrokerUnavailable, match=f"it says form {FORM + 1}, not {FORM}; let proxies and brokers"):
+            await bounds(link)
+
+
+@pytest.mark.parametrize("result", [["no bounds"], {"minimum": -(2**63), "maximum": 2**63}, None])
+async def test_an_answer_that_is_none_loses_its_broker_and_what_was_asked(result: object) -> None:
+    async def lies(stream: ScriptedStream) -> None:
+        await stream.welcome()
+        await stream.answer(await stream.call(), result)
+        await stream.forever()
+
+    async with linked(lies, serve) as (link, _, told):
+        await told.changes.get()
+        with pytest.raises(BrokerUnavailable, match=f"what is no frame of form {FORM}") as caught:
+            await bounds(link)
+        assert caught.value.maybe_done
+        assert not link.waiting
+
+
+async def test_a_late_answer_that_is_none_loses_its_broker_too() -> None:
+    asked = asyncio.Event()
+
+    async def lies(stream: ScriptedStream) -> None:
+        await stream.welcome()
+        call = await stream.call()
+        asked.set()
+        await stream.call()
+        await stream.answer(call, "no messages")
+        await stream.forever()
+
+    async with linked(lies, serve) as (link, _, told):
+        await told.changes.get()
+        popping = asyncio.create_task(pop(link, lambda _: pytest.fail("that is no result")))
+        await asked.wait()
+        popping.cancel()
+        with pytest.raises(BrokerUnavailable, match="no frame"):
+            await bounds(link)
