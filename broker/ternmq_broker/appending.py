@@ -9,7 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.message_store import Batch
+from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
+from ternmq_common.model import Stored
 from ternmq_common.turn_end import TurnEnd, turn_end
 
 if TYPE_CHECKING:
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
     from ternmq_common.observability.figures import ByTopic
     from ternmq_common.pollers import Pollers
 
-Stored = Callable[[int, MessagingError | None], None]
-"""Called when a request's messages may be acknowledged, with the queue offset of the first; or with the error for which
-they are not stored, or perhaps not."""
 _Came = list[tuple[Batch, Stored]]
 # Larger ones are written at once: the loop is to be free again after a few milliseconds.
 _GATHERED_BYTES_MAX = 256 << 10
@@ -59,7 +58,7 @@ class Appending:
         self._turn_end = turn_end()
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
-        """Store the messages, in order, by the end of this turn. `done` must not raise."""
+        """Store the messages, in order, by the end of this turn; `done` hears what becomes of them."""
         if not self._came:
             self._turn_end.work(self._store_all)
         self._came.append((Batch(queue.topic, queue.queue_id, messages), done))
@@ -72,7 +71,7 @@ class Appending:
         """Store the messages, in order; the queue offset of the first, when that may be acknowledged."""
         stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def done(first: int, error: MessagingError | None) -> None:
+        def done(first: int, error: Exception | None) -> None:
             if stored.done():
                 return  # who sent it is gone
             if error is None:
@@ -89,30 +88,33 @@ class Appending:
             self._store_together(came)
 
     def _store_together(self, came: _Came) -> None:
+        before = self._store.end
         try:
             self._check()
             with self._errors:
                 firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
-        except MessagingError as error:
-            self._refuse(came, error)
+        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
+            self._refuse(came, error, apart=self._store.end == before)
             return
         for batch, _ in came:
             self._sent.add(batch.topic, len(batch.messages))
         self._flusher.when_acknowledged(self._store.end, partial(self._acknowledged, came, firsts))
 
-    def _refuse(self, came: _Came, error: MessagingError) -> None:
-        """Nothing was stored. Where the disk had no room for all, there may be some for one."""
-        if len(came) > 1 and isinstance(error.__cause__, OSError):
+    def _refuse(self, came: _Came, error: Exception, *, apart: bool) -> None:
+        """They were not stored together. Each may be by itself, if nothing was written (`apart`): where the disk had no
+        room for all there may be some for one, and what is wrong with one request is nothing to the others."""
+        is_refusal = isinstance(error, MessagingError) and not isinstance(error.__cause__, OSError)
+        if apart and len(came) > 1 and not is_refusal:
             for each in came:
                 self._store_together([each])
             return
         for _, done in came:
-            done(0, error)
+            tell(done, 0, error)
 
     def _acknowledged(self, came: _Came, firsts: list[int], error: MessagingError | None) -> None:
         readable: dict[str, int] = {}
         for (batch, done), first in zip(came, firsts, strict=True):
-            done(first, error)
+            tell(done, first, error)
             readable[batch.topic] = readable.get(batch.topic, 0) + len(batch.messages)
         if error is None:
             for topic, messages in readable.items():

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
 from ternmq_common.observability.durations import Durations
 from ternmq_common.server_settings import FlushMode
@@ -173,13 +174,7 @@ class Flusher:
     def _release(self, durable: int) -> None:
         while self._waiting and self._waiting[0][0] <= durable:
             _, done = self._waiting.popleft()
-            self._tell_done(done, None)
-
-    def _tell_done(self, done: "Done", error: MessagingError | None) -> None:
-        try:
-            done(error)
-        except Exception as failure:  # noqa: BLE001 - the others are to hear it too
-            self._loop.call_exception_handler({"message": "what follows a sync failed", "exception": failure})
+            tell(done, None)
 
     def _fail(self, error: Exception) -> None:
         _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=error)
@@ -187,7 +182,7 @@ class Flusher:
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         waiting, self._waiting = self._waiting, deque()
         for _, done in waiting:
-            self._tell_done(done, self.failure)
+            tell(done, self.failure)
 
     async def stop(self) -> None:
         """Sync what is left, answer who waits, end."""

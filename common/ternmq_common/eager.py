@@ -4,9 +4,9 @@ A task costs more than most calls do. What must be in one, such as `asyncio.time
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -19,7 +19,8 @@ def begin(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] |
         waits_for = context.run(coroutine.send, None)
     except StopIteration:
         return None
-    return asyncio.get_running_loop().create_task(_Begun(coroutine, waits_for), name=name, context=context)
+    rest = cast("Coroutine[Any, Any, T]", _Begun(coroutine, waits_for))
+    return asyncio.get_running_loop().create_task(rest, name=name, context=context)
 
 
 async def in_task() -> None:
@@ -28,12 +29,12 @@ async def in_task() -> None:
         await asyncio.sleep(0)
 
 
-class _Begun(Coroutine[Any, Any, T]):
+class _Begun:
     """A coroutine that waits already, for a task: what it is first asked for is what it waits for."""
 
     __slots__ = ("_coroutine", "_waits_for")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: object) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, object], waits_for: object) -> None:
         self._coroutine = coroutine
         self._waits_for: list[object] = [waits_for]
 
@@ -50,5 +51,6 @@ class _Begun(Coroutine[Any, Any, T]):
     def close(self) -> None:
         self._coroutine.close()
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        raise NotImplementedError("a task runs it")
+
+# A task takes it for one; nobody awaits it.
+Coroutine.register(_Begun)

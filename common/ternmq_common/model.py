@@ -6,6 +6,7 @@ and has a default. The fields of a dataclass travel with their names: one that i
 """
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,6 +107,11 @@ class Appended(Struct, frozen=True, array_like=True, gc=False):
     queue_offset: Int64
     transaction_id: str = ""
     broker: str = ""
+
+
+Stored = Callable[[int, Exception | None], None]
+"""Called when a request's messages may be acknowledged, with the queue offset of the first; or with the error for which
+they are not stored, or perhaps not."""
 
 
 class TimedMessage(Struct, frozen=True, array_like=True, gc=False):

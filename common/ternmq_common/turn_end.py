@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
+from ternmq_common.callbacks import tell
+
 Do = Callable[[], None]
 
 
@@ -45,16 +47,9 @@ class TurnEnd:
                 else:
                     now, self._writes = self._writes, []
                 for do in now:
-                    try:
-                        do()
-                    except Exception as error:  # noqa: BLE001 - the others are to be done too
-                        self._tell(error)
+                    tell(do)
         finally:
             self._comes = False
-
-    def _tell(self, error: Exception) -> None:
-        context = {"message": "the end of a turn failed", "exception": error}
-        self._loop.call_exception_handler(context)
 
 
 def turn_end() -> TurnEnd:

@@ -63,7 +63,7 @@ def begin_send(request: SendMessageRequest, call: "Call", services: "Services", 
         for message, properties, body in checked
     ]
 
-    def done(first: int, error: MessagingError | None) -> None:
+    def done(first: int, error: Exception | None) -> None:
         if error is None:
             answer(sent(stored, first), definition_pb2.OK)
         else:

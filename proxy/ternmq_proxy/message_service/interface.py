@@ -11,7 +11,6 @@ from ternmq_common.shard.shard import Storage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.errors import MessagingError
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Delivery,
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
         QueueReaderId,
         QueueRef,
         Route,
+        Stored,
         Topic,
     )
     from ternmq_common.output_room import AnswerRoom
 
-    Stored = Callable[[int, MessagingError | None], None]
-    """Called with the queue offset of the first message when all may be acknowledged, else with the error."""
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
     """Asks a producer what is to become of a transaction; whether there was one to ask."""
 

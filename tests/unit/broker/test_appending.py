@@ -1,6 +1,7 @@
 """Sends of a turn are one write, and each hears of its own end alone."""
 
 import asyncio
+import struct
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolders
 
-Told = dict[str, int | MessagingError]
+Told = dict[str, int | Exception]
 
 
 def message(name: str, size: int = 10) -> NewMessage:
@@ -90,7 +91,7 @@ class Sends:
             raise self.refuses
 
     def send(self, topic: str, queue_id: int, *names: str, size: int = 10) -> None:
-        def done(first: int, error: MessagingError | None) -> None:
+        def done(first: int, error: Exception | None) -> None:
             assert names[0] not in self.told, "a request is answered once"
             self.told[names[0]] = first if error is None else error
             self.all_told.set()
@@ -154,6 +155,32 @@ async def test_where_there_is_no_room_for_all_there_may_be_for_one() -> None:
         told = await made.wait(2)
         assert isinstance(told["large"], DiskShort)
         assert told["small"] == 0
+
+
+async def test_what_is_wrong_with_one_request_is_nothing_to_the_others() -> None:
+    async with sends() as made:
+        made.send("a", 0, "a0")
+        made.send("t" * 70_000, 0, "no header has room for its topic")
+        made.send("a", 0, "a1")
+        told = await made.wait(3)
+        assert isinstance(told.pop("no header has room for its topic"), struct.error)
+        assert told == {"a0": 0, "a1": 1}
+    records = made.store.read(made.store.locate("a", 0, 0, 9, may_block=True), may_block=True)
+    assert [record.queue_offset for record in records if record] == [0, 1]
+
+
+async def test_one_who_fails_to_hear_it_holds_up_no_other() -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with sends() as made:
+        made.appending.append_soon(QueueRef("a", "broker-0", 0), [message("deaf")], fails)
+        made.send("a", 0, "a1")
+        assert await made.wait(1) == {"a1": 1}
+    assert [type(error) for error in told] == [ZeroDivisionError]
 
 
 async def test_what_is_refused_is_refused_to_all_and_nothing_is_stored() -> None:

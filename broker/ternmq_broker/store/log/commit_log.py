@@ -91,7 +91,7 @@ class CommitLog:
         return list(self._bases)
 
     def append(self, records: "Sequence[Unplaced]") -> list[int]:
-        """Write the records and return their log offsets. OSError (a full disk): none of them is in the log."""
+        """Write the records and return their log offsets. An error (of a full disk: OSError): none is in the log."""
         began = self.end
         offsets: list[int] = []
         pieces: list[bytes] = []
@@ -110,7 +110,7 @@ class CommitLog:
                 pieces += encode(record, position, synced, key)
                 position += size
             self._segments[-1].file.append(pieces)
-        except OSError:
+        except Exception:
             self.cut(began)
             raise
         self.records += len(offsets)

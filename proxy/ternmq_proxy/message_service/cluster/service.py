@@ -34,13 +34,14 @@ if TYPE_CHECKING:
         QueueProgress,
         QueueRef,
         Route,
+        Stored,
         StoredMessage,
         Topic,
         TransactionState,
     )
     from ternmq_common.observability.figures import LinkFigures
     from ternmq_common.shard.calls import Call, Values
-    from ternmq_proxy.message_service.interface import AskProducer, Stored
+    from ternmq_proxy.message_service.interface import AskProducer
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
@@ -144,7 +145,7 @@ class ClusterMessageService:
     async def _append_then(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         try:
             appended = await self.append(queue, messages)
-        except MessagingError as error:
+        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
             done(0, error)
         else:
             done(appended[0].queue_offset, None)
