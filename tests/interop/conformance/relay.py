@@ -8,7 +8,7 @@ Changed   in a HEADERS frame whose block begins with `:method` from the static t
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tests.support import http2_wire as h2
@@ -20,8 +20,29 @@ _MORE_FIELDS = h2.block((("content-type", "application/grpc"),))
 _FRAME_MAX = 8192
 
 
-class GrpcMaker:
-    """Bytes of a client in, what the server is to get out."""
+class Maker:
+    """Bytes of one side in, what the other is to get out: as they are. `gathers_s`: what comes within so many seconds
+    of each other is passed on together."""
+
+    gathers_s = 0.0
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def end(self) -> bytes:
+        """What is left of one that ends."""
+        return b""
+
+
+class Gatherer(Maker):
+    """The frames of a case, which h2spec sends one after the other, come to the server together. It may refuse the
+    first one at once: else it would depend on the moment whether it has seen the next."""
+
+    gathers_s = 0.01
+
+
+class GrpcMaker(Maker):
+    """What the server is to get are calls."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -68,15 +89,14 @@ def as_call(payload: bytes, flags: int) -> bytes:
 
 
 @asynccontextmanager
-async def relay_to(address: str) -> AsyncIterator[int]:
-    """The port of a relay to this server."""
+async def relay_to(address: str, make: Callable[[], Maker]) -> AsyncIterator[int]:
+    """The port of a relay to this server; what `make` makes is for one connection."""
     host, _, port = address.rpartition(":")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             there, back = await asyncio.open_connection(host, int(port))
-            maker = GrpcMaker()
-            await asyncio.gather(_pass(reader, back, maker), _pass(there, writer, None))
+            await asyncio.gather(_pass(reader, back, make()), _pass(there, writer, Maker()))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
@@ -85,13 +105,29 @@ async def relay_to(address: str) -> AsyncIterator[int]:
         server.close()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, maker: GrpcMaker | None) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, maker: Maker) -> None:
     try:
         with suppress(ConnectionError):
             while data := await reader.read(1 << 16):
-                writer.write(maker.feed(data) if maker else data)
+                if maker.gathers_s:
+                    data += await _more(reader, maker.gathers_s)
+                writer.write(maker.feed(data))
                 await writer.drain()
-            if maker:
-                writer.write(maker.end())
+            writer.write(maker.end())
     finally:
         writer.close()
+
+
+async def _more(reader: asyncio.StreamReader, within_s: float) -> bytes:
+    """All that comes until nothing does for so long."""
+    more = []
+    while True:
+        try:
+            async with asyncio.timeout(within_s):
+                data = await reader.read(1 << 16)
+        except TimeoutError:
+            break
+        if not data:
+            break  # the end is seen again by the next read
+        more.append(data)
+    return b"".join(more)

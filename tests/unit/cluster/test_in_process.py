@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -12,6 +13,7 @@ from ternmq_broker.broker import Broker
 from ternmq_broker.disk_room import DiskBytes
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Permission
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import (
     HalfMessage,
     NewMessage,
@@ -202,6 +204,17 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
 def has_no_room(broker: Broker) -> None:
     broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
     broker._room.look()
+
+
+async def test_who_does_not_wait_for_a_send_hears_how_it_ended(two: TwoByTwo, monkeypatch: pytest.MonkeyPatch) -> None:
+    await two.make()
+    told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
+    two.one.append_soon(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
+    assert await told.get() == (0, None)
+    for error in (MessagingError(definition_pb2.HA_NOT_AVAILABLE, "away"), ZeroDivisionError()):
+        monkeypatch.setattr(two.one, "append", AsyncMock(side_effect=error))
+        two.one.append_soon(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
+        assert await told.get() == (0, error)
 
 
 async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:
