@@ -240,6 +240,10 @@ class Settled(enum.Enum):
     EXPIRED = "expired"  # the claim ended first
 
 
+Acknowledged = Callable[[list[Settled] | None, Exception | None], None]
+"""Called with an outcome for each handle of an acknowledgement; or with the error for which nothing of it is sure."""
+
+
 class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`.
 

@@ -12,20 +12,29 @@ refused instead of settling a stranger's message.
 
 import binascii
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NamedTuple
+from functools import lru_cache
 from zlib import crc32
+
+from msgspec import Struct
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_protos.v2 import definition_pb2
 
 _VERSION = "1"
+_VERSION_BYTE = b"1"
 _FIELDS = struct.Struct("<HQQQ")
+_FIELDS_BYTES = _FIELDS.size
 _CHECK = struct.Struct("<I")
+_CHECKED = struct.Struct("<HQQQI")
+_CHECKED_BYTES = _CHECKED.size
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
+_PADDING = (b"", b"===", b"==", b"=")
+_FORMS_MAX = 1024
 
 
-class ReceiptHandle(NamedTuple):
+class ReceiptHandle(Struct, frozen=True, array_like=True, gc=False):
     """What a handle's text holds; see the module."""
 
     broker: str
@@ -35,31 +44,53 @@ class ReceiptHandle(NamedTuple):
     deadline_ms: Int64
 
     def encode(self, *, group: str, topic: str) -> str:
-        fields = _FIELDS.pack(self.queue_id, self.queue_offset, self.generation, self.deadline_ms)
-        broker = self.broker.encode()
-        check = _CHECK.pack(_check(fields, broker, group, topic))
-        return _VERSION + urlsafe_b64encode(fields + check + broker).rstrip(b"=").decode()
+        return handle_form(group, topic).encode(self).decode()
 
     @classmethod
     def decode(cls, text: str, *, group: str, topic: str) -> "ReceiptHandle":
         """The handle of `text`, or INVALID_RECEIPT_HANDLE if it isn't one for this group and topic."""
+        return handle_form(group, topic).decode(text)
+
+
+class HandleForm:
+    """The handles of one group and topic as text, for who has many; see `handle_form`."""
+
+    __slots__ = ("_belongs", "_group", "_topic")
+
+    def __init__(self, group: str, topic: str) -> None:
+        self._group = group
+        self._topic = topic
+        self._belongs = f"{group}\n{topic}\n".encode()
+
+    def encode(self, handle: ReceiptHandle) -> bytes:
+        """The text, which is ASCII."""
+        fields = _FIELDS.pack(handle.queue_id, handle.queue_offset, handle.generation, handle.deadline_ms)
+        broker = handle.broker.encode()
+        check = crc32(self._belongs, crc32(broker, crc32(fields)))
+        text = binascii.b2a_base64(fields + _CHECK.pack(check) + broker, newline=False)
+        return _VERSION_BYTE + text.translate(_TO_URL).rstrip(b"=")
+
+    def decode(self, text: str) -> ReceiptHandle:
+        """The handle of `text`, or INVALID_RECEIPT_HANDLE if it isn't one for this group and topic."""
         if not text.startswith(_VERSION):
             raise _invalid("it is empty or of another version")
         try:
-            packed = urlsafe_b64decode(text[1:] + "=" * (-len(text[1:]) % 4))
-            fields, broker = packed[: _FIELDS.size], packed[_FIELDS.size + _CHECK.size :]
-            queue_id, queue_offset, generation, deadline_ms = _FIELDS.unpack(fields)
-            (check,) = _CHECK.unpack_from(packed, _FIELDS.size)
+            coded = text[1:].encode("ascii").translate(_FROM_URL)
+            packed = binascii.a2b_base64(coded + _PADDING[len(coded) & 3])
+            queue_id, queue_offset, generation, deadline_ms, check = _CHECKED.unpack_from(packed)
+            broker = packed[_CHECKED_BYTES:]
             name = broker.decode()
         except (binascii.Error, struct.error, ValueError):
             raise _invalid("it does not parse") from None
-        if check != _check(fields, broker, group, topic):
-            raise _invalid(f"it was not given to group {group!r} for topic {topic!r}")
-        return cls(name, queue_id, queue_offset, generation, deadline_ms)
+        if check != crc32(self._belongs, crc32(broker, crc32(packed[:_FIELDS_BYTES]))):
+            raise _invalid(f"it was not given to group {self._group!r} for topic {self._topic!r}")
+        return ReceiptHandle(name, queue_id, queue_offset, generation, deadline_ms)
 
 
-def _check(fields: bytes, broker: bytes, group: str, topic: str) -> int:
-    return crc32(f"{group}\n{topic}\n".encode(), crc32(broker, crc32(fields)))
+@lru_cache(_FORMS_MAX)
+def handle_form(group: str, topic: str) -> HandleForm:
+    """That of the group's handles for the topic; those that were used last are kept."""
+    return HandleForm(group, topic)
 
 
 def _invalid(reason: str) -> MessagingError:

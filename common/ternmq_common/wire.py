@@ -9,6 +9,8 @@ which to every decoder is one ordinary `Message`. The added fields stand inside 
 JavaScript keep only the last of a sub-message that appears twice.
 """
 
+import struct
+
 TOPIC_TAG = b"\x0a"  # Message.topic = 1
 SYSTEM_PROPERTIES_TAG = b"\x1a"  # Message.system_properties = 3
 RECEIVED_MESSAGE_TAG = b"\x12"  # ReceiveMessageResponse.message = 2, PullMessageResponse.message = 2
@@ -26,6 +28,8 @@ def varint(value: int) -> bytes:
     """A non-negative number as protobuf writes it."""
     if value < 0x80:
         return _ONE_BYTE[value]
+    if value < 0x4000:
+        return _TWO_BYTES(value & 0x7F | 0x80 | (value & 0x3F80) << 1)
     parts = bytearray()
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)
@@ -35,6 +39,7 @@ def varint(value: int) -> bytes:
 
 
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+_TWO_BYTES = struct.Struct("<H").pack
 
 
 def framed(tag: bytes, content: bytes) -> bytes:
@@ -48,27 +53,62 @@ def timestamp(milliseconds: int) -> bytes:
     return _SECONDS_TAG + varint(seconds) + (_NANOS_TAG + varint(rest * 1_000_000) if rest else b"")
 
 
-def delivered_fields(
-    *, stored_ms: int, store_host: bytes, queue_id: int, queue_offset: int, attempt: int, handle: str | None
-) -> bytes:
-    """The fields of `SystemProperties` that delivery adds; `store_host` is `host:port`, `handle` None for a pull."""
-    fields = (
-        framed(_STORE_TIMESTAMP_TAG, timestamp(stored_ms))
-        + framed(_STORE_HOST_TAG, store_host)
-        + _QUEUE_ID_TAG
-        + varint(queue_id)
-        + _QUEUE_OFFSET_TAG
-        + varint(queue_offset)
-        + _DELIVERY_ATTEMPT_TAG
-        + varint(attempt)
-    )
-    return fields if handle is None else fields + framed(_RECEIPT_HANDLE_TAG, handle.encode())
+class DeliveredFrames:
+    """Writes the messages of one answer: `ReceiveMessageResponse`s (or `PullMessageResponse`s) that hold one each.
 
+    `topic` is a serialized `Resource`, `store_host` is `host:port`. What a message has in common with the one before is
+    not written again.
+    """
 
-def response_with_message(*, topic: bytes, rest: bytes, system: bytes, added: bytes) -> bytes:
-    """A serialized `ReceiveMessageResponse` (or `PullMessageResponse`) that holds the message; `topic` is a serialized
-    `Resource`."""
-    topic_field = framed(TOPIC_TAG, topic)
-    properties_head = SYSTEM_PROPERTIES_TAG + varint(len(system) + len(added))
-    size = len(topic_field) + len(rest) + len(properties_head) + len(system) + len(added)
-    return b"".join((RECEIVED_MESSAGE_TAG, varint(size), topic_field, rest, properties_head, system, added))
+    __slots__ = ("_attempt", "_common", "_queue_id", "_store_host", "_stored_ms", "_topic")
+
+    def __init__(self, *, topic: bytes, store_host: bytes) -> None:
+        self._topic = framed(TOPIC_TAG, topic)
+        self._store_host = framed(_STORE_HOST_TAG, store_host)
+        self._stored_ms = self._queue_id = self._attempt = -1
+        self._common = b""
+
+    def frame(
+        self,
+        *,
+        rest: bytes,
+        system: bytes,
+        stored_ms: int,
+        queue_id: int,
+        queue_offset: int,
+        attempt: int,
+        handle: bytes | None,
+    ) -> bytes:
+        """The message that is stored in these two parts, with what its delivery adds; `handle` None for a pull."""
+        if stored_ms != self._stored_ms or queue_id != self._queue_id or attempt != self._attempt:
+            self._stored_ms, self._queue_id, self._attempt = stored_ms, queue_id, attempt
+            self._common = b"".join(
+                (
+                    framed(_STORE_TIMESTAMP_TAG, timestamp(stored_ms)),
+                    self._store_host,
+                    _QUEUE_ID_TAG,
+                    varint(queue_id),
+                    _DELIVERY_ATTEMPT_TAG,
+                    varint(attempt),
+                    _QUEUE_OFFSET_TAG,
+                )
+            )
+        topic, common, offset = self._topic, self._common, varint(queue_offset)
+        right = b"" if handle is None else framed(_RECEIPT_HANDLE_TAG, handle)
+        system_size = len(system) + len(common) + len(offset) + len(right)
+        system_length = varint(system_size)
+        size = len(topic) + len(rest) + 1 + len(system_length) + system_size
+        return b"".join(
+            (
+                RECEIVED_MESSAGE_TAG,
+                varint(size),
+                topic,
+                rest,
+                SYSTEM_PROPERTIES_TAG,
+                system_length,
+                system,
+                common,
+                offset,
+                right,
+            )
+        )

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common import wire
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
 from ternmq_common.model import QueueReaderId, QueueRef
 from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.wire import DeliveredFrames
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import (
     GetOffsetRequest,
@@ -100,9 +100,10 @@ async def query_offset(request: QueryOffsetRequest, call: "Call", services: "Ser
 
 @dataclass(frozen=True, slots=True)
 class PulledFrames:
-    """The answer's items, serialized."""
+    """The answer's items, serialized, and its status code."""
 
     frames: list[bytes]
+    code: int
 
     async def undelivered(self) -> None:
         """The call was cut: nothing to give back, as a pull claims nothing."""
@@ -136,7 +137,8 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
             room=call.room,
         )
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
-        return PulledFrames([PullMessageResponse(status=status_of(error, "PullMessage")).SerializeToString()])
+        answer = status_of(error, "PullMessage")
+        return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
     return _with_messages(request, pulled, services)
 
 
@@ -153,20 +155,16 @@ def _with_messages(request: PullMessageRequest, pulled: "Pulled", services: "Ser
     if not pulled.messages:
         return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, "no new message"), pulled.next_offset)
     topic = request.message_queue.topic.SerializeToString()
-    store_host = services.store_host.encode()
+    frames = DeliveredFrames(topic=topic, store_host=services.store_host.encode())
     messages = [
-        wire.response_with_message(
-            topic=topic,
+        frames.frame(
             rest=message.rest,
             system=message.system,
-            added=wire.delivered_fields(
-                stored_ms=message.stored_ms,
-                store_host=store_host,
-                queue_id=message.queue.queue_id,
-                queue_offset=message.queue_offset,
-                attempt=1,
-                handle=None,
-            ),
+            stored_ms=message.stored_ms,
+            queue_id=message.queue.queue_id,
+            queue_offset=message.queue_offset,
+            attempt=1,
+            handle=None,
         )
         for message in pulled.messages
     ]
@@ -179,7 +177,8 @@ def _answer(first: "Status", next_offset: int, messages: "list[bytes] | None" = 
             PullMessageResponse(status=first).SerializeToString(),
             *(messages or ()),
             PullMessageResponse(next_offset=next_offset).SerializeToString(),
-        ]
+        ],
+        first.code,
     )
 
 

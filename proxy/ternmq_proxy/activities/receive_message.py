@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common import wire
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
@@ -18,8 +17,9 @@ from ternmq_common.limits import (
 from ternmq_common.model import Delivery, PopOrder
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
+from ternmq_common.receipt_handle import handle_form
+from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.processors.placement import check_readable
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-_NOTHING = status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")
+_OK = ReceiveMessageResponse(status=OK).SerializeToString()
+_NOTHING = ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
+_DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp = 3
 # Go and Rust poll again within milliseconds of an error: it is held back, so that they can't spin.
 _ERROR_HOLD_S = 1.0
 _POLL_GRID_S = 0.5
@@ -38,9 +40,11 @@ _POLL_GRID_FROM_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The answer's items, serialized, and how to give back messages whose answer did not reach the client."""
+    """The answer's items, serialized, its status code, and how to give back messages whose answer did not reach the
+    client."""
 
     frames: list[bytes]
+    code: int
     deliveries: list[Delivery]
     call: "Call"
     services: "Services"
@@ -65,9 +69,12 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ReceiveMessage")
         if answer.code == definition_pb2.CLIENT_ID_REQUIRED:
-            return Received([ReceiveMessageResponse(status=answer).SerializeToString()], [], call, services)
+            return Received(
+                [ReceiveMessageResponse(status=answer).SerializeToString()], answer.code, [], call, services
+            )
         await asyncio.sleep(max(0.0, _hold_s(call) - (time.monotonic() - began)))
-        return Received(_frames(answer, [], services), [], call, services)
+        first = ReceiveMessageResponse(status=answer).SerializeToString()
+        return Received(_frames(first, [], services), answer.code, [], call, services)
 
 
 async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
@@ -100,20 +107,20 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     )
     if not batch:
         await asyncio.sleep(poll_s)
-        return Received(_frames(_NOTHING, [], services), [], call, services)
+        return _nothing(call, services)
     deliveries = await services.messages.pop(
         order, broker=request.message_queue.broker.name, poll_s=poll_s, room=call.room
     )
     if not deliveries:
-        return Received(_frames(_NOTHING, [], services), [], call, services)
-    frames = _frames(OK, _message_frames(deliveries, request, services), services)
-    received = Received(frames, deliveries, call, services, group_name, topic_name)
+        return _nothing(call, services)
+    frames = _frames(_OK, _message_frames(deliveries, request, services), services)
+    received = Received(frames, definition_pb2.OK, deliveries, call, services, group_name, topic_name)
     if not request.auto_renew:
         return received
     if services.clients.find(client_id) is None:
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
         await received.undelivered()
-        return Received(_frames(_NOTHING, [], services), [], call, services)
+        return _nothing(call, services)
     services.renewal.hold(client_id, group_name, topic_name, deliveries)
     return received
 
@@ -176,26 +183,30 @@ def _hold_s(call: "Call") -> float:
     return max(0.0, min(_ERROR_HOLD_S, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
-def _frames(first: Status, messages: list[bytes], services: "Services") -> list[bytes]:
-    last = ReceiveMessageResponse()
-    last.delivery_timestamp.FromMilliseconds(services.clock.now_ms())
-    return [ReceiveMessageResponse(status=first).SerializeToString(), *messages, last.SerializeToString()]
+def _nothing(call: "Call", services: "Services") -> Received:
+    return Received(_frames(_NOTHING, [], services), definition_pb2.MESSAGE_NOT_FOUND, [], call, services)
+
+
+def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:
+    return [first, *messages, framed(_DELIVERY_TIMESTAMP_TAG, timestamp(services.clock.now_ms()))]
 
 
 def _message_frames(deliveries: list[Delivery], request: ReceiveMessageRequest, services: "Services") -> list[bytes]:
-    group, asked = request.group.name, request.message_queue.topic
-    topic, topic_name = asked.SerializeToString(), asked.name
-    store_host = services.store_host.encode()
+    asked = request.message_queue.topic
+    encode = handle_form(request.group.name, asked.name).encode
+    frame = DeliveredFrames(topic=asked.SerializeToString(), store_host=services.store_host.encode()).frame
     frames: list[bytes] = []
     for delivery in deliveries:
         message = delivery.message
-        added = wire.delivered_fields(
-            stored_ms=message.stored_ms,
-            store_host=store_host,
-            queue_id=message.queue.queue_id,
-            queue_offset=message.queue_offset,
-            attempt=delivery.attempt,
-            handle=delivery.handle.encode(group=group, topic=topic_name),
+        frames.append(
+            frame(
+                rest=message.rest,
+                system=message.system,
+                stored_ms=message.stored_ms,
+                queue_id=message.queue.queue_id,
+                queue_offset=message.queue_offset,
+                attempt=delivery.attempt,
+                handle=encode(delivery.handle),
+            )
         )
-        frames.append(wire.response_with_message(topic=topic, rest=message.rest, system=message.system, added=added))
     return frames

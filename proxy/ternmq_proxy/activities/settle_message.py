@@ -1,5 +1,10 @@
-"""AckMessage and ChangeInvisibleDuration: what a consumer says of a message it received (`consumer.md` 6)."""
+"""AckMessage and ChangeInvisibleDuration: what a consumer says of a message it received (`consumer.md` 6).
 
+Acknowledgements of not too many messages are begun at once and answered when their broker has said what became of them;
+the others give others their turns meanwhile, in a coroutine.
+"""
+
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -7,7 +12,7 @@ from ternmq_common.fairness import Turns
 from ternmq_common.limits import INVISIBLE_MAX_MS
 from ternmq_common.model import Settled
 from ternmq_common.names import checked_group, checked_topic
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.receipt_handle import HandleForm, ReceiptHandle, handle_form
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import (
@@ -20,11 +25,13 @@ from ternmq_protos.v2.service_pb2 import (
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,
 )
+from ternmq_proxy.activities.settled_form import all_settled
 from ternmq_proxy.activities.status import OK, overall, status, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_proxy.activities.send_message import Answer
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -37,6 +44,45 @@ _SLICE = 64
 _STATUS_OF = {Settled.DONE: OK, Settled.STALE: OK, Settled.EXPIRED: _EXPIRED}
 
 
+def begin_ack(request: AckMessageRequest, call: "Call", services: "Services", answer: "Answer") -> bool:
+    """Begin to finish messages, to be answered by `answer`; False: nothing was done, since they are many.
+    MessagingError as `ack_message`. `call` is that of a client whose id was checked."""
+    asked = request.entries
+    if not 0 < len(asked) <= _SLICE:
+        return False
+    client_id, group, topic = call.client_id, request.group.name, request.topic.name
+    decode = _handles(group, topic).decode
+    entries = [(entry.message_id, entry.receipt_handle) for entry in asked]
+    try:
+        handles = [decode(text) for _, text in entries]
+    except MessagingError:
+        return False  # the others are acknowledged all the same, and this one's entry says why not
+
+    def done(outcomes: "list[Settled] | None", error: Exception | None) -> None:
+        if error is not None:
+            refused = AckMessageResponse(status=status_of(error, "AckMessage"))
+            answer(refused.SerializeToString(), refused.status.code)
+            return
+        assert outcomes is not None
+        let_go = services.renewal.let_go
+        for handle in handles:
+            let_go(client_id, group, topic, handle)
+        if Settled.EXPIRED not in outcomes:
+            answer(all_settled(entries), definition_pb2.OK)
+            return
+        response = _answer(asked, [_STATUS_OF[outcome] for outcome in outcomes])
+        answer(response.SerializeToString(), response.status.code)
+
+    services.messages.acknowledge_soon(group, topic, handles, done)
+    return True
+
+
+@lru_cache(1024)
+def _handles(group: str, topic: str) -> HandleForm:
+    """For handles of the group's messages of the topic. MessagingError: a name that none has."""
+    return handle_form(checked_group(group), checked_topic(topic))
+
+
 async def ack_message(request: AckMessageRequest, call: "Call", services: "Services") -> AckMessageResponse:
     """Finish messages for good; an entry for each, in order."""
     client_id = call.require_client()
@@ -44,28 +90,33 @@ async def ack_message(request: AckMessageRequest, call: "Call", services: "Servi
     topic = checked_topic(request.topic.name)
     if not request.entries:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no message")
-    entries: list[AckMessageResultEntry] = []
+    statuses: list[Status] = []
     turns = Turns()
     for start in range(0, len(request.entries), _SLICE):
         if start:
             await turns.next()
-        entries += await _settled(request.entries[start : start + _SLICE], client_id, group, topic, services)
-    return AckMessageResponse(status=overall([entry.status for entry in entries]), entries=entries)
+        statuses += await _settled(request.entries[start : start + _SLICE], client_id, group, topic, services)
+    return _answer(request.entries, statuses)
 
 
 async def _settled(
     entries: "Sequence[AckMessageEntry]", client_id: str, group: str, topic: str, services: "Services"
-) -> list[AckMessageResultEntry]:
+) -> list[Status]:
     decoded = [_decoded(entry.receipt_handle, group, topic) for entry in entries]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.acknowledge(group, topic, handles))
     statuses = [_STATUS_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
     for handle in handles:
         services.renewal.let_go(client_id, group, topic, handle)
-    return [
+    return statuses
+
+
+def _answer(entries: "Sequence[AckMessageEntry]", statuses: list[Status]) -> AckMessageResponse:
+    results = [
         AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
         for entry, outcome in zip(entries, statuses, strict=True)
     ]
+    return AckMessageResponse(status=overall(statuses), entries=results)
 
 
 def _decoded(text: str, group: str, topic: str) -> ReceiptHandle | Status:

@@ -24,6 +24,7 @@ from ternmq_proxy.activities.receive_message import receive_message
 from ternmq_proxy.activities.send_message import Answer, begin_send, send_message
 from ternmq_proxy.activities.settle_message import (
     ack_message,
+    begin_ack,
     change_invisible_duration,
     forward_message_to_dead_letter_queue,
 )
@@ -40,7 +41,10 @@ ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
 
 class Answered(Protocol):
-    """An answer of several frames, serialized."""
+    """An answer of several frames, serialized; the status of the first has this code."""
+
+    @property
+    def code(self) -> int: ...
 
     @property
     def frames(self) -> list[bytes]: ...
@@ -91,7 +95,7 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "GetOffset": get_offset,
     "QueryOffset": query_offset,
 }
-_MESSAGING_BEGUN: dict[str, Begin] = {"SendMessage": begin_send}
+_MESSAGING_BEGUN: dict[str, Begin] = {"SendMessage": begin_send, "AckMessage": begin_ack}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _ADMIN_UNARY: dict[str, Activity] = {
     "CreateTopic": admin_topics.create_topic,

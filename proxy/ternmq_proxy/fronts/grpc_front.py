@@ -146,7 +146,7 @@ class GrpcFront:
             def answer(response: bytes, code: int) -> None:
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
-                figures.called(name, _CODE_NAMES.get(code) or str(code), time.perf_counter() - began)
+                figures.called(name, _name_of(code), time.perf_counter() - began)
                 served.answer(response)
 
             if len(data) > AT_ONCE_BYTES_MAX:
@@ -242,7 +242,7 @@ class GrpcFront:
                     if made.room is not None:
                         made.room.leave()
                 figures.bytes_out += sum(map(len, answered.frames))
-                measured.code = _code_of(call.response.FromString(answered.frames[0]).status)
+                measured.code = _name_of(answered.code)
 
         return answer
 
@@ -345,7 +345,11 @@ def _bound(address: str) -> socket.socket:
 
 
 def _code_of(status: "definition_pb2.Status") -> str:
-    return _CODE_NAMES.get(status.code) or str(status.code)
+    return _name_of(status.code)
+
+
+def _name_of(code: int) -> str:
+    return _CODE_NAMES.get(code) or str(code)
 
 
 def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
+        Acknowledged,
         Delivery,
         NewMessage,
         OrphanedTransaction,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         Topic,
     )
     from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.receipt_handle import ReceiptHandle
 
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
     """Asks a producer what is to become of a transaction; whether there was one to ask."""
@@ -39,6 +41,11 @@ class MessageService(Storage, Protocol):
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """As `append`, for who does not wait: `done` is called then, or at once."""
+
+    def acknowledge_soon(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
+    ) -> None:
+        """As `acknowledge`, for who does not wait: `done` is called then, or at once."""
 
     def watch_orphans(self, ask: "AskProducer") -> None:
         """Have `ask` called for each half message whose producer must be asked, until this service is closed."""

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.clock import Clock
-    from ternmq_common.model import Delivery, Group, PopOrder, PullingMember, Topic
+    from ternmq_common.model import Acknowledged, Delivery, Group, PopOrder, PullingMember, Topic
     from ternmq_common.observability.figures import BrokerSource
     from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
 
 
@@ -93,6 +94,11 @@ class LocalMessageService:
         if known is None or known.topic is not topic:
             known = self._routes[topic.name] = Route.to_one(topic, self._broker.name)
         return known
+
+    def acknowledge_soon(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
+    ) -> None:
+        done(self._broker.acknowledge(group, topic, handles).result, None)
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None

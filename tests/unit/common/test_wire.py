@@ -35,7 +35,7 @@ DELIVERY = st.fixed_dictionaries(
         "queue_id": st.integers(0, 2**31 - 1),
         "queue_offset": st.integers(0, 2**63 - 1),
         "attempt": st.integers(0, 2**31 - 1),
-        "handle": st.none() | TEXT,
+        "handle": st.none() | TEXT.map(str.encode),
     }
 )
 
@@ -47,6 +47,7 @@ def delivered(properties: pb.SystemProperties, delivery: dict[str, object]) -> p
     stored_ms, store_host, handle = delivery["stored_ms"], delivery["store_host"], delivery["handle"]
     assert isinstance(stored_ms, int)
     assert isinstance(store_host, bytes)
+    assert handle is None or isinstance(handle, bytes)
     full.store_timestamp.FromMilliseconds(stored_ms)
     full.store_host = store_host.decode()
     full.MergeFrom(
@@ -54,26 +55,46 @@ def delivered(properties: pb.SystemProperties, delivery: dict[str, object]) -> p
             queue_id=delivery["queue_id"],  # type: ignore[arg-type]
             queue_offset=delivery["queue_offset"],  # type: ignore[arg-type]
             delivery_attempt=delivery["attempt"],  # type: ignore[arg-type]
-            receipt_handle=handle,  # type: ignore[arg-type]
+            receipt_handle=None if handle is None else handle.decode(),
         )
     )
     return full
+
+
+def written(
+    topic: pb.Resource, rest: pb.Message, properties: pb.SystemProperties, *deliveries: dict[str, object]
+) -> bytes:
+    """As its last delivery writes it, in an answer with the others."""
+    frames = wire.DeliveredFrames(topic=topic.SerializeToString(), store_host=deliveries[-1]["store_host"])  # type: ignore[arg-type]
+    for delivery in deliveries:
+        rests = {name: value for name, value in delivery.items() if name != "store_host"}
+        framed = frames.frame(rest=rest.SerializeToString(), system=properties.SerializeToString(), **rests)  # type: ignore[arg-type]
+    return framed
 
 
 @given(topic=RESOURCES, rest=RESTS, properties=PROPERTIES, delivery=DELIVERY)
 def test_a_framed_message_is_parsed_as_the_message_that_it_is(
     topic: pb.Resource, rest: pb.Message, properties: pb.SystemProperties, delivery: dict[str, object]
 ) -> None:
-    framed = wire.response_with_message(
-        topic=topic.SerializeToString(),
-        rest=rest.SerializeToString(),
-        system=properties.SerializeToString(),
-        added=wire.delivered_fields(**delivery),  # type: ignore[arg-type]
-    )
+    framed = written(topic, rest, properties, delivery)
     expected = pb.Message(topic=topic, system_properties=delivered(properties, delivery))
     expected.MergeFrom(rest)
     assert rpc.ReceiveMessageResponse.FromString(framed) == rpc.ReceiveMessageResponse(message=expected)
     assert rpc.PullMessageResponse.FromString(framed) == rpc.PullMessageResponse(message=expected)
+
+
+@given(topic=RESOURCES, rest=RESTS, properties=PROPERTIES, delivery=DELIVERY, data=st.data())
+def test_a_framed_message_is_the_same_whatever_was_framed_before_it(
+    topic: pb.Resource,
+    rest: pb.Message,
+    properties: pb.SystemProperties,
+    delivery: dict[str, object],
+    data: st.DataObject,
+) -> None:
+    """Of a message like it some of what delivery adds was kept."""
+    other = data.draw(DELIVERY)
+    before = {name: data.draw(st.sampled_from((value, other[name]))) for name, value in delivery.items()}
+    assert written(topic, rest, properties, before, delivery) == written(topic, rest, properties, delivery)
 
 
 @given(topic=RESOURCES, rest=RESTS, properties=PROPERTIES, delivery=DELIVERY)
@@ -81,12 +102,7 @@ def test_no_sub_message_appears_twice(
     topic: pb.Resource, rest: pb.Message, properties: pb.SystemProperties, delivery: dict[str, object]
 ) -> None:
     """Decoders in JavaScript keep only the last of a sub-message that appears twice."""
-    framed = wire.response_with_message(
-        topic=topic.SerializeToString(),
-        rest=rest.SerializeToString(),
-        system=properties.SerializeToString(),
-        added=wire.delivered_fields(**delivery),  # type: ignore[arg-type]
-    )
+    framed = written(topic, rest, properties, delivery)
     [(number, content)] = fields(framed)
     assert number == 2
     numbers = [number for number, _ in fields(content)]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.cluster import Snapshot
     from ternmq_common.model import (
+        Acknowledged,
         NewMessage,
         OrphanedTransaction,
         PullingMember,
@@ -141,6 +142,23 @@ class ClusterMessageService:
         task = asyncio.create_task(self._append_then(queue, messages, done))
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
+
+    def acknowledge_soon(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
+    ) -> None:
+        task = asyncio.create_task(self._acknowledge_then(group, topic, handles, done))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+
+    async def _acknowledge_then(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
+    ) -> None:
+        try:
+            outcomes = await self.acknowledge(group, topic, handles)
+        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
+            done(None, error)
+        else:
+            done(outcomes, None)
 
     async def _append_then(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         try:
