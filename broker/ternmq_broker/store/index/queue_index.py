@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 _ROW_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Location:
-    """Where one message is in the commit log; `size` 0: its record was lost."""
+    """Where one message is in the commit log; `size` 0: its record was lost. Never changed, and not frozen: one is made
+    for each message that is read, which would take three times as long."""
 
     log_offset: int
     size: int

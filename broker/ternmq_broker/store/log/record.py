@@ -42,6 +42,8 @@ MAGIC = 0x4D54
 VERSION = 2
 _HEAD = struct.Struct("<HBBIQQQQIIHHII")
 _CHECK = struct.Struct("<I")
+_WHOLE_HEAD = struct.Struct(_HEAD.format + "I")
+_HEAD_BYTES = _HEAD.size
 _ORIGIN = struct.Struct("<QQ")
 _LENGTH = struct.Struct("<H")
 _REFERENCE = struct.Struct("<QI")
@@ -64,6 +66,7 @@ class Kind(enum.IntEnum):
     TOMBSTONE = 5
 
 
+_MISFIT = "has bytes that do not fit its checksum"
 KINDS = {kind.value: kind for kind in Kind}
 
 
@@ -237,24 +240,55 @@ def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> Head:
 
 def decode(data: bytes, log_offset: int, key: int) -> Record:
     """The record that `data` is, no byte more or less, and that stands at that log offset; BadRecord otherwise."""
-    head = decode_head(data, log_offset, key)
-    if head.size != len(data):
-        raise BadContent(f"is {head.size} bytes by its header, {len(data)} are there", head.size)
+    if len(data) < HEADER_BYTES:
+        raise BadRecord(f"{len(data)} bytes are less than a header")
+    # Of no other are so many read: all is looked at in one go, and what is wrong once more, to say what.
+    (
+        magic,
+        version,
+        kind,
+        size,
+        place,
+        _,
+        queue_offset,
+        stored_ms,
+        queue_id,
+        tag_hash,
+        topic_bytes,
+        flags,
+        system_bytes,
+        content_check,
+        check,
+    ) = _WHOLE_HEAD.unpack_from(data)
+    if (
+        magic != MAGIC
+        or version != VERSION
+        or check != crc32(data[:_HEAD_BYTES]) ^ key
+        or place != log_offset
+        or flags & ~_FLAGS
+        or kind not in KINDS
+    ):
+        decode_head(data, log_offset, key)
+        raise AssertionError("the header is whole")
+    if size != len(data):
+        raise BadContent(f"is {size} bytes by its header, {len(data)} are there", size)
+    if flags:
+        return _decode_flagged(data, decode_head(data, log_offset, key))
+    topic_end = HEADER_BYTES + topic_bytes
+    rest_start = topic_end + system_bytes
+    topic, system, rest = data[HEADER_BYTES:topic_end], data[topic_end:rest_start], data[rest_start:]
+    if content_check != crc32(rest, crc32(system, crc32(topic))):
+        raise BadContent(_MISFIT, size)
+    return Record(KINDS[kind], topic.decode(), queue_id, queue_offset, stored_ms, tag_hash, system, rest)
+
+
+def _decode_flagged(data: bytes, head: Head) -> Record:
     if head.content_check != crc32(memoryview(data)[HEADER_BYTES:]):
-        raise BadContent("has bytes that do not fit its checksum", head.size)
-    system_start = topic_end = HEADER_BYTES + head.topic_bytes
-    record = Record(
-        KINDS[head.kind],
-        data[HEADER_BYTES:topic_end].decode(),
-        head.queue_id,
-        head.queue_offset,
-        head.stored_ms,
-        head.tag_hash,
-        b"",
-        b"",
-    )
-    if head.flags:
-        system_start = _decode_extras(record, data, topic_end, head.flags)
+        raise BadContent(_MISFIT, head.size)
+    topic_end = HEADER_BYTES + head.topic_bytes
+    topic = data[HEADER_BYTES:topic_end].decode()
+    record = Record(KINDS[head.kind], topic, head.queue_id, head.queue_offset, head.stored_ms, head.tag_hash, b"", b"")
+    system_start = _decode_extras(record, data, topic_end, head.flags)
     rest_start = system_start + head.system_bytes
     record.system = data[system_start:rest_start]
     record.rest = data[rest_start:]
