@@ -195,7 +195,7 @@ class CallConnection(Connection[ServedCall]):
             call.pends = False
             self._server.pending -= 1
         call.task = self._server.serve(call)
-        if call.task is None:
+        if call.task is None and not call.concluded:
             self._ended(call)
 
     def answered(self, call: ServedCall) -> None:
@@ -210,6 +210,18 @@ class CallConnection(Connection[ServedCall]):
     def served(self, call: ServedCall, task: "asyncio.Task[None]") -> None:
         """The call's task has ended, however."""
         del self._server.tasks[task]
+        if not call.concluded:
+            self._ended(call)
+
+    def concludes(self, call: ServedCall) -> None:
+        """The call is served no more, and its answer on its way."""
+        call.pends = True
+        self._server.pending += 1
+
+    def concluded(self, call: ServedCall) -> None:
+        """The answer is with the kernel, or will never be."""
+        call.pends = False
+        self._server.answered()
         self._ended(call)
 
     def _ended(self, call: ServedCall) -> None:

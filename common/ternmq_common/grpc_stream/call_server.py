@@ -194,7 +194,7 @@ class CallServer:
         try:
             assert call.method is not None
             await call.method.serve(call)
-            if not call.ended_here:
+            if not call.ended_here and not call.concluded:
                 await call.end()
         except CallRefused as refused:
             self._refuse(call, refused.status, str(refused))

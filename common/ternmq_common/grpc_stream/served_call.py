@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.callbacks import tell
 from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.stream import Stream
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.grpc_http2.server_machine import Fields
     from ternmq_common.grpc_stream.call_connection import CallConnection
@@ -39,9 +40,10 @@ class ServedCall(Stream):
     """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed.
 
     `method` is None for a call that is not served. `pends`: it is served without a task, and not answered yet.
+    `concluded`: who served it has left it with its answer.
     """
 
-    __slots__ = ("deadline", "headers", "method", "moment", "pends", "task", "trailers")
+    __slots__ = ("_told", "concluded", "deadline", "headers", "method", "moment", "pends", "task", "trailers")
 
     _connection: "CallConnection"
 
@@ -52,6 +54,8 @@ class ServedCall(Stream):
         self.deadline: float | None = None
         self.moment = 0.0
         self.pends = False
+        self.concluded = False
+        self._told: Callable[[bool], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.trailers: Fields = ()
 
@@ -107,15 +111,38 @@ class ServedCall(Stream):
     def answer(self, message: bytes) -> None:
         """End a call that is served without a task, with this message; nothing happens if the client has gone."""
         self._connection.answered(self)
-        if self._shut is not None:
-            return
-        if self._connection.finish(self, (message,), ()):
+        if self._shut is None:
+            self._finish((message,))
+
+    def conclude(self, messages: "Sequence[bytes]", told: "Callable[[bool], None]") -> None:
+        """Send the rest of the answer and end it in order, for who does not wait: `told` hears whether the kernel has
+        got all of it, or never will. Nothing more is to be done for the call, and its task, if it has one, may end."""
+        assert not self.concluded
+        self.concluded = True
+        self._told = told
+        self._connection.concludes(self)
+        if self._shut is None:
+            self._finish(messages)
+        self._look()
+
+    def _finish(self, messages: "Sequence[bytes]") -> None:
+        """Nothing waits: what can't be sent now follows."""
+        if self._connection.finish(self, messages, ()):
             self.ended_here = True
             self._shut = "the call was answered"
         else:
-            self.write(message)
+            self.write(*messages)
             self._shut = "this side has ended the stream"
             self._end()
+
+    def _look(self) -> None:
+        """Tell what became of the answer, if that is known."""
+        if self._broken is None and self._connection.holds(self):
+            return
+        told, self._told = self._told, None
+        if told is not None:  # else it was told meanwhile
+            self._connection.concluded(self)
+            tell(told, self._broken is None and self.ended_here)
 
     async def end(self, *, trailers: "Fields" = ()) -> None:
         """End the call in order, with these fields after what was written."""
@@ -129,6 +156,11 @@ class ServedCall(Stream):
         super()._end()
 
     # --- for the connection
+
+    def wake_writers(self) -> None:
+        super().wake_writers()
+        if self._told is not None:
+            self._look()
 
     def tell_broken(self) -> None:
         super().tell_broken()

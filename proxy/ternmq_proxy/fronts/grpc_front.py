@@ -9,7 +9,7 @@ import contextlib
 import socket
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
@@ -39,7 +39,9 @@ from ternmq_proxy.fronts.calls import (
     admin_calls,
     messaging_calls,
 )
+from ternmq_proxy.fronts.deliveries import Deliveries
 from ternmq_proxy.fronts.health import Health
+from ternmq_proxy.fronts.measured import CUT, Measured, code_name
 from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.request_size import RequestSize
@@ -57,9 +59,6 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
-_CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
-# What becomes of a call that gets no answer.
-_UNPARSED, _CUT = "UNPARSED", "CUT"
 
 
 class GrpcFront:
@@ -97,6 +96,7 @@ class GrpcFront:
         )
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
+        self._deliveries = Deliveries(self._figures)
         self._services: Services
 
     def _traffic(self) -> Traffic:
@@ -127,6 +127,7 @@ class GrpcFront:
                 sock.close()
         self._health.end()
         await self._server.stop(grace_s)
+        await self._deliveries.settled()
 
     def _method(self, service: str, name: str, call: Unary | Streamed) -> Method:
         tracing = self._observability.tracing
@@ -146,7 +147,7 @@ class GrpcFront:
             def answer(response: bytes, code: int) -> None:
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
-                figures.called(name, _name_of(code), time.perf_counter() - began)
+                figures.called(name, code_name(code), time.perf_counter() - began)
                 served.answer(response)
 
             if len(data) > AT_ONCE_BYTES_MAX:
@@ -184,13 +185,13 @@ class GrpcFront:
         size = RequestSize(call.request, self._services.request_limits)
 
         async def answer(served: ServedCall) -> None:
-            with _Measured(figures.called, name) as measured:
+            with Measured(figures.called, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
                 except MessagingError as error:
                     response = call.response(status=status_of(error, name))
                 else:
-                    measured.code = _CUT
+                    measured.code = CUT
                     made = self._caller(served)
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
                     with NOTHING if span is None else Within(span):
@@ -216,7 +217,7 @@ class GrpcFront:
 
         async def answer(served: ServedCall) -> None:
             began_ns = 0 if spans is None else time.time_ns()
-            with _Measured(figures.polled, name) as measured:
+            with Measured(figures.polled, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
                 except MessagingError as error:
@@ -224,25 +225,14 @@ class GrpcFront:
                     measured.code = _code_of(refused.status)
                     await served.finish(refused.SerializeToString())
                     return
-                measured.code = _CUT
+                measured.code = CUT
                 made = self._call(served, served.room())
-                try:
-                    answered = await self._answered(call, request, made)
-                    parent = served.headers.get(TRACEPARENT, "")
-                    whole = False
-                    try:
-                        span = None if spans is None else spans.received(request, made, parent, answered, began_ns)
-                        with NOTHING if span is None else Within(span):
-                            await served.finish(*answered.frames, assured=True)
-                        whole = True
-                    finally:
-                        if not whole:
-                            await asyncio.shield(answered.undelivered())
-                finally:
-                    if made.room is not None:
-                        made.room.leave()
-                figures.bytes_out += sum(map(len, answered.frames))
-                measured.code = _name_of(answered.code)
+                delivery = self._deliveries.to(served, made, measured)
+                with delivery:
+                    answered = delivery.answered = await self._answered(call, request, made)
+                    if spans is not None:
+                        parent = served.headers.get(TRACEPARENT, "")
+                        delivery.span = spans.received(request, made, parent, answered, began_ns)
 
         return answer
 
@@ -316,24 +306,6 @@ class GrpcFront:
         )
 
 
-class _Measured:
-    """Tells how long a call took, and what became of it. A class, as a generator costs several times as much."""
-
-    __slots__ = ("_began", "_name", "_tell", "code")
-
-    def __init__(self, tell: "Callable[[str, str, float], None]", name: str) -> None:
-        self._tell = tell
-        self._name = name
-        self.code = _UNPARSED
-
-    def __enter__(self) -> Self:
-        self._began = time.perf_counter()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._tell(self._name, self.code, time.perf_counter() - self._began)
-
-
 def _bound(address: str) -> socket.socket:
     try:
         return bound(address)
@@ -345,11 +317,7 @@ def _bound(address: str) -> socket.socket:
 
 
 def _code_of(status: "definition_pb2.Status") -> str:
-    return _name_of(status.code)
-
-
-def _name_of(code: int) -> str:
-    return _CODE_NAMES.get(code) or str(code)
+    return code_name(status.code)
 
 
 def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
