@@ -45,7 +45,8 @@ class MessageService(Storage, Protocol):
     def acknowledge_soon(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
-        """As `acknowledge`, for who does not wait: `done` is called then, or at once."""
+        """As `acknowledge` of one handle or more, for who does not wait: `done` is called then, or at once, unless this
+        raises."""
 
     def watch_orphans(self, ask: "AskProducer") -> None:
         """Have `ask` called for each half message whose producer must be asked, until this service is closed."""

@@ -102,6 +102,68 @@ async def test_an_answer_that_is_another_calls_is_no_frame() -> None:
     assert isinstance(future.exception(), BrokerUnavailable)
 
 
+class Ear:
+    """One who does not wait, and what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, type[Exception] | None]] = []
+
+    def __call__(self, result: object, error: Exception | None) -> None:
+        self.heard.append((result, None if error is None else type(error)))
+
+
+async def test_who_does_not_wait_hears_the_answer_or_the_error() -> None:
+    calls, one, other = Calls("broker-0"), Ear(), Ear()
+    calls.add_told(1, ASKED, NEVER_S, one)
+    calls.add_told(2, ASKED, NEVER_S, other)
+    assert (len(calls), one.heard) == (2, [])
+    calls.answered(answer(1))
+    calls.failed(2, MessagingError(definition_pb2.FORBIDDEN, "no"))
+    assert (one.heard, other.heard) == ([(["1"], None)], [(None, MessagingError)])
+    await calls.idle()
+
+
+async def test_who_does_not_wait_hears_that_no_answer_came_in_time_and_nothing_of_one_that_comes_late() -> None:
+    calls, ear = Calls("broker-0"), Ear()
+    calls.add_told(1, ASKED, 1.0, ear)
+    assert calls.expire(0.5) == 0
+    assert calls.expire(1.5) == 1
+    calls.answered(answer(1))
+    calls.failed(1, MessagingError(definition_pb2.FORBIDDEN, "no"))
+    assert calls.lose("it is gone", sent_up_to=1) == 0
+    assert ear.heard == [(None, LateAnswer)]
+    await calls.idle()
+
+
+async def test_who_does_not_wait_hears_that_the_broker_is_lost_and_may_ask_again_at_once() -> None:
+    calls, errors, again = Calls("broker-0"), list[Exception | None](), Ear()
+
+    def heard(_: object, error: Exception | None) -> None:
+        errors.append(error)
+        calls.add_told(9, ASKED, NEVER_S, again)
+
+    calls.add_told(1, ASKED, NEVER_S, heard)
+    calls.add_told(2, ASKED, NEVER_S, heard)
+    assert calls.lose("it is gone", sent_up_to=1) == 2
+    assert [error.maybe_done for error in errors if isinstance(error, BrokerUnavailable)] == [True, False]
+    calls.answered(answer(9))
+    assert again.heard == [(["9"], None)]
+
+
+async def test_what_one_raises_that_is_told_keeps_no_other_from_hearing() -> None:
+    calls, ear, failures = Calls("broker-0"), Ear(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+
+    def fails(_: object, error: Exception | None) -> None:
+        raise ValueError(error)
+
+    calls.add_told(1, ASKED, NEVER_S, fails)
+    calls.add_told(2, ASKED, NEVER_S, ear)
+    calls.lose("it is gone", sent_up_to=0)
+    assert ear.heard == [(None, BrokerUnavailable)]
+    assert [type(failure) for failure in failures] == [ValueError]
+
+
 class EveryAnswerArrives(RuleBasedStateMachine):
     """Answers come in any order, in time or late, to waiters that are there or gone."""
 

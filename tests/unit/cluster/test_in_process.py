@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from unittest.mock import AsyncMock
 
 import pytest
+from msgspec import structs
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.disk_room import DiskBytes
@@ -28,7 +28,7 @@ from ternmq_common.model import (
 )
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
@@ -206,15 +206,40 @@ def has_no_room(broker: Broker) -> None:
     broker._room.look()
 
 
-async def test_who_does_not_wait_for_a_send_hears_how_it_ended(two: TwoByTwo, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_wait_for_a_send_hears_where_it_went(two: TwoByTwo) -> None:
     await two.make()
     told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
     two.one.append_soon(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
     assert await told.get() == (0, None)
-    for error in (MessagingError(definition_pb2.HA_NOT_AVAILABLE, "away"), ZeroDivisionError()):
-        monkeypatch.setattr(two.one, "append", AsyncMock(side_effect=error))
-        two.one.append_soon(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
-        assert await told.get() == (0, error)
+    has_no_room(two.first.broker)
+    two.one.append_soon(queue("broker-0"), [message(b"elsewhere")], lambda *ended: told.put_nowait(ended))
+    assert await told.get() == (0, None)
+    assert two.stored() == [1, 1]
+    has_no_room(two.second.broker)
+    two.one.append_soon(queue("broker-0"), [message(b"nowhere")], lambda *ended: told.put_nowait(ended))
+    first, error = await told.get()
+    assert (first, type(error)) == (0, BrokerRefused)
+    assert two.stored() == [1, 1]
+
+
+async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(two: TwoByTwo) -> None:
+    await two.make()
+    told: asyncio.Queue[tuple[list[Settled] | None, Exception | None]] = asyncio.Queue()
+    handles = []
+    for name in BOTH:
+        await two.one.append(queue(name), [message(b"a"), message(b"b")])
+        handles.append([each.handle for each in await two.one.pop(order(batch=2), broker=name, poll_s=0)])
+    (one, other), (third, fourth) = handles
+    for acknowledged in ([one], [one, third, other], [fourth]):
+        two.other.acknowledge_soon("g", "orders", acknowledged, lambda *ended: told.put_nowait(ended))
+        outcomes, error = await told.get()
+        assert (len(outcomes or ()), error) == (len(acknowledged), None)
+    assert outcomes == [Settled.DONE]
+    with pytest.raises(MessagingError, match="which this cluster has not"):
+        two.other.acknowledge_soon(
+            "g", "orders", [structs.replace(one, broker="broker-9")], lambda *ended: told.put_nowait(ended)
+        )
+    assert told.empty()
 
 
 async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:

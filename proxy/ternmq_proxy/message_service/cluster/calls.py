@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
 from ternmq_common.shard.calls import Call
 from ternmq_common.shard.form import Piece
@@ -11,6 +12,8 @@ from ternmq_protos.v2 import definition_pb2
 
 OnLate = Callable[[Any], None]
 """Called with a result for which nobody waits any more."""
+Heard = Callable[[Any, Exception | None], None]
+"""Called once with the result of a call, or with the error by which it ended."""
 
 CALLS_MAX = 100_000
 
@@ -38,9 +41,32 @@ class LateAnswer(MessagingError):
         super().__init__(definition_pb2.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
 
 
+class Told:
+    """One who does not wait, and is told: what a future is to others, which costs more."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard: Heard | None = heard
+
+    def done(self) -> bool:
+        return self._heard is None
+
+    def set_result(self, result: object) -> None:
+        self._tell(result, None)
+
+    def set_exception(self, error: Exception) -> None:
+        self._tell(None, error)
+
+    def _tell(self, result: object, error: Exception | None) -> None:
+        heard, self._heard = self._heard, None
+        assert heard is not None
+        tell(heard, result, error)
+
+
 class _Asked(NamedTuple):
     call: Call
-    result: "asyncio.Future[Any]"  # done when nobody waits any more
+    result: "asyncio.Future[Any] | Told"  # done when nobody waits any more
     deadline_s: float
     on_late: OnLate | None
 
@@ -69,6 +95,10 @@ class Calls:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = _Asked(call, future, deadline_s, on_late)
         return future
+
+    def add_told(self, number: int, call: Call, deadline_s: float, heard: Heard) -> None:
+        """For one who does not wait; `heard` is called when others would have waited no longer."""
+        self._asked[number] = _Asked(call, Told(heard), deadline_s, None)
 
     def abandon(self, number: int, result: "asyncio.Future[Any]", on_late: OnLate | None) -> bool:
         """The waiter is gone; whether the answer is still to come."""
@@ -103,17 +133,17 @@ class Calls:
         """End the waits whose time is over; how many."""
         over = [each for each in self._asked.items() if each[1].deadline_s < now_s and not each[1].result.done()]
         for number, asked in over:
-            asked.result.set_exception(LateAnswer(self._broker))
             if asked.on_late is None:
                 self._pop(number)
+            asked.result.set_exception(LateAnswer(self._broker))
         return len(over)
 
     def lose(self, text: str, *, sent_up_to: int) -> int:
         """No answer comes any more: end all waits; how many. Numbers up to `sent_up_to` may have been done."""
         waiting = [(number, asked) for number, asked in self._asked.items() if not asked.result.done()]
+        self._asked.clear()
         for number, asked in waiting:
             asked.result.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
-        self._asked.clear()
         self._tell_idle()
         return len(waiting)
 

@@ -25,7 +25,7 @@ from ternmq_common.shard import form
 from ternmq_common.shard.calls import Call, Values
 from ternmq_common.shard.form import FORM, Failure, Greeting, NoFrame, Piece
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Calls, OnLate
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Calls, Heard, OnLate
 from ternmq_proxy.message_service.cluster.set_aside import SetAside
 
 _log = logging.getLogger(__name__)
@@ -165,6 +165,26 @@ class BrokerLink:
         `on_late` gets a result that comes after this has ended; of a call that reads the broker is told then to do no
         more. For the rest see `Piece`; `timeout_s` None: what the call says.
         """
+        number, piece, deadline_s = self._asked(call, values, topic_made, group_made, timeout_s)
+        future = self._calls.add(number, call, deadline_s, on_late)
+        self._send(piece, number)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._calls.abandon(number, future, on_late) and call.rules.reads and self.connected:
+                self._outbox.add(form.CANCEL.piece(None, number), number)
+            raise
+
+    def ask_soon(self, call: Call, values: Values, heard: Heard, *, topic_made: int = 0, group_made: int = 0) -> None:
+        """As `ask`, for who does not wait; `heard` is called unless this raises: then the broker is not asked."""
+        number, piece, deadline_s = self._asked(call, values, topic_made, group_made, None)
+        self._calls.add_told(number, call, deadline_s, heard)
+        self._send(piece, number)
+
+    def _asked(
+        self, call: Call, values: Values, topic_made: int, group_made: int, timeout_s: float | None
+    ) -> tuple[int, bytes, float]:
+        """A call that may be made: its number, its piece, and until when its answer is waited for."""
         if not self.connected:
             raise BrokerUnavailable(f"broker {self.broker} can't be reached: {self._why}", maybe_done=False)
         if self._outbox.bytes > WAITING_BYTES_MAX:
@@ -176,20 +196,14 @@ class BrokerLink:
                 definition_pb2.TOO_MANY_REQUESTS, f"broker {self.broker} answers too slowly; try again later"
             )
         number = next(self._numbers)
-        if timeout_s is None:
-            timeout_s = call.timeout_s(values)
+        timeout_s = call.timeout_s(values) if timeout_s is None else timeout_s
         piece = call.asked(number, values, topic_made, group_made, int(timeout_s * 1000), current_traceparent())
-        deadline_s = asyncio.get_running_loop().time() + timeout_s + len(piece) / SLOW_BYTES_PER_S
-        future = self._calls.add(number, call, deadline_s, on_late)
+        return number, piece, asyncio.get_running_loop().time() + timeout_s + len(piece) / SLOW_BYTES_PER_S
+
+    def _send(self, piece: bytes, number: int) -> None:
+        self._counts["calls"] += 1
         self._tell_version()
         self._outbox.add(piece, number)
-        self._counts["calls"] += 1
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if self._calls.abandon(number, future, on_late) and call.rules.reads and self.connected:
-                self._outbox.add(form.CANCEL.piece(None, number), number)
-            raise
 
     def tell(self, call: Call, values: Values) -> None:
         """Make a call whose answer nobody waits for; nothing happens if the broker is gone."""

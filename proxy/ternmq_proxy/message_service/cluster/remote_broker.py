@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import Delivery
     from ternmq_common.shard.calls import Call, Values
+    from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.link import BrokerLink
     from ternmq_registry.directory import Directory
 
@@ -31,6 +32,17 @@ class RemoteBroker:
             topic_made=known.topic_made(call.topic(values)),
             group_made=known.group_made(call.group(values)),
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
+        )
+
+    def ask_soon(self, call: "Call", values: "Values", heard: "Heard") -> None:
+        """As `ask`, for who does not wait; see `BrokerLink.ask_soon`. Not for `pop`."""
+        known = self._directory.snapshot
+        self.link.ask_soon(
+            call,
+            values,
+            heard,
+            topic_made=known.topic_made(call.topic(values)),
+            group_made=known.group_made(call.group(values)),
         )
 
     def _give_back(self, values: "Values", late: "list[Delivery]") -> None:

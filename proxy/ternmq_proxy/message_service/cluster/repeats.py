@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from ternmq_common.shard.calls import Repeat, remote_shard
+from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
     from ternmq_common.shard.calls import Call, Values
     from ternmq_common.shard.shard import RemoteShard
+    from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.links import Links
 
 _REPEAT_S = 1.5
@@ -20,6 +22,7 @@ class Repeats:
 
     def __init__(self, links: "Links") -> None:
         self._links = links
+        self._asides = Asides()
 
     def at(self, broker: str) -> "RemoteShard":
         """The broker of that name; calls are repeated by the rules of the table."""
@@ -30,8 +33,28 @@ class Repeats:
         try:
             return await self._asked(broker, call, values)
         except BrokerUnavailable as error:
-            if not _again(call.rules.repeat, error) or self._links.find(broker) is None:
+            if not self._is_repeated(broker, call, error):
                 raise
+        return await self._repeated(broker, call, values)
+
+    def ask_soon(self, broker: str, call: "Call", values: "Values", heard: "Heard") -> None:
+        """As `ask`, for who does not wait: `heard` is called at the end, or at once."""
+
+        def answered(result: object, error: Exception | None) -> None:
+            if error is not None and self._is_repeated(broker, call, error):
+                self._asides.go_on(self._repeated(broker, call, values), heard)
+            else:
+                heard(result, error)
+
+        try:
+            self._links.broker(broker).ask_soon(call, values, answered)
+        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
+            answered(None, error)
+
+    def _is_repeated(self, broker: str, call: "Call", error: Exception) -> bool:
+        return _again(call.rules.repeat, error) and self._links.find(broker) is not None
+
+    async def _repeated(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401
         repeated = AsyncRetrying(
             retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
             stop=stop_after_delay(_REPEAT_S),

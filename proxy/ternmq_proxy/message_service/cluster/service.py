@@ -14,6 +14,7 @@ from ternmq_common.shard.calls import CALLS, asking
 from ternmq_common.shard.shard import Storage
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import Snapshot
     from ternmq_common.model import (
         Acknowledged,
+        Appended,
         NewMessage,
         OrphanedTransaction,
         PullingMember,
         QueueProgress,
         QueueRef,
         Route,
+        Settled,
         Stored,
         StoredMessage,
         Topic,
@@ -57,10 +60,10 @@ class ClusterMessageService:
         self.polls = Polls()
         self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)
-        sending = Sending(directory, self.links, self.routes, self._repeats)
+        self._asides = Asides()
+        sending = self._sending = Sending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._sends: set[asyncio.Task[None]] = set()
         self.append = asking(Storage.append, sending.to_queue)
         self.schedule = asking(Storage.schedule, sending.to_queue)
         self.begin_transaction = asking(Storage.begin_transaction, sending.to_queue)
@@ -139,34 +142,23 @@ class ClusterMessageService:
     # --- which brokers are asked
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        task = asyncio.create_task(self._append_then(queue, messages, done))
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
+        def heard(appended: "list[Appended] | None", error: Exception | None) -> None:
+            done(appended[0].queue_offset if appended else 0, error)
+
+        self._sending.to_queue_soon(CALLS["append"], (queue, messages), heard)
 
     def acknowledge_soon(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
-        task = asyncio.create_task(self._acknowledge_then(group, topic, handles, done))
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
-
-    async def _acknowledge_then(
-        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
-    ) -> None:
-        try:
-            outcomes = await self.acknowledge(group, topic, handles)
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
-            done(None, error)
+        name = handles[0].broker
+        if all(handle.broker == name for handle in handles):
+            self._check_broker(handles[0])
+            self._repeats.ask_soon(name, CALLS["acknowledge"], (group, topic, handles), done)
         else:
-            done(outcomes, None)
+            self._asides.go_on(self._acknowledged(group, topic, handles), done)
 
-    async def _append_then(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        try:
-            appended = await self.append(queue, messages)
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
-            done(0, error)
-        else:
-            done(appended[0].queue_offset, None)
+    async def _acknowledged(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[Settled]":
+        return await self.acknowledge(group, topic, handles)
 
     async def _its_broker(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """The one that is named, or that the queue, handle or transaction names."""
