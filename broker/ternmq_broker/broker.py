@@ -28,6 +28,7 @@ from ternmq_broker.redelivery import Redelivery
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions import Transactions
+from ternmq_broker.turn_clock import TurnClock
 from ternmq_common.clock_watch import ClockWatch, make_up_for
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
@@ -110,6 +111,7 @@ class Broker:
         )
         self.orphans = Orphans(self._transactions, store, clock, broker=settings.name)
         self._clock_watch = ClockWatch(clock)
+        self._turn_clock = TurnClock(clock)
         self._housekeeping = Housekeeping(
             settings, store, self._consumption, journal, clock, opened.room, before_removal=self._save_what_waits
         )
@@ -324,8 +326,9 @@ class Broker:
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[Settled]]:
         """Finish messages; one outcome for each handle."""
-        now = self._clock.checked_ms()
-        outcomes = [self._consumption.acknowledge(group, topic, handle, now) for handle in handles]
+        now = self._turn_clock.checked_ms()
+        settle = self._consumption.acknowledge
+        outcomes = [settle(group, topic, handle, now) for handle in handles]
         self._counts.acknowledged.add(topic, outcomes.count(Settled.DONE))
         self._wake_for_open_lanes(group, topic)
         return Done(outcomes)
