@@ -320,7 +320,7 @@ class Broker:
     def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
         """A poll took messages: their claims will end, and if there may be more, the next poll is to look."""
         self._counts.delivered.add(order.topic, len(pop.deliveries))
-        self._redelivery.watch(order.group, order.topic)
+        self._redelivery.claimed(order.group, order.topic, pop.deadline_ms)
         if pop.more and self._pollers.has_waiting(order.group, order.topic):
             self._pollers.wake_group(order.group, order.topic, 1)
 

@@ -32,7 +32,7 @@ class OrderedPop(Pop):
         for lane in list(state.held_under(self._order.attempt_id)):
             offsets = sorted(lane.claimed | lane.ended)
             records = self._reader.read_offsets(queue.topic, queue.queue_id, offsets, ALL)
-            claims = state.hand_out_again(lane, deadline_ms=self._deadline_ms)
+            claims = state.hand_out_again(lane, deadline_ms=self.deadline_ms)
             found = [records[offset] for offset in claims if offset in records]
             self.deliver(queue, found, [claims[record.queue_offset] for record in found], queue.queue_id)
 
@@ -89,7 +89,7 @@ class OrderedPop(Pop):
             claims = state.hand_out(
                 lane,
                 [record.queue_offset for record in chosen],
-                deadline_ms=self._deadline_ms,
+                deadline_ms=self.deadline_ms,
                 attempt_id=self._order.attempt_id,
             )
             self.deliver(queue, chosen, claims, queue.queue_id)

@@ -26,14 +26,15 @@ SCAN_STEP = 256
 
 class Pop:
     """What one consumer gets: up to the batch, and one message at least up to RECEIVE_BYTES_MAX, so that large bodies
-    don't add up in memory. `more` says that there may be more to take, or to look through."""
+    don't add up in memory. `more` says that there may be more to take, or to look through; what was taken is claimed
+    until `deadline_ms`."""
 
     def __init__(self, order: PopOrder, reader: QueueReader, *, broker: str, now_ms: int) -> None:
         self._order = order
         self._reader = reader
         self._broker = broker
         self._now_ms = now_ms
-        self._deadline_ms = now_ms + order.invisible_ms
+        self.deadline_ms = now_ms + order.invisible_ms
         self._bytes = 0
         self._no_other_fits = False
         self._scanned = 0
@@ -75,7 +76,7 @@ class Pop:
         """Add records that were claimed; a handle names a retry queue by a number of its own."""
         for record, claim in zip(records, claims, strict=True):
             handle = ReceiptHandle(
-                self._broker, handle_queue_id, record.queue_offset, claim.generation, self._deadline_ms
+                self._broker, handle_queue_id, record.queue_offset, claim.generation, self.deadline_ms
             )
             self.deliveries.append(Delivery(stored_message(queue, record), handle, claim.attempt))
             self._bytes += len(record.rest)
@@ -136,5 +137,5 @@ class UnorderedPop(Pop):
         self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", records: "list[Record]", attempt: int
     ) -> None:
         offsets = [record.queue_offset for record in records]
-        claim = state.hand_out(offsets, attempt=attempt, deadline_ms=self._deadline_ms)
+        claim = state.hand_out(offsets, attempt=attempt, deadline_ms=self.deadline_ms)
         self.deliver(queue, records, [claim] * len(records), handle_queue_id)

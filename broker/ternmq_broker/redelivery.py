@@ -116,6 +116,13 @@ class Redelivery:
         delay_s = min(_TIMER_MAX_S, max(0, due_ms - self._clock.now_ms()) / 1000)
         self._timers[key] = (due_ms, asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key))
 
+    def claimed(self, group: str, topic: str, deadline_ms: int) -> None:
+        """Claims were given out that end then: have the timer end with the first of all. It mostly ends before, so that
+        not all claims need be looked at."""
+        planned = self._timers.get((group, topic))
+        if planned is None or planned[0] > deadline_ms:
+            self.watch(group, topic)
+
     def _look_again(self) -> None:
         """The clock has jumped, so what was planned by it is planned anew."""
         for key, (_, timer) in list(self._timers.items()):

@@ -30,6 +30,16 @@ def varint(value: int) -> bytes:
         return _ONE_BYTE[value]
     if value < 0x4000:
         return _TWO_BYTES(value & 0x7F | 0x80 | (value & 0x3F80) << 1)
+    if value < 0x8_0000_0000:
+        size = (value.bit_length() + 6) // 7
+        sevens = (
+            value & 0x7F
+            | (value & 0x3F80) << 1
+            | (value & 0x1F_C000) << 2
+            | (value & 0xFE0_0000) << 3
+            | (value & 0x7_F000_0000) << 4
+        )
+        return (sevens | _MORE[size]).to_bytes(size, "little")
     parts = bytearray()
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)
@@ -38,6 +48,8 @@ def varint(value: int) -> bytes:
     return bytes(parts)
 
 
+# The bit that says that a byte follows, in all bytes but the last one of so many.
+_MORE = [0, 0, 0x80, 0x8080, 0x80_8080, 0x8080_8080]
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 _TWO_BYTES = struct.Struct("<H").pack
 
