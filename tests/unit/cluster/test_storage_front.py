@@ -25,7 +25,7 @@ from tests.unit.cluster.test_in_process import POLL_S, queue
 from tests.unit.common.grpc_stream.peer import Peer, client
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Appended, Delivery, NewMessage, QueueRef
+    from ternmq_common.model import Appended, Delivery, QueueRef
 
 PATIENCE_S = 20.0
 FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content-type", "application/grpc"))
@@ -96,7 +96,7 @@ async def test_what_a_proxy_asked_for_is_done_though_it_breaks_off_while_it_is_w
     waited_for, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
     finished = connection.ProxyConnection.finished
 
-    async def slow(queue: "QueueRef", messages: "list[NewMessage]") -> "list[Appended]":
+    async def slow(queue: "QueueRef", messages: "list[TimedMessage]") -> "list[Appended]":
         del queue, messages
         await go_on.wait()
         done.set()
@@ -106,10 +106,10 @@ async def test_what_a_proxy_asked_for_is_done_though_it_breaks_off_while_it_is_w
         waited_for.set()
         await finished(self)
 
-    monkeypatch.setitem(node.proxies.answers.methods, "append", slow)
+    monkeypatch.setitem(node.proxies.answers.methods, "schedule", slow)
     monkeypatch.setattr(connection.ProxyConnection, "finished", told)
     stream = await connect(node.address, METHOD, timeout_s=PATIENCE_S)
-    stream.write(form.frame([hello("p"), CALLS["append"].asked(1, (queue(node.name), []))]))
+    stream.write(form.frame([hello("p"), CALLS["schedule"].asked(1, (queue(node.name), []))]))
     await stream.end()
     await waited_for.wait()
     stream.abort("a test")

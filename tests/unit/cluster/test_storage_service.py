@@ -11,7 +11,8 @@ import pytest
 from grpc import aio
 
 from ternmq_broker.server import connection, storage_front
-from ternmq_common.model import Delivery, Group, Topic
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Appended, Delivery, Group, Stored, Topic
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Piece
@@ -136,6 +137,31 @@ async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(
     answers = [CALLS["pop"].result(piece) for each in written for piece in form.pieces(each)]
     assert [len(cast("list[Delivery]", deliveries)) for deliveries in answers] == [2, 2]
     slow.close()
+    writer.cancel()
+
+
+async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Stored] = []
+    monkeypatch.setattr(cluster.nodes[0].broker, "append_soon", lambda _queue, _messages, done: waiting.append(done))
+    written = asyncio.Queue[bytes]()
+    leaving = connection.ProxyConnection(cluster.nodes[0].proxies, written.put)
+    writer = asyncio.create_task(leaving.write_forever())
+    messages = [message(b"a"), message(b"b")]
+    await leaving.take(form.frame([CALLS["append"].asked(number, (queue("broker-0"), messages)) for number in (1, 2)]))
+    finished = asyncio.create_task(leaving.finished())
+    waiting[0](7, None)
+    (stored,) = form.pieces(await written.get())
+    assert CALLS["append"].result(stored) == [Appended(messages[0].message_id, 7), Appended(messages[1].message_id, 8)]
+    await asyncio.sleep(0)
+    assert not finished.done()
+    waiting[1](0, MessagingError(definition_pb2.HA_NOT_AVAILABLE, "its disk"))
+    (failed,) = form.pieces(await written.get())
+    assert form.FAILED.of(failed) == (definition_pb2.HA_NOT_AVAILABLE, "its disk")
+    await finished
+    assert (stored.number, failed.number) == (1, 2)
+    leaving.close()
     writer.cancel()
 
 
