@@ -25,7 +25,7 @@ from tests.unit.cluster.test_in_process import POLL_S, queue
 from tests.unit.common.grpc_stream.peer import Peer, client
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Appended, Delivery, QueueRef
+    from ternmq_common.model import Appended, Delivery, QueueRef, TimedMessage
 
 PATIENCE_S = 20.0
 FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content-type", "application/grpc"))
