@@ -1,0 +1,129 @@
+"""An acknowledgement that is begun at once settles and answers just what the one in a coroutine does."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Settled
+from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.activities.settle_message import ack_message, begin_ack
+from ternmq_proxy.call import Call
+from ternmq_proxy.services import Services
+
+CALL = Call(client_id="client", peer="127.0.0.1:9")
+GROUP, TOPIC = "readers", "orders"
+SETTLED = list(Settled)
+
+
+def handle(number: int) -> str:
+    return ReceiptHandle("broker-0", 0, number, 1, 1).encode(group=GROUP, topic=TOPIC)
+
+
+ENTRIES = st.builds(
+    rpc.AckMessageEntry,
+    message_id=st.text(max_size=200),
+    receipt_handle=st.integers(0, 2**40).map(handle) | st.sampled_from(["", "1garbled"]),
+)
+WHOLE = st.builds(rpc.AckMessageEntry, message_id=st.text(max_size=12), receipt_handle=st.integers(0, 9).map(handle))
+
+
+class Settling:
+    """A message service by which a handle's fate is in its offset; `error`: nothing is sure."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+        self.settled: list[ReceiptHandle] = []
+        self.let_go: list[ReceiptHandle] = []
+
+    async def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> list[Settled]:
+        assert (group, topic) == (GROUP, TOPIC)
+        if self._error is not None:
+            raise self._error
+        self.settled += handles
+        return [SETTLED[each.queue_offset % 3] for each in handles]
+
+    def acknowledge_soon(self, group: str, topic: str, handles: Sequence[ReceiptHandle], done: Any) -> None:  # noqa: ANN401
+        try:
+            outcomes = ended(self.acknowledge(group, topic, handles))
+        except MessagingError as error:
+            done(None, error)
+        else:
+            done(outcomes, None)
+
+
+def ended(coroutine: Any) -> Any:  # noqa: ANN401
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("nothing here is waited for")
+
+
+def services(error: Exception | None = None) -> tuple[Services, Settling]:
+    settling = Settling(error)
+
+    def let_go(client_id: str, group: str, topic: str, given: ReceiptHandle) -> None:
+        assert (client_id, group, topic) == (CALL.client_id, GROUP, TOPIC)
+        settling.let_go.append(given)
+
+    made = SimpleNamespace(messages=settling, renewal=SimpleNamespace(let_go=let_go))
+    return cast("Services", made), settling
+
+
+def begun(request: rpc.AckMessageRequest, made: Services) -> tuple[rpc.AckMessageResponse, int] | None:
+    answers: list[tuple[bytes, int]] = []
+    if not begin_ack(request, CALL, made, lambda answer, code: answers.append((answer, code))):
+        assert not answers
+        return None
+    ((answer, code),) = answers
+    return rpc.AckMessageResponse.FromString(answer), code
+
+
+def request(entries: Sequence[rpc.AckMessageEntry], group: str = GROUP) -> rpc.AckMessageRequest:
+    return rpc.AckMessageRequest(group=pb.Resource(name=group), topic=pb.Resource(name=TOPIC), entries=entries)
+
+
+@given(entries=st.lists(ENTRIES, min_size=1, max_size=5) | st.lists(WHOLE, min_size=1, max_size=64))
+def test_both_ways_do_the_same(entries: list[rpc.AckMessageEntry]) -> None:
+    made, at_once = services()
+    answer = begun(request(entries), made)
+    if answer is None:
+        assert not at_once.settled
+        assert any(entry.receipt_handle in ("", "1garbled") for entry in entries)
+        return
+    made, later = services()
+    response = ended(ack_message(request(entries), CALL, made))
+    assert answer == (response, response.status.code)
+    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+
+
+def test_an_error_is_told_as_a_status_and_nothing_is_let_go() -> None:
+    made, settling = services(MessagingError(pb.HA_NOT_AVAILABLE, "its broker is away"))
+    entry = rpc.AckMessageEntry(message_id="id", receipt_handle=handle(0))
+    answer = begun(request([entry]), made)
+    status = pb.Status(code=pb.HA_NOT_AVAILABLE, message="its broker is away")
+    assert answer == (rpc.AckMessageResponse(status=status), pb.HA_NOT_AVAILABLE)
+    assert not settling.let_go
+
+
+def test_a_name_that_no_group_has_is_refused() -> None:
+    made, settling = services()
+    with pytest.raises(MessagingError) as caught:
+        begun(request([rpc.AckMessageEntry(receipt_handle=handle(0))], group="no/group"), made)
+    assert caught.value.code == pb.ILLEGAL_CONSUMER_GROUP
+    assert not settling.settled
+
+
+@pytest.mark.parametrize("count", [0, 65])
+def test_none_and_very_many_are_left_to_the_coroutine(count: int) -> None:
+    made, settling = services()
+    entries = [rpc.AckMessageEntry(receipt_handle=handle(number)) for number in range(count)]
+    assert begun(request(entries), made) is None
+    assert not settling.settled
