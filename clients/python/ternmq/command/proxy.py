@@ -28,6 +28,10 @@ def command(config: Path | None, **flags: object) -> int:
     """
     settings = loaded_settings(ProxySettings, config, flags).settings
     with server_failures():
+        if settings.workers > 1:
+            from ternmq_common.workers.supervisor import run_proxies
+
+            return run_proxies(settings)
         from ternmq_proxy.cluster_main import run
 
         return run(settings)

@@ -60,6 +60,9 @@ class ClusterMessageService:
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._sends: set[asyncio.Task[None]] = set()
+        self.connected = asyncio.Event()
+        """Set when a broker can be asked for the first time."""
+
         self.append = asking(Storage.append, sending.to_queue)
         self.schedule = asking(Storage.schedule, sending.to_queue)
         self.begin_transaction = asking(Storage.begin_transaction, sending.to_queue)
@@ -111,6 +114,7 @@ class ClusterMessageService:
     # --- what the links tell
 
     def link_changed(self, broker: str) -> None:
+        self.connected.set()  # links begin unconnected
         self.routes.changed()
         self.polls.changed(broker)
 
