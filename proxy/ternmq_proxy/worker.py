@@ -52,7 +52,10 @@ async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "Asyn
     return process.ready_line(proxy.grpc_addresses, proxy.http_address)
 
 
+def main(kind: str) -> int:
+    """Serve; the process's exit code."""
+    return inside.run(ServerSettings, start_of_stack) if kind == "up" else inside.run(ProxySettings, start_of_cluster)
+
+
 if __name__ == "__main__":
-    sys.exit(
-        inside.run(ServerSettings, start_of_stack) if sys.argv[1] == "up" else inside.run(ProxySettings, start_of_cluster)
-    )
+    sys.exit(main(sys.argv[1]))

@@ -64,8 +64,7 @@ class HttpFront:
         self._loop: WatchedLoop
 
     async def listen(self, address: str) -> str:
-        """Serve on `host:port`, or `unix:PATH`, and return that with the real port; StartupError if the address can't be
-        had."""
+        """Serve on `host:port`, or `unix:PATH`, and return that with the real port; StartupError if it can't be had."""
         self._loop = WatchedLoop()
         sockets = [bound(address)] if address.startswith(UNIX) else await listening_for_http(address)
         self._server = HttpServer(

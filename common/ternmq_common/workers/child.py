@@ -16,12 +16,12 @@ class Killed(StartupError):
 
 
 class Child:
-    """One process, from `start` to its end. `name` is for people."""
+    """One process, from `start` to its end. `name` is for people, who see it in the process's arguments too."""
 
     def __init__(self, name: str, module: str, *arguments: str) -> None:
         self._name = name
         # Not with -m alone: that would look for modules in the folder in which the server was started.
-        self._command = (sys.executable, "-P", "-m", module, *arguments)
+        self._command = (sys.executable, "-P", "-m", module, *arguments, name)
         self._process: Process | None = None
 
     @property

@@ -92,7 +92,7 @@ class GatheringFront:
         said: dict[str, Said | None] = {}
         for name, answered in bodies.items():
             content = json.loads(answered[1]) if answered is not None else {}
-            is_well = answered is not None and answered[0] == 200  # noqa: PLR2004 - HTTP's
+            is_well = answered is not None and answered[0] == 200
             said[name] = None if answered is None else Said(is_well, content["status"], content.get("degraded"))
         return said
 

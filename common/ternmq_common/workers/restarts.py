@@ -32,7 +32,7 @@ class Restarts:
         self.in_a_row += 1
         if self.in_a_row == 1:
             return 0.0
-        return min(LONGEST_S, FIRST_S * 2 ** min(self.in_a_row - 2, _DOUBLINGS_MAX))
+        return min(LONGEST_S, FIRST_S * 2.0 ** min(self.in_a_row - 2, _DOUBLINGS_MAX))
 
     @property
     def is_worth_saying(self) -> bool:

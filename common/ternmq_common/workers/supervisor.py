@@ -39,8 +39,8 @@ _LONGEST_NAME = "/worker-63/http"
 
 
 def run_stack(settings: "ServerSettings") -> int:
-    """`ternmq up` with workers: serve until SIGTERM or SIGINT; the process's exit code, 1 if the broker can't be started
-    again. StartupError: it could not begin."""
+    """`ternmq up` with workers: serve until SIGTERM or SIGINT; the process's exit code, 1 if the broker can't be
+    started again. StartupError: it could not begin."""
     return Supervisor(settings, "up", member=settings.broker_name, with_broker=True).run()
 
 
@@ -72,9 +72,7 @@ class Supervisor:
         addresses, settings = self._reserve(settings, stack)
         folder = _folder()
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        front = GatheringFront(
-            self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms
-        )
+        front = GatheringFront(self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms)
         stack.push_async_callback(front.stop)
         http_address = await front.listen(settings.http)
         await self._start_all(settings, folder, stack)
@@ -136,5 +134,5 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="ternmq-"))
     if len(str(folder) + _LONGEST_NAME) > _PATH_MAX:
         folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="ternmq-", dir="/tmp"))  # noqa: S108 - it makes one that is private
+        folder = Path(tempfile.mkdtemp(prefix="ternmq-", dir="/tmp"))
     return folder
