@@ -147,7 +147,9 @@ def test_when_the_supervisor_is_killed_the_others_end_in_order(stack: WorkerStac
     with BlockingProducer(stack.grpc) as producer:
         producer.send(Message("orders", b"kept"))
     others = list(stack.processes.values())
-    folders = {Path(each.laddr).parents[1] for process in others for each in process.net_connections("unix") if each.laddr}
+    folders = {
+        Path(each.laddr).parents[1] for process in others for each in process.net_connections("unix") if each.laddr
+    }
     assert folders
     stack.kill9()
     assert psutil.wait_procs(others, GONE_S)[1] == []

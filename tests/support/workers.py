@@ -51,6 +51,6 @@ class WorkerStack(Stack):
 def _name(process: psutil.Process) -> str:
     """Empty for one that is dead, or not what it is going to be yet."""
     with contextlib.suppress(psutil.Error):
-        name = process.cmdline()[-1]
+        name = (process.cmdline() or [""])[-1]
         return name if name == BROKER or name.startswith("worker-") else ""
     return ""

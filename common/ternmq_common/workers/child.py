@@ -29,11 +29,17 @@ class Child:
         assert self._process is not None
         return self._process.pid
 
-    async def start(self, line: bytes) -> None:
-        """Start it, tell it the line, and return when it serves; StartupError if it ends before that."""
+    async def prepare(self) -> None:
+        """Have it load its program, which takes most of its start, and wait."""
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
+
+    async def start(self, line: bytes) -> None:
+        """Tell it the line, and return when it serves; StartupError if it ends before that."""
+        if self._process is None:
+            await self.prepare()
+        assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(ConnectionError):  # it has ended, which is told below

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # Above what a process gives itself to answer.
 _PATIENCE_S = 2.0
-_METRICS_PATIENCE_S = 12.0
+# Below what Prometheus gives a scrape: one process that hangs is not to hide the others.
+_METRICS_PATIENCE_S = 5.0
 _LIVE_S = 10.0
 
 

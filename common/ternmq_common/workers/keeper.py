@@ -37,15 +37,23 @@ class Keeper:
         self._lost = lost
         self._child = Child(place.name, *command)
         self._keeping: asyncio.Task[None] | None = None
+        self._ends = False
         self.serves = False
+
+    async def prepare(self) -> None:
+        """Have the process ready to be started soon."""
+        await self._child.prepare()
 
     async def start(self) -> None:
         """Start the process, and return when it serves; StartupError if it can't."""
         await self._start(self.place)
+        if self._ends:  # somebody else failed meanwhile
+            return
         self._keeping = asyncio.create_task(self._keep(), name=f"watch over {self.place.name}")
 
     async def end(self, grace_s: float) -> None:
         """Have the process end in order, after so many seconds at once; no other follows."""
+        self._ends = True
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)

@@ -99,40 +99,46 @@ class Supervisor:
 
     async def _start_all(self, settings: "FrontSettings", folder: Path, stack: "AsyncExitStack") -> None:
         grace_s = settings.shutdown_grace_ms / 1000
-        if self._with_broker:
-            self._not_started = "the broker is starting"
-            broker = Keeper(
-                Place(name=BROKER, member=self._member, folder=folder), settings, (BROKER_MODULE,), lost=self._lost
-            )
-            self._keepers.append(broker)
-            stack.push_async_callback(broker.end, grace_s + _BROKER_END_S)
-            await broker.start()
-        self._not_started = "the workers are starting"
-        workers = [
-            Keeper(
-                Place(name=f"worker-{number}", member=f"{self._member}-{number}", folder=folder),
-                settings,
-                (WORKER_MODULE, self._kind),
-            )
+        brokers, workers = self._made(settings, folder)
+        for keepers, end_s in ((brokers, _BROKER_END_S), (workers, _WORKER_END_S)):
+            stack.push_async_callback(_end_all, keepers, grace_s + end_s)
+        self._keepers += [*brokers, *workers]
+        await asyncio.gather(*(keeper.prepare() for keeper in self._keepers))
+        for what, keepers in (("broker is", brokers), ("workers are", workers)):
+            self._not_started = f"the {what} starting"
+            await asyncio.gather(*(keeper.start() for keeper in keepers))
+
+    def _made(self, settings: "FrontSettings", folder: Path) -> tuple[list[Keeper], list[Keeper]]:
+        """The broker, if there is one here, and the workers."""
+        broker = Place(name=BROKER, member=self._member, folder=folder)
+        places = [
+            Place(name=f"worker-{number}", member=f"{self._member}-{number}", folder=folder)
             for number in range(settings.workers)
         ]
-        self._keepers.extend(workers)
-
-        async def end() -> None:
-            await asyncio.gather(*(worker.end(grace_s + _WORKER_END_S) for worker in workers))
-
-        stack.push_async_callback(end)
-        await asyncio.gather(*(worker.start() for worker in workers))
+        return (
+            [Keeper(broker, settings, (BROKER_MODULE,), lost=self._lost)] if self._with_broker else [],
+            [Keeper(place, settings, (WORKER_MODULE, self._kind)) for place in places],
+        )
 
     def _lost(self, why: str) -> None:
         _log.critical("%s; everything ends", why)
         self._over.set()
 
 
+async def _end_all(keepers: list[Keeper], grace_s: float) -> None:
+    await asyncio.gather(*(keeper.end(grace_s) for keeper in keepers))
+
+
 def _folder() -> Path:
-    """A folder for this user alone, of a name that is short enough for sockets below it."""
-    folder = Path(tempfile.mkdtemp(prefix="ternmq-"))
-    if len(str(folder) + _LONGEST_NAME) > _PATH_MAX:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="ternmq-", dir="/tmp"))
+    """A folder for this user alone, of a name that is short enough for sockets below it; StartupError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="ternmq-"))
+        if len(str(folder) + _LONGEST_NAME) > _PATH_MAX:
+            folder.rmdir()
+            folder = Path(tempfile.mkdtemp(prefix="ternmq-", dir="/tmp"))
+    except OSError as error:
+        raise StartupError(
+            f"workers need a temporary folder for their sockets: {error.strerror or error}; let this user write to one, "
+            "and name it in $TMPDIR"
+        ) from error
     return folder
