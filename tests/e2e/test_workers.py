@@ -1,8 +1,11 @@
 """`ternmq up --workers N`: several processes behind one port, over one broker."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,11 +18,12 @@ from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
 from ternmq.command.admin import AdminClient
 from tests.faults.test_process_death import TOPIC, Account, consume_all, keep_sending
-from tests.support.until import until
+from tests.support.until import until, until_answered
 from tests.support.workers import BROKER, WorkerStack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
+COMMAND = (sys.executable, "-m", "ternmq.command.main", "up")
 CONNECTIONS = 16
 SENDERS = 6
 TWO = ("--workers", "2")
@@ -34,8 +38,12 @@ def stack(tmp_path: Path) -> Iterator[WorkerStack]:
 
 async def soon(stack: WorkerStack, what: str, content: dict[str, str]) -> None:
     """Wait until `/health/WHAT` says so."""
-    while (await asyncio.to_thread(stack.health, what))[1] != content:
-        await asyncio.sleep(0)
+    await until_answered(lambda: asyncio.to_thread(lambda: stack.health(what)[1]), content)
+
+
+def sockets_of(process: psutil.Process) -> set[str]:
+    """Paths of sockets that it has in the file system."""
+    return {str(each.laddr) for each in process.net_connections("unix") if each.laddr}
 
 
 async def test_messages_over_many_connections_come_once_each_through_both_workers(stack: WorkerStack) -> None:
@@ -147,13 +155,11 @@ def test_when_the_supervisor_is_killed_the_others_end_in_order(stack: WorkerStac
     with BlockingProducer(stack.grpc) as producer:
         producer.send(Message("orders", b"kept"))
     others = list(stack.processes.values())
-    folders = {
-        Path(each.laddr).parents[1] for process in others for each in process.net_connections("unix") if each.laddr
-    }
-    assert folders
+    (folder,) = {Path(name).parents[1] for each in others for name in sockets_of(each)}
+    assert folder.exists()
     stack.kill9()
     assert psutil.wait_procs(others, GONE_S)[1] == []
-    assert not any(folder.exists() for folder in folders)
+    assert not folder.exists()
     stack.start()
     with BlockingConsumer(stack.grpc, "billing", {"orders": "*"}) as consumer:
         (view,) = consumer.receive()
@@ -232,6 +238,49 @@ def test_a_topic_that_is_made_anew_keeps_its_messages_whichever_worker_deleted_t
             assert view.body == b"new"
         with AdminClient(stack.grpc) as admin:
             admin.delete_topic("orders")
+
+
+async def test_what_all_make_at_the_same_time_is_made_once(stack: WorkerStack) -> None:
+    producers = [Producer(stack.grpc) for _ in range(CONNECTIONS)]
+    names = [f"made-{number}" for number in range(5)]
+    await asyncio.gather(*(producer.start() for producer in producers))
+    await asyncio.gather(*(producer.send(Message(name, b"body")) for producer in producers for name in names))
+    await asyncio.gather(*(producer.close() for producer in producers))
+    with AdminClient(stack.grpc) as admin:
+        assert {topic.name for topic in await asyncio.to_thread(admin.topics)} == set(names)
+    assert (await asyncio.to_thread(stack.metric, "ternmq_messages_sent_total"))[BROKER] == CONNECTIONS * len(names)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.0, 1.6, 2.2])
+def test_an_end_while_all_begin_leaves_nobody(tmp_path: Path, seconds: float) -> None:
+    options = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *TWO)
+    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as server:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(seconds)
+        others = psutil.Process(server.pid).children()
+        server.terminate()
+        assert server.wait(GONE_S) in (0, -signal.SIGTERM)  # the latter before it has begun to listen to signals
+        assert psutil.wait_procs(others, GONE_S)[1] == []
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_that_workers_have_is_nobody_else_s(stack: WorkerStack, tmp_path: Path, workers: str) -> None:
+    line = refused("--grpc", stack.grpc, "--data-dir", str(tmp_path / "other"), "--workers", workers)
+    assert f"gRPC can't listen on {stack.grpc}: Address already in use" in line
+
+
+def test_what_the_broker_can_not_begin_with_is_one_line(stack: WorkerStack) -> None:
+    line = refused("--grpc", "127.0.0.1:0", "--data-dir", str(stack.data_dir), *TWO)
+    assert "in use by another stack" in line
+
+
+def refused(*options: str) -> str:
+    """The one line that `ternmq up` ends with."""
+    command = [*COMMAND, "--http", "127.0.0.1:0", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GONE_S, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    return line
 
 
 def test_ctrl_c_ends_all_in_order(stack: WorkerStack) -> None:
