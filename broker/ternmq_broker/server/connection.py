@@ -3,19 +3,18 @@
 import asyncio
 import itertools
 import logging
-import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw, structs
 
-from ternmq_broker.disk_room import DiskShort
+from ternmq_broker.server.answers import failure_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.observability.tracing import NOTHING
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import FORM, Failure, FilterText, NoFrame
+from ternmq_common.shard.form import FORM, FilterText, NoFrame
 from ternmq_common.shard.shard import Done
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
@@ -173,7 +172,7 @@ class ProxyConnection:
             else:
                 work = self._when_known(asked, call, values)
             self._begin(asked, call, values, cast("Work", work))
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_failed` logs
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._say(_failed(asked, error))
 
     def _begin(self, asked: "Piece", call: "Call", values: "Values", work: "Work") -> None:
@@ -198,7 +197,7 @@ class ProxyConnection:
                 else:
                     result = await work
             self._answer(asked, values, result)
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_failed` logs
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._say(_failed(asked, error))
 
     def _cancel(self, number: int) -> None:
@@ -273,16 +272,5 @@ def _call(name: str) -> "Call":
 
 
 def _failed(asked: "Piece", error: Exception) -> bytes:
-    """The answer to a call that failed; what was not foreseen gets a number that the log has too."""
-    if isinstance(error, TimeoutError):
-        error = MessagingError(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
-    elif isinstance(error, DiskShort):
-        error = MessagingError(definition_pb2.HA_NOT_AVAILABLE, error.message)
-    elif isinstance(error, NoFrame):
-        error = MessagingError(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
-    if not isinstance(error, MessagingError):
-        number = secrets.token_hex(4)
-        _log.error("%s failed unexpectedly, error %s", asked.what, number, exc_info=error)
-        text = f"unexpected error; the broker's log has it as error {number}"
-        error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
-    return form.FAILED.piece(Failure(error.code, error.message), asked.number)
+    """The answer to a call that failed."""
+    return form.FAILED.piece(failure_of(asked.what, error), asked.number)

@@ -138,7 +138,7 @@ def _folder() -> Path:
             folder = Path(tempfile.mkdtemp(prefix="ternmq-", dir="/tmp"))
     except OSError as error:
         raise StartupError(
-            f"workers need a temporary folder for their sockets: {error.strerror or error}; let this user write to one, "
-            "and name it in $TMPDIR"
+            f"workers need a temporary folder for their sockets: {error.strerror or error}; let this user write to "
+            "one, and name it in $TMPDIR"
         ) from error
     return folder

@@ -29,6 +29,7 @@ from ternmq_common.model import (
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
@@ -211,8 +212,8 @@ async def test_who_does_not_wait_for_a_send_hears_how_it_ended(two: TwoByTwo, mo
     told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
     two.one.append_soon(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
     assert await told.get() == (0, None)
-    for error in (MessagingError(definition_pb2.HA_NOT_AVAILABLE, "away"), ZeroDivisionError()):
-        monkeypatch.setattr(two.one, "append", AsyncMock(side_effect=error))
+    for error in (MessagingError(definition_pb2.TOO_MANY_REQUESTS, "full"), ZeroDivisionError()):
+        monkeypatch.setattr(RemoteBroker, "append_each", AsyncMock(side_effect=error))
         two.one.append_soon(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
         assert await told.get() == (0, error)
 

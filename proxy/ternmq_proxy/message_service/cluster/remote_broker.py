@@ -7,7 +7,7 @@ from ternmq_common.shard.calls import CALLS, remote_shard
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ternmq_common.model import Delivery
+    from ternmq_common.model import AppendOutcome, AppendRequests, Delivery
     from ternmq_common.shard.calls import Call, Values
     from ternmq_proxy.message_service.cluster.link import BrokerLink
     from ternmq_registry.directory import Directory
@@ -32,6 +32,12 @@ class RemoteBroker:
             group_made=known.group_made(call.group(values)),
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
+
+    def append_each(self, requests: "AppendRequests") -> "Awaitable[list[AppendOutcome]]":
+        """See `RemoteShard`. What the registry says of the topics is that of the one which was made last."""
+        known = self._directory.snapshot
+        made = max(known.topic_made(queue.topic) for queue, _ in requests)
+        return self.link.ask(CALLS["append_each"], (requests,), topic_made=made)
 
     def _give_back(self, values: "Values", late: "list[Delivery]") -> None:
         """Messages whose answer came too late."""

@@ -58,7 +58,7 @@ class Sending:
         try:
             result = await self._links.broker(queue.broker).ask(call, (queue, *values[1:]))
         except MessagingError as error:
-            if error.code in _FAILURES or isinstance(error, BrokerUnavailable):
+            if is_broker_s_failure(error):
                 self._routes.send_failed(queue.broker)
             raise
         self._routes.send_worked(queue.broker)
@@ -86,3 +86,8 @@ class Sending:
             for name in self._routes.route(topic).writable
             if name != queue.broker and self._links.is_connected(name)
         ]
+
+
+def is_broker_s_failure(error: Exception) -> bool:
+    """Whether another broker is to get the next messages for a while."""
+    return isinstance(error, MessagingError) and (error.code in _FAILURES or isinstance(error, BrokerUnavailable))

@@ -15,6 +15,7 @@ from ternmq_common.shard.shard import Storage
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.pulling import Pulling
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
 
     from ternmq_common.cluster import Snapshot
     from ternmq_common.model import (
-        NewMessage,
         OrphanedTransaction,
         PullingMember,
         QueueProgress,
-        QueueRef,
         Route,
-        Stored,
         StoredMessage,
         Topic,
         TransactionState,
@@ -59,11 +57,11 @@ class ClusterMessageService:
         sending = Sending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._sends: set[asyncio.Task[None]] = set()
         self.connected = asyncio.Event()
         """Set when a broker can be asked for the first time."""
 
         self.append = asking(Storage.append, sending.to_queue)
+        self.append_soon = GatheredSends(self.links, self.routes, self.append).append_soon
         self.schedule = asking(Storage.schedule, sending.to_queue)
         self.begin_transaction = asking(Storage.begin_transaction, sending.to_queue)
         self.retry = asking(Storage.retry, sending.anywhere)
@@ -140,19 +138,6 @@ class ClusterMessageService:
         self.polls.moved()
 
     # --- which brokers are asked
-
-    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        task = asyncio.create_task(self._append_then(queue, messages, done))
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
-
-    async def _append_then(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        try:
-            appended = await self.append(queue, messages)
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
-            done(0, error)
-        else:
-            done(appended[0].queue_offset, None)
 
     async def _its_broker(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """The one that is named, or that the queue, handle or transaction names."""
