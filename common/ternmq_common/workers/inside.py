@@ -30,7 +30,10 @@ def run(kind: "type[S]", start: "Callable[[Place, S, AsyncExitStack], Awaitable[
     `start` begins everything that the stack ends, and returns the ready line. Its StartupError is the supervisor's to
     tell.
     """
-    place, settings = heard(sys.stdin.buffer.readline(), kind)
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 0  # the supervisor is gone
+    place, settings = heard(line, kind)
     supervisor = _Supervisor()
 
     async def begin(stack: "AsyncExitStack") -> str:

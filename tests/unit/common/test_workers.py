@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -240,6 +242,12 @@ async def test_who_ends_is_not_started_again(folder: Path) -> None:
     await asyncio.sleep(0)
     assert not keeper.serves
     assert starts(folder) == 1
+
+
+def test_who_is_told_nothing_ends() -> None:
+    command = [sys.executable, "-P", "-m", "ternmq_proxy.worker", "up", "worker-0"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_endings_are_told_in_words() -> None:

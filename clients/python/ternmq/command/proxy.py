@@ -13,7 +13,7 @@ from ternmq_common.server_settings import ProxySettings
 @config_option
 @server_options(ProxySettings)
 def command(config: Path | None, **flags: object) -> int:
-    """Run a proxy of a cluster here, in this process.
+    """Run a proxy of a cluster here, in this process; with --workers in several, which share the port.
 
     It serves clients, keeps nothing, and finds the brokers in the registry: any number may run, and any may be killed.
     A load balancer in front of them balances connections, not calls. It prints `ready grpc=HOST:PORT http=HOST:PORT` on

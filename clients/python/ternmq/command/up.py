@@ -16,7 +16,7 @@ __all__ = ["SERVER_EXTRA_MODULES", "command"]
 @config_option
 @server_options(ServerSettings)
 def command(config: Path | None, **flags: object) -> int:
-    """Start a broker here, in this process.
+    """Start a broker here, in this process; with --workers in several, which share the port.
 
     It is the whole stack: gRPC and HTTP fronts, storage and registry. It prints `ready grpc=HOST:PORT http=HOST:PORT`
     on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also
