@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
@@ -95,9 +94,7 @@ class TernmqServer(Server):
     """`ternmq up` of this checkout."""
 
     def _start(self, started: ExitStack) -> None:
-        options = ["--flush", self.setup.flush, "--log-level", "warning"]
-        if has_workers():
-            options += ["--workers", str(self.setup.workers)]
+        options = ("--flush", self.setup.flush, "--log-level", "warning", "--workers", str(self.setup.workers))
         self._stack = started.enter_context(Stack(self._folder, *options))
 
     @property
@@ -116,12 +113,6 @@ class TernmqServer(Server):
     def create_group(self, name: str, *, ordered: bool) -> None:
         with AdminClient(self.endpoint) as admin:
             admin.create_group(admin_pb2.Group(name=name, fifo=ordered))
-
-
-def has_workers() -> bool:
-    """Whether this checkout's `ternmq up` can be of several processes."""
-    command = [sys.executable, "-m", "ternmq.command.main", "up", "--help"]
-    return "--workers" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 class _LargeApacheRocketMQ(ApacheRocketMQ):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.bench import load
 from benchmarks.bench.processes import cpu_s, memory_mb
-from benchmarks.bench.servers import TERNMQ, Setup, has_workers
+from benchmarks.bench.servers import TERNMQ, Setup
 from benchmarks.bench.works import ALL, APACHE_ONLY, CPU, FILL, RATE, READERS, Bar, Case, rates, sends
 
 if TYPE_CHECKING:
@@ -142,8 +142,6 @@ def behind(count: int) -> Measure:
 
 def _workers() -> list[Case]:
     """One and two processes on the same two cores. The load generator shares them, so the ratio is a lower bound."""
-    if not has_workers():
-        return []
     return [
         Case(
             work="workers",

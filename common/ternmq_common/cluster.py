@@ -68,12 +68,16 @@ class BrokerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The registry at one moment. Every change of anything but leases and loads gives it a higher `version`."""
+    """The registry at one moment. Every change of anything but leases and loads gives it a higher `version`.
+
+    `is_placed`: a topic is on the brokers that it names; else on all, as in a stack that has one broker.
+    """
 
     version: int = 0
     topics: "Mapping[str, Topic]" = field(default_factory=dict)
     groups: "Mapping[str, Group]" = field(default_factory=dict)
     brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
+    is_placed: bool = True
 
     def topic_made(self, name: str) -> int:
         """The version at which the topic was made; 0 of one that the registry has not, as a group's retry topic."""

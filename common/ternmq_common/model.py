@@ -6,7 +6,7 @@ and has a default. The fields of a dataclass travel with their names: one that i
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,6 +107,18 @@ class Appended(Struct, frozen=True, array_like=True, gc=False):
     queue_offset: Int64
     transaction_id: str = ""
     broker: str = ""
+
+
+AppendRequests = Sequence[tuple[QueueRef, Sequence[NewMessage]]]
+"""Requests to store messages, each in order in one queue, and each whole or not at all."""
+
+
+class AppendOutcome(Struct, frozen=True, array_like=True, gc=False):
+    """What became of one of them: the queue offset of the first message; or a code that is not OK, and its text."""
+
+    first: Int64
+    code: UInt32
+    text: str = ""
 
 
 Stored = Callable[[int, Exception | None], None]

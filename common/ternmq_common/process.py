@@ -16,7 +16,7 @@ from ternmq_common.observability.logs import configure_logging
 from ternmq_common.private_files import UMASK, make_folder, narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from ternmq_common.server_settings import ProcessSettings
@@ -33,15 +33,21 @@ _DESCRIPTORS_ENOUGH = 1 << 20
 _COLLECT_AFTER = 10_000
 
 
-def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | None = None) -> int:
+def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | None = None, name: str = "") -> int:
     """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
-    that ended it. StartupError: it could not begin."""
-    configure_logging(settings.log_level, settings.log_format)
+    that ended it. StartupError: it could not begin. `name` tells it in the log from others that write there."""
+    configure_logging(settings.log_level, settings.log_format, name)
     _raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for what libraries make; our own files say it themselves
     with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
         return runner.run(_serve(start, over or asyncio.Event()))
+
+
+def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
+    """What a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then grpc2= and so on."""
+    others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
+    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}"
 
 
 async def _serve(start: "Start", over: asyncio.Event) -> int:

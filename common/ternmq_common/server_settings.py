@@ -66,6 +66,7 @@ RANGES = {
     "keepalive_ms": (SECOND_MS, DAY_MS),
     "keepalive_timeout_ms": (100, HOUR_MS),
     "auto_create_per_minute": (1, 1_000_000),
+    "workers": (1, 64),
 }
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/=,]+):(?P<port>\d{1,5})", re.ASCII)
@@ -272,6 +273,9 @@ class FrontSettings(TrafficSettings):
     """HOST:PORT of the gRPC front, or several, separated by commas; port 0 picks a free one. HOST:PORT=HOST:PORT tells
     clients to come to the second, which a load balancer or NodePort leads here."""
 
+    workers: int = 1
+    """Processes that serve clients, on as many cores: each has some of the connections, and limits of its own."""
+
     auto_create: bool = True
     """Create NORMAL topics and groups when they are first used."""
 
@@ -329,6 +333,8 @@ class ServerSettings(FrontSettings, StorageSettings):
         super().__post_init__()
         if self.body_bytes_max > self.segment_bytes // 2:
             raise InvalidSetting("body_bytes_max", "at most half a segment (segment_bytes) is allowed")
+        if self.test_clock and self.workers > 1:
+            raise InvalidSetting("workers", "a test clock (test_clock) moves the time of one process; 1 goes with it")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,8 @@ class Catalog:
     """Finds topics and groups, and makes missing ones if `auto_create` says so, no more than so many a minute: the rest
     is refused with TOO_MANY_REQUESTS.
 
-    `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then.
+    `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then. Nobody
+    else changes that registry, unless it is `shared` by workers.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Catalog:
         auto_create_per_minute: int,
         default_queues: int,
         embedded: str | None = None,
+        shared: bool = False,
         now: "Callable[[], float]" = time.monotonic,
     ) -> None:
         self._directory = directory
@@ -55,6 +57,7 @@ class Catalog:
         self._auto_create = auto_create
         self._default_queues = default_queues
         self._embedded = embedded
+        self._is_alone = embedded is not None and not shared
         self._looking = Looking(directory, now)
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
 
@@ -188,7 +191,7 @@ class Catalog:
         """Change the registry, and see it here. Refused at once while the registry is out: it is looked at every
         second, and each attempt would wait for many."""
         problem = self._directory.problem
-        if problem is not None and self._embedded is None:
+        if problem is not None and not self._is_alone:
             raise RegistryUnavailable(problem)
         result = await asyncio.to_thread(change, *arguments, **named)
         await self._seen()
@@ -231,7 +234,7 @@ class Catalog:
         await self._directory.refresh()
 
     async def _look_for(self, name: str) -> None:
-        if self._embedded is None:  # else nobody makes anything but this process
+        if not self._is_alone:  # else nobody makes anything but this process
             await self._looking.look_for(name)
 
     async def _seen(self) -> None:
@@ -245,7 +248,7 @@ class Catalog:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether there is one broker, which is part of this process."""
+        """Whether there is one broker, which is part of this server."""
         return self._embedded is not None
 
     def brokers(self) -> list[BrokerEntry]:

@@ -12,7 +12,7 @@ from ternmq_common.observability.observability import Observability
 from ternmq_common.private_files import narrow
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
-from ternmq_proxy.serving import ready_line, serve_clients
+from ternmq_proxy.serving import serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import sidecars
@@ -33,7 +33,7 @@ def run(settings: "ServerSettings") -> int:
                 "TEST CLOCK: every client can move this server's time ahead (test_clock); "
                 "never start with it where messages matter"
             )
-        return ready_line(*await start(settings, make_clock(settings), stack))
+        return process.ready_line(*await start(settings, make_clock(settings), stack))
 
     return process.run(settings, begin)
 

@@ -22,7 +22,6 @@ from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from contextlib import AsyncExitStack
 
     from ternmq_common.clock import Clock
@@ -47,7 +46,11 @@ async def serve_clients(
 ) -> list[str]:
     """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
     front = GrpcFront(
-        settings.listeners, observability, budgets=budgets_of(settings), connections_max=connections_max(settings)
+        settings.listeners,
+        observability,
+        budgets=budgets_of(settings),
+        connections_max=connections_max(settings),
+        shared=settings.workers > 1,
     )
     services = make_services(settings, clock, catalog, messages, front.addresses[0])
     stack.push_async_callback(services.orphans.close)
@@ -58,12 +61,6 @@ async def serve_clients(
     await front.start(services)
     messages.watch_orphans(services.orphans.ask)
     return front.addresses
-
-
-def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
-    """What a process prints when it serves: `ready grpc=HOST:PORT http=HOST:PORT`, then grpc2= and so on."""
-    others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
-    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}"
 
 
 def make_services(

@@ -40,11 +40,12 @@ class Deletions:
                 forget_done(connection)
 
 
-def record_deletion(connection: "Connection", deletion: Deletion) -> None:
-    """In the transaction that deletes."""
+def record_deletion(connection: "Connection", deletion: Deletion, *, keep: bool = False) -> None:
+    """In the transaction that deletes. `keep`: there is a broker, though the registry does not know it."""
     values = {"version": deletion.version, "kind": deletion.kind.value, "name": deletion.name}
     connection.execute(insert(DELETIONS).values(values))
-    forget_done(connection)
+    if not keep:
+        forget_done(connection)
 
 
 def forget_done(connection: "Connection") -> None:

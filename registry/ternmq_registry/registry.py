@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class Registry(Brokers, Deletions):
     """Who and where, in one database."""
 
+    _keeps_deletions = False
+
     def __init__(self, engine: "Engine") -> None:
         self._database = Database(engine)
 
@@ -123,7 +125,7 @@ class Registry(Brokers, Deletions):
         """The version of the deletion, 0 if the topic wasn't there."""
         with self._database.changing() as connection:
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == name))
-            return _deleted(connection, TOPICS, Deleted.TOPIC, name)
+            return _deleted(connection, TOPICS, Deleted.TOPIC, name, keep=self._keeps_deletions)
 
     def create_group(self, group: Group) -> tuple[Group, bool]:
         """The group, and whether this call made it; BAD_REQUEST if it is there with other settings."""
@@ -153,7 +155,7 @@ class Registry(Brokers, Deletions):
     def delete_group(self, name: str) -> int:
         """The version of the deletion, 0 if the group wasn't there."""
         with self._database.changing() as connection:
-            return _deleted(connection, GROUPS, Deleted.GROUP, name)
+            return _deleted(connection, GROUPS, Deleted.GROUP, name, keep=self._keeps_deletions)
 
     def close(self) -> None:
         self._database.close()
@@ -199,11 +201,11 @@ def _place(connection: "Connection", topic: Topic) -> None:
         connection.execute(insert(TOPIC_BROKERS), rows)
 
 
-def _deleted(connection: "Connection", table: "Table", kind: Deleted, name: str) -> int:
+def _deleted(connection: "Connection", table: "Table", kind: Deleted, name: str, *, keep: bool) -> int:
     if not connection.execute(delete(table).where(table.c.name == name)).rowcount:
         return 0
     version = raised_version(connection)
-    record_deletion(connection, Deletion(version, kind, name))
+    record_deletion(connection, Deletion(version, kind, name), keep=keep)
     return version
 
 

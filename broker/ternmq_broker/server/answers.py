@@ -5,12 +5,19 @@ another broker then. Handles of settlements were given by a `pop`, whose check o
 group that is forgotten find nothing, and make nothing.
 """
 
+import asyncio
+import logging
+import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from ternmq_broker.disk_room import DiskShort
 from ternmq_common.errors import MessagingError
 from ternmq_common.filters import Filters
+from ternmq_common.model import AppendOutcome
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.form import Failure, NoFrame
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -18,10 +25,12 @@ if TYPE_CHECKING:
     from ternmq_broker.server.forgetting import Forgetting
     from ternmq_broker.server.learning import Learning
     from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import Pulled, QueueReaderId, QueueRef
+    from ternmq_common.model import AppendRequests, Pulled, QueueReaderId, QueueRef
     from ternmq_common.shard.calls import Call, Values
     from ternmq_common.shard.form import FilterText, Piece
     from ternmq_common.shard.shard import Shard
+
+_log = logging.getLogger(__name__)
 
 
 class Answers:
@@ -40,6 +49,7 @@ class Answers:
         self._learning = learning
         self.methods: dict[str, Callable[..., Awaitable[object]]] = {
             **{name: getattr(shard, name) for name in CALLS if hasattr(shard, name)},
+            "append_each": self._append_each,
             "pull": self._pull,
             "forget_topic": forgetting.topic,
             "forget_group": forgetting.group,
@@ -75,6 +85,24 @@ class Answers:
         kind = definition_pb2.SQL if text.is_sql else definition_pb2.TAG
         return await self._filters.of(definition_pb2.FilterExpression(type=kind, expression=text.expression))
 
+    async def _append_each(self, requests: "AppendRequests") -> "list[AppendOutcome]":
+        outcomes: dict[int, AppendOutcome] = {}
+        all_ended = asyncio.get_running_loop().create_future()
+
+        def ended(place: int, first: int, error: Exception | None) -> None:
+            if error is None:
+                outcomes[place] = AppendOutcome(first, definition_pb2.OK)
+            else:
+                outcomes[place] = AppendOutcome(0, *failure_of("append_each", error))
+            if len(outcomes) == len(requests) and not all_ended.done():
+                all_ended.set_result(None)
+
+        for place, (queue, messages) in enumerate(requests):
+            self._broker.append_soon(queue, messages, partial(ended, place))
+        if requests:
+            await all_ended
+        return [outcomes[place] for place in range(len(requests))]
+
     async def _pull(
         self,
         queue: "QueueRef",
@@ -87,3 +115,18 @@ class Answers:
     ) -> "Pulled":
         compiled = await self.compiled(passing)
         return await self._broker.pull(queue, offset, compiled, batch=batch, poll_s=poll_s, reader=reader)
+
+
+def failure_of(what: str, error: Exception) -> Failure:
+    """What is answered for a call that failed; what was not foreseen gets a number that the log has too."""
+    if isinstance(error, TimeoutError):
+        return Failure(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
+    if isinstance(error, DiskShort):
+        return Failure(definition_pb2.HA_NOT_AVAILABLE, error.message)
+    if isinstance(error, NoFrame):
+        return Failure(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
+    if isinstance(error, MessagingError):
+        return Failure(error.code, error.message)
+    number = secrets.token_hex(4)
+    _log.error("%s failed unexpectedly, error %s", what, number, exc_info=error)
+    return Failure(definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the broker's log has it as error {number}")

@@ -3,29 +3,27 @@
 import asyncio
 import itertools
 import logging
-import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw, structs
 
-from ternmq_broker.disk_room import DiskShort
+from ternmq_broker.server.answers import failure_of
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Appended
 from ternmq_common.observability.tracing import NOTHING
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import FORM, Failure, FilterText, NoFrame
+from ternmq_common.shard.form import FORM, FilterText, NoFrame
 from ternmq_common.shard.shard import Done
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ternmq_broker.server.proxies import Proxies
-    from ternmq_common.model import Delivery, NewMessage, OrphanedTransaction, PopOrder, PullingMember, QueueRef
+    from ternmq_common.model import Delivery, OrphanedTransaction, PopOrder, PullingMember
     from ternmq_common.shard.calls import Call, Values
     from ternmq_common.shard.form import Piece
 
@@ -61,8 +59,6 @@ class ProxyConnection:
         self._refused: set[tuple[str, str]] = set()  # group and topic
         self._numbers = itertools.count(1)
         self._closed = False
-        self._stores = 0
-        self._stored: asyncio.Future[None] | None = None
         self.name = ""
         self.members: list[PullingMember] = []
         self.frames = 0
@@ -148,9 +144,6 @@ class ProxyConnection:
     async def finished(self) -> None:
         """Return when all that was called is answered, and the answers are written."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        while self._stores:
-            self._stored = asyncio.get_running_loop().create_future()
-            await self._stored
         await self._outbox.drained()
 
     def ready(self, group: str, topic: str) -> None:
@@ -172,9 +165,6 @@ class ProxyConnection:
             values = call.arguments(asked)
             asked.body = Raw()  # which would keep the whole frame for as long as this call waits
             if self._answers.knows(asked):
-                if call.name == "append" and not asked.traceparent:
-                    self._append(asked, *values)
-                    return
                 work = call.done(self._methods[call.name], values)
                 if isinstance(work, Done):
                     self._answer(asked, values, work.result)
@@ -182,24 +172,8 @@ class ProxyConnection:
             else:
                 work = self._when_known(asked, call, values)
             self._begin(asked, call, values, cast("Work", work))
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_failed` logs
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._say(_failed(asked, error))
-
-    def _append(self, asked: "Piece", queue: "QueueRef", messages: "Sequence[NewMessage]") -> None:
-        """Store the messages, without a task: sends come by the thousand."""
-
-        def stored(first: int, error: Exception | None) -> None:
-            self._stores -= 1
-            if error is None:
-                appended = [Appended(message.message_id, first + number) for number, message in enumerate(messages)]
-                self._say(form.piece(form.ANSWER, asked.number, appended))
-            else:
-                self._say(_failed(asked, error))
-            if not self._stores and self._stored is not None and not self._stored.done():
-                self._stored.set_result(None)
-
-        self._stores += 1
-        self._broker.append_soon(queue, messages, stored)
 
     def _begin(self, asked: "Piece", call: "Call", values: "Values", work: "Work") -> None:
         """Run a call as a task, until it is done or, if it only reads, nobody waits for it."""
@@ -223,7 +197,7 @@ class ProxyConnection:
                 else:
                     result = await work
             self._answer(asked, values, result)
-        except Exception as error:  # noqa: BLE001 - the outermost of this call; `_failed` logs
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._say(_failed(asked, error))
 
     def _cancel(self, number: int) -> None:
@@ -298,16 +272,5 @@ def _call(name: str) -> "Call":
 
 
 def _failed(asked: "Piece", error: Exception) -> bytes:
-    """The answer to a call that failed; what was not foreseen gets a number that the log has too."""
-    if isinstance(error, TimeoutError):
-        error = MessagingError(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
-    elif isinstance(error, DiskShort):
-        error = MessagingError(definition_pb2.HA_NOT_AVAILABLE, error.message)
-    elif isinstance(error, NoFrame):
-        error = MessagingError(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
-    if not isinstance(error, MessagingError):
-        number = secrets.token_hex(4)
-        _log.error("%s failed unexpectedly, error %s", asked.what, number, exc_info=error)
-        text = f"unexpected error; the broker's log has it as error {number}"
-        error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
-    return form.FAILED.piece(Failure(error.code, error.message), asked.number)
+    """The answer to a call that failed."""
+    return form.FAILED.piece(failure_of(asked.what, error), asked.number)

@@ -10,7 +10,7 @@ from ternmq_common.errors import StartupError
 from ternmq_common.grpc_stream import Status, StreamBroken
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound
+from ternmq_common.grpc_stream.sockets import bound, named
 from ternmq_common.shard.form import FORM, NoFrame
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ PROXY_SILENCE_S = 10.0
 
 
 class StorageFront:
-    """Has its address from the start, so that it can be registered; serves from `start` on."""
+    """Has its address, `HOST:PORT` or `unix:PATH`, from the start, so that it can be registered; serves from `start`
+    on."""
 
     def __init__(self, address: str) -> None:
         """StartupError if the address can't be had."""
@@ -38,7 +39,7 @@ class StorageFront:
             raise StartupError(
                 f"the storage service: {error}; stop what is there, or choose another --storage"
             ) from error
-        self.address = f"{address.rsplit(':', 1)[0]}:{self._socket.getsockname()[1]}"
+        self.address = named(address, self._socket)
 
     async def start(self, proxies: "Proxies") -> None:
         self._proxies = proxies

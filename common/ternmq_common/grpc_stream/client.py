@@ -8,6 +8,7 @@ from ternmq_common.grpc_http2.client_machine import ClientMachine
 from ternmq_common.grpc_http2.events import Event
 from ternmq_common.grpc_http2.messages import StreamBroken
 from ternmq_common.grpc_stream.connection import Connection
+from ternmq_common.grpc_stream.sockets import UNIX
 from ternmq_common.grpc_stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -15,22 +16,27 @@ if TYPE_CHECKING:
     from ternmq_common.grpc_http2.messages import Status
 
 _BUDGETS = Budgets()
+# As gRPC does: a path is no authority.
+_LOCAL = "localhost"
 
 
 async def connect(
     host_port: str, method: str, *, timeout_s: float, message_max: int = _BUDGETS.message_bytes_max
 ) -> Stream:
-    """Open a stream; whoever does has to end or abort it.
+    """Open a stream to `HOST:PORT` or `unix:PATH`; whoever does has to end or abort it.
 
     StreamBroken: the address can't be reached, does not answer in time, or is not HTTP/2. That the method is not served
     is told by the first read, for a server that serves it need not say anything before it has something to say.
     """
-    host, _, port = host_port.rpartition(":")
-    loop = asyncio.get_running_loop()
-    connection = ClientConnection(host_port, method, message_max=message_max)
+    is_path = host_port.startswith(UNIX)
+    connection = ClientConnection(_LOCAL if is_path else host_port, method, message_max=message_max)
     try:
         async with asyncio.timeout(timeout_s):
-            await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+            if is_path:
+                await connection.loop.create_unix_connection(lambda: connection, host_port.removeprefix(UNIX))
+            else:
+                host, _, port = host_port.rpartition(":")
+                await connection.loop.create_connection(lambda: connection, host.strip("[]"), int(port))
             return await connection.greeted
     except TimeoutError as error:
         raise StreamBroken(f"{host_port} does not answer") from error

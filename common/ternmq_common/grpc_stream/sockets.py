@@ -1,11 +1,15 @@
-"""What a connection asks of its socket."""
+"""What a connection asks of its socket. Addresses are `HOST:PORT`, or `unix:PATH`, as gRPC writes a socket in the file
+system."""
 
 import contextlib
 import socket
 import sys
+from pathlib import Path
 
 from ternmq_common.errors import StartupError
+from ternmq_common.private_files import FILE_MODE
 
+UNIX = "unix:"
 _IDLE_S, _INTERVAL_S, _COUNT = 10, 5, 3
 _BACKLOG = 1024
 
@@ -13,13 +17,34 @@ _BACKLOG = 1024
 def address(peer: object) -> str:
     """`host:port` of a peer's name as the socket has it, a host of IPv6 in brackets."""
     if not isinstance(peer, tuple):
-        return str(peer)
+        return str(peer) or "a process of this machine"
     host = f"[{peer[0]}]" if ":" in peer[0] else peer[0]
     return f"{host}:{peer[1]}"
 
 
-def bound(host_port: str) -> socket.socket:
-    """A socket that has the address, which nobody else can take then; StartupError if it can't be had."""
+def bound(host_port: str, *, shared: bool = False) -> socket.socket:
+    """A socket that listens at the address, which nobody else can take then; StartupError if it can't be had.
+
+    `shared`: processes of the same user that say so too have it together, and each connection comes to one of them. At
+    `unix:PATH` the file is for this user alone; what is there, of a process that died, is replaced.
+    """
+    if host_port.startswith(UNIX):
+        return _bound_in_files(Path(host_port.removeprefix(UNIX)))
+    sock = reserved(host_port, shared=shared)
+    try:
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise _refused(host_port, error) from error
+    return sock
+
+
+def reserved(host_port: str, *, shared: bool = False) -> socket.socket:
+    """A socket that has the address `HOST:PORT`, and does not listen; see `bound`.
+
+    Whoever shares an address asks for it here first, without `shared`, so that it is refused while others listen there,
+    and then opens it by `share`.
+    """
     host, _, port = host_port.rpartition(":")
     try:
         family, kind, protocol, _, name = socket.getaddrinfo(
@@ -27,15 +52,45 @@ def bound(host_port: str) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise StartupError(f"{host_port} can't be listened on: {error.strerror}") from error
+        raise _refused(host_port, error) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            share(sock)
         sock.bind(name)
+    except OSError as error:
+        sock.close()
+        raise _refused(host_port, error) from error
+    return sock
+
+
+def share(sock: socket.socket) -> None:
+    """Let processes of the same user that say so have the socket's address too."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
+def named(address: str, sock: socket.socket) -> str:
+    """The address with the port that the socket has."""
+    if address.startswith(UNIX):
+        return address
+    return f"{address.rpartition(':')[0]}:{sock.getsockname()[1]}"
+
+
+def _bound_in_files(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        path.unlink(missing_ok=True)
+        sock.bind(str(path))
+        path.chmod(FILE_MODE)
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        raise StartupError(f"{host_port} can't be listened on: {error.strerror}") from error
+        raise _refused(f"{UNIX}{path}", error) from error
     return sock
+
+
+def _refused(address: str, error: OSError) -> StartupError:
+    return StartupError(f"{address} can't be listened on: {error.strerror or error}")
 
 
 def keep_alive(sock: socket.socket | None) -> None:

@@ -20,11 +20,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.grpc_stream.sockets import UNIX, bound, named
 from ternmq_common.limits import SECOND_MS
 from ternmq_common.observability.http_server import Answer, HttpServer, listening
 from ternmq_common.observability.watched_loop import LoopBusy, WatchedLoop
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable, Mapping
 
 _log = logging.getLogger(__name__)
@@ -33,8 +35,8 @@ _PATIENCE_S = 1.0
 _METRICS_PATIENCE_S = 10.0
 _JSON = "application/json"
 # What Prometheus's own client calls its text format.
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
-_PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 
 class HttpFront:
@@ -62,25 +64,18 @@ class HttpFront:
         self._loop: WatchedLoop
 
     async def listen(self, address: str) -> str:
-        """Serve on `host:port` and return that with the real port; StartupError if the address can't be had."""
-        host, port = address.rsplit(":", 1)
+        """Serve on `host:port`, or `unix:PATH`, and return that with the real port; StartupError if it can't be had."""
         self._loop = WatchedLoop()
-        try:
-            sockets = await asyncio.to_thread(listening, host.strip("[]"), int(port))
-        except OSError as error:
-            raise StartupError(
-                f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
-            ) from error
+        sockets = [bound(address)] if address.startswith(UNIX) else await listening_for_http(address)
         self._server = HttpServer(
             sockets,
             self._answer,
-            lambda code, text: _json(code, {"error": text}),
+            lambda code, text: json_answer(code, {"error": text}),
             self._loop.watch,
             header_timeout_s=self._header_timeout_s,
         )
-        bound = f"{host}:{sockets[0].getsockname()[1]}"
         self._server.start()
-        return bound
+        return named(address, sockets[0])
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -90,22 +85,22 @@ class HttpFront:
 
     async def _answer(self, method: str, path: str) -> Answer:
         if method not in ("GET", "HEAD"):
-            return _json(405, {"error": f"{method} is not served; use GET"})
+            return json_answer(405, {"error": f"{method} is not served; use GET"})
         if path == "/health/live":
             return await self._answer_live()
         if path == "/version":
-            return _json(200, {"version": version("ternmq"), **self._remark})
+            return json_answer(200, {"version": version("ternmq"), **self._remark})
         try:
             return await self._answer_for_the_loop(path)
         except LoopBusy as error:
-            return _json(503, {"status": str(error), **self._remark})
+            return json_answer(503, {"status": str(error), **self._remark})
 
     async def _answer_live(self) -> Answer:
         ago_s = await self._loop.turned_ago_s(_PATIENCE_S)
         late = {"loop_turned_ms_ago": int(ago_s * 1000)} if ago_s >= _PATIENCE_S else {}
         if ago_s < _LIVE_S:
-            return _json(200, {"status": "live", **late, **self._remark})
-        return _json(503, {"status": f"the event loop has not turned for {ago_s:.0f} s", **late, **self._remark})
+            return json_answer(200, {"status": "live", **late, **self._remark})
+        return json_answer(503, {"status": f"the event loop has not turned for {ago_s:.0f} s", **late, **self._remark})
 
     async def _answer_for_the_loop(self, path: str) -> Answer:
         if path == "/metrics" and self._metrics is not None:
@@ -115,22 +110,34 @@ class HttpFront:
         if path == "/health/ready":
             problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), _PATIENCE_S)
             return self._health("ready", problem, {} if degraded is None else {"degraded": degraded})
-        paths = ", ".join(_PATHS if self._metrics is None else (*_PATHS, "/metrics"))
-        return _json(404, {"error": f"{path} is not here; there are {paths}"})
+        paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
+        return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 
     def _health(self, what: str, problem: str | None, more: "Mapping[str, str]" = MappingProxyType({})) -> Answer:
         code, text = (200, what) if problem is None else (503, problem)
-        return _json(code, {"status": text, **more, **self._remark})
+        return json_answer(code, {"status": text, **more, **self._remark})
 
     async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> Answer:
         try:
-            return Answer(200, _METRICS, await self._loop.run(metrics, _METRICS_PATIENCE_S))
+            return Answer(200, METRICS_TYPE, await self._loop.run(metrics, _METRICS_PATIENCE_S))
         except LoopBusy:
             raise
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
             _log.exception("the metrics could not be made")
-            return _json(500, {"error": "the metrics could not be made; the log says why"})
+            return json_answer(500, {"error": "the metrics could not be made; the log says why"})
 
 
-def _json(code: int, content: "Mapping[str, str | int]") -> Answer:
+async def listening_for_http(address: str) -> "list[socket.socket]":
+    """Sockets at all addresses that `host:port` stands for; StartupError if they can't be had."""
+    host, port = address.rsplit(":", 1)
+    try:
+        return await asyncio.to_thread(listening, host.strip("[]"), int(port))
+    except OSError as error:
+        raise StartupError(
+            f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
+        ) from error
+
+
+def json_answer(code: int, content: "Mapping[str, str | int]") -> Answer:
+    """What this server says of itself, as a line of JSON."""
     return Answer(code, _JSON, json.dumps(content).encode() + b"\n")

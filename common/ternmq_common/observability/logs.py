@@ -15,10 +15,14 @@ from ternmq_common.server_settings import LogFormat, LogLevel
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-def configure_logging(level: LogLevel, log_format: LogFormat) -> None:
-    """Send every record of that level or above to standard error."""
+def configure_logging(level: LogLevel, log_format: LogFormat, process: str = "") -> None:
+    """Send every record of that level or above to standard error; each says of which `process` it is, if several
+    write there."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter(_TEXT))
+    if log_format is LogFormat.JSON:
+        handler.setFormatter(JsonFormatter(process))
+    else:
+        handler.setFormatter(TextFormatter(_TEXT.replace("%(name)s", f"{process} %(name)s") if process else _TEXT))
     logging.basicConfig(level=level.name, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells every step of opening a database
 
@@ -44,12 +48,18 @@ def _indented(text: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as JSON: time (UTC), level, logger, message, and the traceback if there is one."""
+    """A record as JSON: time (UTC), level, process if it has a name, logger, message, and the traceback if there is
+    one."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = {"process": process} if process else {}
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
+            **self._process,
             "logger": record.name,
             "message": record.getMessage(),
         }

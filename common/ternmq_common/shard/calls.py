@@ -49,6 +49,7 @@ _UNASKED, _NEVER = Repeat.UNASKED, Repeat.NEVER
 
 RULES = {
     "append": Rules(_UNASKED, topic="queue"),
+    "append_each": Rules(_NEVER),
     "schedule": Rules(_UNASKED, topic="queue"),
     "recall": Rules(),
     "begin_transaction": Rules(_UNASKED, topic="queue"),

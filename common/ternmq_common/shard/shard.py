@@ -12,6 +12,8 @@ from ternmq_common.cluster import Remaining
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import (
     Appended,
+    AppendOutcome,
+    AppendRequests,
     Delivery,
     HalfMessage,
     NewMessage,
@@ -179,6 +181,9 @@ class Shard(Storage, Protocol):
 
 class RemoteShard(Shard, Protocol):
     """One broker in another process, as a proxy has it."""
+
+    def append_each(self, requests: AppendRequests) -> Awaitable[list[AppendOutcome]]:
+        """As `append` for each of several requests, which share one call; the outcome of each."""
 
     def pop(self, order: PopOrder, *, watch: bool) -> Awaitable[list[Delivery]]:
         """Claim what is there for a consumer. With `watch` the proxy is told once, if that is nothing or the broker

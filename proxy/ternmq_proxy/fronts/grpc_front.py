@@ -17,7 +17,7 @@ from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound
+from ternmq_common.grpc_stream.sockets import bound, named
 from ternmq_common.observability.figures import FrontFigures, Traffic
 from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
 from ternmq_common.printable import problem_of_name
@@ -74,15 +74,17 @@ class GrpcFront:
         *,
         budgets: "Budgets | None" = None,
         connections_max: int = CONNECTIONS_MAX,
+        shared: bool = False,
     ) -> None:
+        """`shared`: other workers have the same addresses."""
         with contextlib.ExitStack() as taken:
-            self._sockets = [taken.enter_context(_bound(listener.address)) for listener in listeners]
+            self._sockets = [taken.enter_context(_bound(listener.address, shared)) for listener in listeners]
             taken.pop_all()
         # As messages and calls name them: with the port that is bound.
         self._listeners = {
             address: replace(listener, address=address)
             for listener, sock in zip(listeners, self._sockets, strict=True)
-            for address in [f"{listener.address.rpartition(':')[0]}:{sock.getsockname()[1]}"]
+            for address in [named(listener.address, sock)]
         }
         self._figures = FrontFigures(self._traffic)
         observability.watch_front(self._figures)
@@ -306,9 +308,9 @@ class GrpcFront:
         )
 
 
-def _bound(address: str) -> socket.socket:
+def _bound(address: str, shared: bool) -> socket.socket:
     try:
-        return bound(address)
+        return bound(address, shared=shared)
     except StartupError as error:
         reason = getattr(error.__cause__, "strerror", error)
         raise StartupError(

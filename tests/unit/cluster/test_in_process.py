@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec import structs
@@ -29,6 +30,7 @@ from ternmq_common.model import (
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
@@ -220,6 +222,17 @@ async def test_who_does_not_wait_for_a_send_hears_where_it_went(two: TwoByTwo) -
     first, error = await told.get()
     assert (first, type(error)) == (0, BrokerRefused)
     assert two.stored() == [1, 1]
+
+
+async def test_who_does_not_wait_for_a_send_hears_what_nobody_foresaw(
+    two: TwoByTwo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await two.make()
+    told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
+    for error in (MessagingError(definition_pb2.TOO_MANY_REQUESTS, "full"), ZeroDivisionError()):
+        monkeypatch.setattr(RemoteBroker, "append_each", AsyncMock(side_effect=error))
+        two.one.append_soon(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
+        assert await told.get() == (0, error)
 
 
 async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(two: TwoByTwo) -> None:

@@ -38,6 +38,7 @@ TRANSACTION = TransactionId("id", "broker-0", 0)
 NEW = [message(b"x")]
 ARGUMENTS: dict[str, tuple[object, ...]] = {
     "append": (QUEUE, NEW),
+    "append_each": ([(QUEUE, NEW), (QUEUE, NEW)],),
     "schedule": (QUEUE, [TimedMessage(NEW[0], 0)]),
     "recall": (RecallHandle("orders", "broker-0", 1, "id"),),
     "begin_transaction": (QUEUE, HalfMessage(NEW[0], "producer")),

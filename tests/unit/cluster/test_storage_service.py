@@ -12,7 +12,7 @@ from grpc import aio
 
 from ternmq_broker.server import connection, storage_front
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Appended, Delivery, Group, Stored, Topic
+from ternmq_common.model import AppendOutcome, Delivery, Group, Stored, Topic
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Piece
@@ -148,17 +148,18 @@ async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
     written = asyncio.Queue[bytes]()
     leaving = connection.ProxyConnection(cluster.nodes[0].proxies, written.put)
     writer = asyncio.create_task(leaving.write_forever())
-    messages = [message(b"a"), message(b"b")]
-    await leaving.take(form.frame([CALLS["append"].asked(number, (queue("broker-0"), messages)) for number in (1, 2)]))
+    sends = [CALLS["append_each"].asked(number, ([(queue("broker-0"), [message(b"a")])],)) for number in (1, 2)]
+    await leaving.take(form.frame(sends))
+    await until(lambda: len(waiting) == 2)
     finished = asyncio.create_task(leaving.finished())
     waiting[0](7, None)
     (stored,) = form.pieces(await written.get())
-    assert CALLS["append"].result(stored) == [Appended(messages[0].message_id, 7), Appended(messages[1].message_id, 8)]
+    assert CALLS["append_each"].result(stored) == [AppendOutcome(7, definition_pb2.OK)]
     await asyncio.sleep(0)
     assert not finished.done()
     waiting[1](0, MessagingError(definition_pb2.HA_NOT_AVAILABLE, "its disk"))
     (failed,) = form.pieces(await written.get())
-    assert form.FAILED.of(failed) == (definition_pb2.HA_NOT_AVAILABLE, "its disk")
+    assert CALLS["append_each"].result(failed) == [AppendOutcome(0, definition_pb2.HA_NOT_AVAILABLE, "its disk")]
     await finished
     assert (stored.number, failed.number) == (1, 2)
     leaving.close()

@@ -1,4 +1,4 @@
-"""Calls for which nobody waits end as those for which somebody does: same brokers asked, same end, same routes."""
+"""Calls for which nobody waits end as those for which somebody does: same brokers asked, same end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -10,20 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tenacity import wait_none
 
-from ternmq_common.cluster import Snapshot
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Appended, NewMessage, QueueRef, Route, Topic
+from ternmq_common.model import Appended
 from ternmq_common.shard.calls import CALLS, Call, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import repeats as module
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LateAnswer
 from ternmq_proxy.message_service.cluster.repeats import Repeats
-from ternmq_proxy.message_service.cluster.sending import Sending
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.routes import Routes
-    from ternmq_registry.directory import Directory
 
 STORED = [Appended("id", 7)]
 OUTCOMES: Sequence[object] = (
@@ -41,14 +37,11 @@ NAMES = ("broker-0", "broker-1", "broker-2")
 
 @dataclass
 class Cluster:
-    """Links, routes and directory in one: `outcomes` come out in turn, the last one for ever; `at_once` says which of
+    """Its links: `outcomes` come out in turn, the last one for ever; `at_once` says which of
     them come before the broker is asked."""
 
     outcomes: list[object]
     at_once: list[bool]
-    writable: tuple[str, ...]
-    connected: frozenset[str]
-    topic: Topic
     events: list[tuple[str, str]] = field(default_factory=list)
 
     def broker(self, name: str) -> "Broker":
@@ -58,22 +51,6 @@ class Cluster:
 
     def find(self, name: str) -> "Broker | None":
         return Broker(name, self) if name in NAMES else None
-
-    def is_connected(self, name: str) -> bool:
-        return name in self.connected
-
-    def route(self, topic: Topic) -> Route:
-        return Route(topic, NAMES, NAMES, self.writable, NAMES)
-
-    def send_failed(self, name: str) -> None:
-        self.events.append(("failed", name))
-
-    def send_worked(self, name: str) -> None:
-        self.events.append(("worked", name))
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return Snapshot(version=1, topics={self.topic.name: self.topic})
 
     def next(self) -> tuple[object, bool]:
         last = len(self.outcomes) == 1
@@ -125,11 +102,6 @@ CLUSTERS = st.fixed_dictionaries(
     {
         "outcomes": st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4),
         "at_once": st.lists(st.booleans(), min_size=1, max_size=4),
-        "writable": st.lists(st.sampled_from(NAMES), unique=True).map(tuple),
-        "connected": st.frozensets(st.sampled_from(NAMES)),
-        "topic": st.sampled_from(
-            [Topic(name="orders", type=kind, queues=4) for kind in (definition_pb2.NORMAL, definition_pb2.FIFO)]
-        ),
     }
 )
 
@@ -144,24 +116,6 @@ def _soon() -> Iterator[None]:
         patch.setattr(module, "_REPEAT_S", 0.0)
         patch.setattr(module, "wait_random_exponential", lambda **_: wait_none())
         yield
-
-
-def sending(made: Cluster) -> Sending:
-    links = cast("Links", made)
-    return Sending(cast("Directory", made), links, cast("Routes", made), Repeats(links))
-
-
-@given(facts=CLUSTERS, broker=st.sampled_from([*NAMES, "broker-9"]))
-def test_a_send_ends_the_same_for_who_does_not_wait(facts: dict[str, Any], broker: str) -> None:
-    call, values = CALLS["append"], (QueueRef("orders", broker, 1), (NewMessage(0, b"", b"", ("id",)),))
-
-    async def both() -> None:
-        waits, told = cluster(facts), cluster(facts)
-        ended = await awaited(sending(waits).to_queue(call, values))
-        assert await heard_of(lambda heard: sending(told).to_queue_soon(call, values, heard)) == plain(ended)
-        assert told.events == waits.events
-
-    asyncio.run(both())
 
 
 @given(facts=CLUSTERS, broker=st.sampled_from([*NAMES, "broker-9"]), name=st.sampled_from(["acknowledge", "leave"]))

@@ -45,6 +45,13 @@ def test_both_ends_of_every_range_are_allowed_and_their_neighbours_refused(name:
             settings(**{**base, name: value})  # type: ignore[arg-type]
 
 
+def test_a_test_clock_is_one_process_s() -> None:
+    with pytest.raises(SettingsError, match=r"workers = 2 \(from TERNMQ_WORKERS\): a test clock") as refused:
+        load(ServerSettings, file=None, environ={"TERNMQ_WORKERS": "2"}, flags={"test_clock": True})
+    assert "\n" not in str(refused.value)
+    assert ServerSettings(workers=1, test_clock=True).test_clock
+
+
 @pytest.mark.parametrize("address", ["", "8081", "localhost", "localhost:", ":8081", "h:70000", "a b:1", "::1:8081"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidSetting, match="HOST:PORT is needed"):

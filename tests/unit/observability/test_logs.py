@@ -71,3 +71,23 @@ def test_what_a_server_writes_is_escaped(
     (line,) = capsys.readouterr().err.splitlines()
     assert "is gone" in line
     assert line.isprintable()
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_of_several_processes_each_line_says_whose_it_is(
+    log_format: LogFormat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", root.handlers[:])
+    before, alembic = root.level, logging.getLogger("alembic").level
+    try:
+        configure_logging(LogLevel.INFO, log_format, "worker-3")
+        logging.getLogger("ternmq").warning("hello")
+    finally:
+        root.setLevel(before)
+        logging.getLogger("alembic").setLevel(alembic)
+    (line,) = capsys.readouterr().err.splitlines()
+    if log_format is LogFormat.JSON:
+        assert json.loads(line)["process"] == "worker-3"
+    else:
+        assert "WARNING worker-3 ternmq: hello" in line

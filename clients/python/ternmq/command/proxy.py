@@ -13,7 +13,7 @@ from ternmq_common.server_settings import ProxySettings
 @config_option
 @server_options(ProxySettings)
 def command(config: Path | None, **flags: object) -> int:
-    """Run a proxy of a cluster here, in this process.
+    """Run a proxy of a cluster here, in this process; with --workers in several, which share the port.
 
     It serves clients, keeps nothing, and finds the brokers in the registry: any number may run, and any may be killed.
     A load balancer in front of them balances connections, not calls. It prints `ready grpc=HOST:PORT http=HOST:PORT` on
@@ -28,6 +28,10 @@ def command(config: Path | None, **flags: object) -> int:
     """
     settings = loaded_settings(ProxySettings, config, flags).settings
     with server_failures():
+        if settings.workers > 1:
+            from ternmq_common.workers.supervisor import run_proxies
+
+            return run_proxies(settings)
         from ternmq_proxy.cluster_main import run
 
         return run(settings)

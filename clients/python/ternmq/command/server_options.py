@@ -31,6 +31,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                          "come to OTHER.  [default: 127.0.0.1:8081]"),
     "http": click.option("--http", metavar="HOST:PORT",
                          help="HTTP address; port 0 picks one.  [default: 127.0.0.1:8082]"),
+    "workers": click.option("--workers", metavar="NUMBER",
+                            help="Processes that serve clients, on as many cores.  [default: 1]"),
     "auto_create": click.option("--auto-create/--no-auto-create", default=None,
                                 help="Create NORMAL topics and groups on first use.  [default: on]"),
     "flush": click.option("--flush", type=click.Choice([each.value for each in FlushMode]),

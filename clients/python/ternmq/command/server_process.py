@@ -13,6 +13,7 @@ SERVER_EXTRA_MODULES = frozenset(
         "grpc_reflection",
         "h11",
         "lark",
+        "msgspec",
         "opentelemetry",
         "prometheus_client",
         "psycopg",

@@ -1,4 +1,4 @@
-"""`ternmq up`: the embedded stack in this process, until it is told to stop."""
+"""`ternmq up`: the embedded stack, in this process or in several, until it is told to stop."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ __all__ = ["SERVER_EXTRA_MODULES", "command"]
 @config_option
 @server_options(ServerSettings)
 def command(config: Path | None, **flags: object) -> int:
-    """Start a broker here, in this process.
+    """Start a broker here, in this process; with --workers in several, which share the port.
 
     It is the whole stack: gRPC and HTTP fronts, storage and registry. It prints `ready grpc=HOST:PORT http=HOST:PORT`
     on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also
@@ -31,6 +31,7 @@ def command(config: Path | None, **flags: object) -> int:
       ternmq up
       ternmq up --data-dir /var/lib/ternmq --grpc 0.0.0.0:8081
       ternmq up --grpc 127.0.0.1:0 --http 127.0.0.1:0 --no-auto-create
+      ternmq up --workers 4
       ternmq up --data-dir /tmp/ternmq-test --test-clock
       TERNMQ_RETENTION_MS=3d ternmq up --config ternmq.toml
     """
@@ -39,6 +40,10 @@ def command(config: Path | None, **flags: object) -> int:
         # The server warns in its log, which would not show it.
         echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
     with server_failures():
+        if settings.workers > 1:
+            from ternmq_common.workers.supervisor import run_stack
+
+            return run_stack(settings)
         from ternmq_proxy.main import run
 
         return run(settings)

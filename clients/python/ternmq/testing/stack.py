@@ -25,6 +25,8 @@ DEFAULTS: dict[str, object] = {
     "shutdown_grace_ms": 100,
     "auto_create_per_minute": 1_000_000,
 }
+# A stack of a test has none beside that of the test.
+_OF_PROCESSES = frozenset({"workers"})
 
 
 class Stack(Controls):
@@ -44,7 +46,7 @@ class Stack(Controls):
     """
 
     def __init__(self, **settings: object) -> None:
-        check_names(settings)
+        check_names(settings, without=_OF_PROCESSES)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._has_folder = "data_dir" in settings
         self.settings = load(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings

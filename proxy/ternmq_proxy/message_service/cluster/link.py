@@ -390,7 +390,8 @@ class BrokerLink:
         if was_connected:
             if asyncio.get_running_loop().time() - self._welcomed_s > STEADY_S:
                 self._aside.worked()
-            _log.warning("the connection to broker %s was lost: %s", self.broker, why)
+            level = logging.INFO if self._closing else logging.WARNING
+            _log.log(level, "the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)
 
 

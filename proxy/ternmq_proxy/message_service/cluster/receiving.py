@@ -108,7 +108,7 @@ class Receiving:
         """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
         known = self._directory.snapshot
         entry = known.topics.get(topic)
-        placed = sorted(known.brokers if entry is None else entry.brokers)
+        placed = sorted(entry.brokers if entry is not None and known.is_placed else known.brokers)
         names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
         connected = [name for name in names if self._links.is_connected(name)]
         if not connected:

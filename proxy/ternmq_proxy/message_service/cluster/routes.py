@@ -72,5 +72,6 @@ class Routes:
     def entries(self, topic: "Topic") -> "list[BrokerEntry]":
         """The brokers that have the topic, by name; what the registry has not, as retry topics, is on all."""
         known = self._directory.snapshot
-        names = topic.brokers if topic.name in known.topics else topic.brokers or known.brokers
+        is_placed = known.is_placed and topic.name in known.topics
+        names = topic.brokers if is_placed else topic.brokers or known.brokers
         return [known.brokers[name] for name in sorted(names) if name in known.brokers]

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
     from ternmq_common.shard.calls import Call, Values
-    from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.repeats import Repeats
     from ternmq_proxy.message_service.cluster.routes import Routes
@@ -33,7 +31,6 @@ class Sending:
         self._links = links
         self._routes = routes
         self._repeats = repeats
-        self._asides = Asides()
 
     async def to_queue(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the queue, the first argument, or, when its broker did nothing, to the same queue of another one;
@@ -44,31 +41,11 @@ class Sending:
         except BrokerUnavailable as error:
             if error.maybe_done:
                 raise
-            return await self._elsewhere(error, queue, call, values)
-
-    def to_queue_soon(self, call: "Call", values: "Values", heard: "Heard") -> None:
-        """As `to_queue`, for who does not wait: `heard` is called at the end, or at once."""
-        queue: QueueRef = values[0]
-
-        def answered(result: object, error: Exception | None) -> None:
-            self._count(queue.broker, error)
-            if isinstance(error, BrokerUnavailable) and not error.maybe_done:
-                self._asides.go_on(self._elsewhere(error, queue, call, values), heard)
-            else:
-                heard(result, error)
-
-        try:
-            self._links.broker(queue.broker).ask_soon(call, values, answered)
-        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
-            answered(None, error)
-
-    async def _elsewhere(self, refusal: BrokerUnavailable, queue: QueueRef, call: "Call", values: "Values") -> Any:  # noqa: ANN401
-        """Send to another broker, as this one did nothing."""
-        others = self._others(queue)
-        if not others:
-            if isinstance(refusal, BrokerRefused):
-                raise refusal
-            return await self._repeats.ask(queue.broker, call, values)
+            others = self._others(queue)
+            if not others:
+                if isinstance(error, BrokerRefused):
+                    raise
+                return await self._repeats.ask(queue.broker, call, values)
         for number, name in enumerate(others):
             try:
                 return await self._send(QueueRef(queue.topic, name, queue.queue_id), call, values)
@@ -81,17 +58,11 @@ class Sending:
         try:
             result = await self._links.broker(queue.broker).ask(call, (queue, *values[1:]))
         except MessagingError as error:
-            self._count(queue.broker, error)
+            if is_broker_s_failure(error):
+                self._routes.send_failed(queue.broker)
             raise
-        self._count(queue.broker, None)
+        self._routes.send_worked(queue.broker)
         return result
-
-    def _count(self, broker: str, error: Exception | None) -> None:
-        """Let the routes know how a send to that broker ended."""
-        if error is None:
-            self._routes.send_worked(broker)
-        elif isinstance(error, BrokerUnavailable) or (isinstance(error, MessagingError) and error.code in _FAILURES):
-            self._routes.send_failed(broker)
 
     async def anywhere(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the first broker that can be asked, and takes it."""
@@ -115,3 +86,8 @@ class Sending:
             for name in self._routes.route(topic).writable
             if name != queue.broker and self._links.is_connected(name)
         ]
+
+
+def is_broker_s_failure(error: Exception) -> bool:
+    """Whether another broker is to get the next messages for a while."""
+    return isinstance(error, MessagingError) and (error.code in _FAILURES or isinstance(error, BrokerUnavailable))

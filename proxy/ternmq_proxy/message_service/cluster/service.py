@@ -16,6 +16,7 @@ from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.pulling import Pulling
@@ -30,15 +31,11 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import Snapshot
     from ternmq_common.model import (
         Acknowledged,
-        Appended,
-        NewMessage,
         OrphanedTransaction,
         PullingMember,
         QueueProgress,
-        QueueRef,
         Route,
         Settled,
-        Stored,
         StoredMessage,
         Topic,
         TransactionState,
@@ -61,10 +58,14 @@ class ClusterMessageService:
         self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)
         self._asides = Asides()
-        sending = self._sending = Sending(directory, self.links, self.routes, self._repeats)
+        sending = Sending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        self.connected = asyncio.Event()
+        """Set when a broker can be asked for the first time."""
+
         self.append = asking(Storage.append, sending.to_queue)
+        self.append_soon = GatheredSends(self.links, self.routes, self.append).append_soon
         self.schedule = asking(Storage.schedule, sending.to_queue)
         self.begin_transaction = asking(Storage.begin_transaction, sending.to_queue)
         self.retry = asking(Storage.retry, sending.anywhere)
@@ -115,6 +116,7 @@ class ClusterMessageService:
     # --- what the links tell
 
     def link_changed(self, broker: str) -> None:
+        self.connected.set()  # links begin unconnected
         self.routes.changed()
         self.polls.changed(broker)
 
@@ -140,12 +142,6 @@ class ClusterMessageService:
         self.polls.moved()
 
     # --- which brokers are asked
-
-    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        def heard(appended: "list[Appended] | None", error: Exception | None) -> None:
-            done(appended[0].queue_offset if appended else 0, error)
-
-        self._sending.to_queue_soon(CALLS["append"], (queue, messages), heard)
 
     def acknowledge_soon(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"

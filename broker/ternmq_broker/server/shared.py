@@ -1,0 +1,109 @@
+"""The broker of `ternmq up --workers N` as a process: the embedded stack's store and registry, for workers beside it.
+
+The data directory is that of a stack in one process. Who is the broker needs no lease: the supervisor starts one, and
+the store has a lock. What was deleted is forgotten as in a cluster; the notes on that are the supervisor's run's, since
+an earlier one may have been a stack in one process, which forgets at once and notes nothing.
+"""
+
+import asyncio
+import logging
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.broker_settings import STORE, BrokerSettings
+from ternmq_broker.opening import make_room_to_start
+from ternmq_broker.server.forgetting import Forgetting
+from ternmq_broker.server.proxies import Proxies
+from ternmq_broker.server.storage_front import StorageFront
+from ternmq_common import process
+from ternmq_common.clock import Clock
+from ternmq_common.model import Group
+from ternmq_common.observability.figures import MemberFigures
+from ternmq_common.observability.http_front import HttpFront
+from ternmq_common.observability.observability import Observability
+from ternmq_common.private_files import narrow
+from ternmq_common.server_settings import ServerSettings
+from ternmq_common.workers import inside
+from ternmq_registry.directory import Directory
+from ternmq_registry.salvage import sidecars
+from ternmq_registry.shared import SharedRegistry
+from ternmq_registry.unknown_topics import unknown_topics, warning_of
+
+if TYPE_CHECKING:
+    from ternmq_common.workers.place import Place
+
+_log = logging.getLogger(__name__)
+
+
+async def start(place: "Place", settings: ServerSettings, stack: AsyncExitStack) -> str:
+    """Start everything; `stack` ends it. Returns the ready line. StartupError says why it can't begin."""
+    observability = Observability(settings, service="ternmq-broker", instance=place.member)
+    stack.push_async_callback(observability.stop)
+    await observability.start()
+    directory, registry = await _open_registry(place, settings, stack)
+    broker = await _open_broker(settings, directory, stack)
+    observability.watch_broker(broker.figures)
+    http = HttpFront(
+        lambda: None, lambda: broker.problem, degraded=lambda: broker.degraded, metrics=observability.scrape
+    )
+    stack.push_async_callback(http.stop)
+    await http.listen(place.http)
+    if not place.is_restart:
+        await asyncio.to_thread(registry.begin)
+        await _warn_of_unknown_topics(broker, directory, settings)
+    forgetting = Forgetting(broker, directory, place.own_folder)
+    await forgetting.begin()
+    front = StorageFront(place.storage)
+    stack.callback(front.close)
+    proxies = Proxies(broker, directory, forgetting, observability.continued)
+    await front.start(proxies)
+    stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
+    observability.watch_member(
+        lambda: MemberFigures(
+            registry_reachable=directory.problem is None,
+            registry_version=directory.snapshot.version,
+            proxies=len(proxies),
+        )
+    )
+    return f"ready storage={front.address}"
+
+
+async def _open_registry(
+    place: "Place", settings: ServerSettings, stack: AsyncExitStack
+) -> tuple[Directory, SharedRegistry]:
+    process.make_data_dir(settings.data_dir)
+    await asyncio.to_thread(make_room_to_start, settings.data_dir / STORE)
+    database = settings.data_dir / "registry.db"
+    narrow(database, *sidecars(database))
+    registry = await asyncio.to_thread(
+        SharedRegistry.open, database, broker=settings.broker_name, address=place.storage
+    )
+    stack.callback(registry.close)
+    directory = Directory(registry)
+    stack.push_async_callback(directory.stop)
+    await directory.start()
+    return directory, registry
+
+
+async def _open_broker(settings: ServerSettings, directory: Directory, stack: AsyncExitStack) -> Broker:
+    def rules(group: str) -> Group:
+        return directory.snapshot.groups.get(group) or Group(name=group)
+
+    broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), rules, Clock())
+    stack.push_async_callback(broker.close)
+    broker.start()
+    return broker
+
+
+async def _warn_of_unknown_topics(broker: Broker, directory: Directory, settings: ServerSettings) -> None:
+    known = directory.snapshot.topics
+    waiting = 0 if known else await broker.figures.pending_timers() + broker.figures.now().transactions
+    rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir}"
+    if warning := warning_of(unknown_topics(broker.held_topics(), known), waiting, rebuild):
+        _log.warning("%s", warning)
+
+
+if __name__ == "__main__":
+    sys.exit(inside.run(ServerSettings, start))

@@ -1,0 +1,44 @@
+"""Asks a process of this machine by HTTP, at a socket in the file system."""
+
+import asyncio
+
+import h11
+
+_READ_BYTES = 64 * 1024
+
+
+class NoAnswer(Exception):
+    """The process is not there, or silent."""
+
+
+async def asked(address: str, path: str, patience_s: float) -> tuple[int, bytes]:
+    """Status and body of `GET path` at the socket's path; NoAnswer."""
+    try:
+        async with asyncio.timeout(patience_s):
+            reader, writer = await asyncio.open_unix_connection(address)
+            try:
+                return await _exchange(path, reader, writer)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
+        raise NoAnswer from error
+
+
+async def _exchange(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bytes]:
+    http = h11.Connection(h11.CLIENT)
+    headers = [("host", "localhost"), ("connection", "close")]
+    for said in (h11.Request(method="GET", target=path, headers=headers), h11.EndOfMessage()):
+        writer.write(http.send(said) or b"")
+    code, body = 0, b""
+    while True:
+        event = http.next_event()
+        if event is h11.NEED_DATA:
+            http.receive_data(await reader.read(_READ_BYTES))
+        elif isinstance(event, h11.Response):
+            code = event.status_code
+        elif isinstance(event, h11.Data):
+            body += event.data
+        elif isinstance(event, h11.EndOfMessage):
+            return code, body
+        else:
+            raise NoAnswer

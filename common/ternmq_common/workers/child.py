@@ -1,0 +1,85 @@
+"""A process that a supervisor starts, seen from outside."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+
+from ternmq_common.errors import StartupError
+
+READY, FAILED = "ready", "failed"
+
+
+class Killed(StartupError):
+    """A process was ended by a signal before it served: another one may serve."""
+
+
+class Child:
+    """One process, from `start` to its end. `name` is for people, who see it in the process's arguments too."""
+
+    def __init__(self, name: str, module: str, *arguments: str) -> None:
+        self._name = name
+        # Not with -m alone: that would look for modules in the folder in which the server was started.
+        self._command = (sys.executable, "-P", "-m", module, *arguments, name)
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def prepare(self) -> None:
+        """Have it load its program, which takes most of its start, and wait."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+
+    async def start(self, line: bytes) -> None:
+        """Tell it the line, and return when it serves; StartupError if it ends before that."""
+        if self._process is None:
+            await self.prepare()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(ConnectionError):  # it has ended, which is told below
+            self._process.stdin.write(line)
+            await self._process.stdin.drain()
+        word, _, rest = (await self._process.stdout.readline()).decode().strip().partition(" ")
+        if word == FAILED:
+            raise StartupError(rest)
+        if word != READY:
+            code = await self._process.wait()
+            raise (Killed if code < 0 else StartupError)(f"{self._name} {ending(code)} before it served")
+
+    async def ended(self) -> int:
+        """Its exit code, when it has ended; below 0 the signal that ended it."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def end(self, grace_s: float) -> None:
+        """Have it end in order; after so many seconds at once."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            self._process.send_signal(number)
+
+
+def ending(code: int) -> str:
+    """What a person is told of an exit code."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

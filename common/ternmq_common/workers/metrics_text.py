@@ -1,0 +1,46 @@
+"""Metrics of several processes in Prometheus's text format, as one text: each series says of which it is. Pure.
+
+A family, that is a name with its HELP and TYPE and all its samples, may be in a text once. So texts are not joined one
+after the other, but family by family.
+"""
+
+from collections.abc import Iterator, Mapping
+
+LABEL = "worker"
+_HEADS = ("# HELP ", "# TYPE ")
+
+
+def joined(texts: Mapping[str, str]) -> str:
+    """`texts` are those of the processes, by name; every sample gets the label `worker` with that name."""
+    heads: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        known = set(heads)
+        for family, line in _lines(text):
+            if line.startswith("#"):
+                if family not in known:
+                    heads.setdefault(family, []).append(line)
+            else:
+                samples.setdefault(family, []).append(_labelled(line, name))
+    families = dict.fromkeys([*heads, *samples])
+    return "".join(f"{line}\n" for family in families for line in (*heads.get(family, ()), *samples.get(family, ())))
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Each line that says something, with the family that it belongs to."""
+    family = ""
+    for line in text.splitlines():
+        if line.startswith(_HEADS):
+            family = line.split(" ", 3)[2]
+        if line.startswith(_HEADS) or (line and not line.startswith("#")):
+            yield family, line
+
+
+def _labelled(sample: str, name: str) -> str:
+    """The sample with the label; names need no escapes."""
+    end = min(place for place in (sample.find("{"), sample.find(" ")) if place >= 0)
+    rest = sample[end:]
+    labels = f'{LABEL}="{name}"'
+    if rest.startswith("{"):
+        return f"{sample[:end]}{{{labels}{'' if rest[1] == '}' else ','}{rest[1:]}"
+    return f"{sample[:end]}{{{labels}}}{rest}"

@@ -1,0 +1,104 @@
+"""Sends for which nobody waits in a coroutine: those of a turn of the event loop go to their broker as one call.
+
+Each hears of its own end. What the broker did not begin goes its own way, as other sends do: to the same broker when
+that is back, or to another one.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ternmq_common.callbacks import tell
+from ternmq_common.errors import MessagingError
+from ternmq_common.turn_end import turn_end
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from ternmq_common.model import Appended, AppendOutcome, NewMessage, QueueRef, Stored
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.routes import Routes
+
+    Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[Appended]]]
+
+# Larger calls would keep others waiting at the broker.
+_BYTES_MAX = 256 << 10
+
+
+class _Send(NamedTuple):
+    queue: "QueueRef"
+    messages: "Sequence[NewMessage]"
+    done: "Stored"
+
+
+class GatheredSends:
+    """`alone` makes one send, wherever it can be made."""
+
+    def __init__(self, links: "Links", routes: "Routes", alone: "Append") -> None:
+        self._links = links
+        self._routes = routes
+        self._alone = alone
+        self._came: dict[str, list[_Send]] = {}
+        self._bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        """See `MessageService`."""
+        if not self._came:
+            turn_end().work(self._ask_all)
+        self._came.setdefault(queue.broker, []).append(_Send(queue, messages, done))
+        for message in messages:
+            self._bytes += len(message.rest)
+        if self._bytes > _BYTES_MAX:
+            self._ask_all()
+
+    def _ask_all(self) -> None:
+        came, self._came, self._bytes = self._came, {}, 0
+        for broker, sends in came.items():
+            self._begin(self._ask(broker, sends))
+
+    def _begin(self, work: "Coroutine[None, None, None]") -> None:
+        task = asyncio.create_task(work, name="sends")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, broker: str, sends: list[_Send]) -> None:
+        try:
+            outcomes = await self._links.broker(broker).append_each([(send.queue, send.messages) for send in sends])
+            answered = list(zip(sends, outcomes, strict=True))
+        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
+            self._failed(broker, sends, error)
+        else:
+            for send, outcome in answered:
+                self._ended(broker, send, outcome)
+
+    def _failed(self, broker: str, sends: list[_Send], error: Exception) -> None:
+        if is_broker_s_failure(error):
+            self._routes.send_failed(broker)
+        for send in sends:
+            if isinstance(error, BrokerUnavailable) and not error.maybe_done:
+                self._begin(self._send_alone(send))
+            else:
+                tell(send.done, 0, error)
+
+    def _ended(self, broker: str, send: _Send, outcome: "AppendOutcome") -> None:
+        if outcome.code == definition_pb2.OK:
+            self._routes.send_worked(broker)
+            tell(send.done, outcome.first, None)
+        elif outcome.code == definition_pb2.HA_NOT_AVAILABLE:
+            self._begin(self._send_alone(send))
+        else:
+            error = MessagingError(cast("definition_pb2.Code", outcome.code), outcome.text)
+            if is_broker_s_failure(error):
+                self._routes.send_failed(broker)
+            tell(send.done, 0, error)
+
+    async def _send_alone(self, send: _Send) -> None:
+        try:
+            appended = await self._alone(send.queue, send.messages)
+        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
+            tell(send.done, 0, error)
+        else:
+            tell(send.done, appended[0].queue_offset, None)

@@ -1,0 +1,61 @@
+"""One of several workers that share a port: `python -m ternmq_proxy.worker up|proxy`, started by a supervisor.
+
+It is a proxy of a cluster. That of `ternmq up --workers N` reads the stack's registry file, and has one broker.
+"""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from ternmq_common import process
+from ternmq_common.clock import Clock
+from ternmq_common.server_settings import ProxySettings, ServerSettings
+from ternmq_common.workers import inside
+from ternmq_proxy.cluster_main import ProxyServer
+from ternmq_registry.directory import Directory
+from ternmq_registry.joining import join
+from ternmq_registry.shared import SharedRegistry
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from ternmq_common.workers.place import Place
+
+
+async def start_of_stack(place: "Place", settings: ServerSettings, stack: "AsyncExitStack") -> str:
+    """A worker of `ternmq up`, ready when it has its broker."""
+
+    async def opened(stack: "AsyncExitStack") -> Directory:
+        registry = await asyncio.to_thread(
+            SharedRegistry.open, settings.data_dir / "registry.db", broker=settings.broker_name, address=place.storage
+        )
+        stack.callback(registry.close)
+        directory = Directory(registry)
+        stack.push_async_callback(directory.stop)
+        await directory.start()
+        return directory
+
+    proxy = ProxyServer(
+        settings, Clock(), name=place.member, http=place.http, registry=opened, embedded=settings.broker_name
+    )
+    await proxy.start(stack)
+    await proxy.connected()
+    return process.ready_line(proxy.grpc_addresses, proxy.http_address)
+
+
+async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "AsyncExitStack") -> str:
+    """A worker of `ternmq proxy`."""
+    proxy = ProxyServer(
+        settings, Clock(), name=place.member, http=place.http, registry=lambda stack: join(settings, stack)
+    )
+    await proxy.start(stack)
+    return process.ready_line(proxy.grpc_addresses, proxy.http_address)
+
+
+def main(kind: str) -> int:
+    """Serve; the process's exit code."""
+    return inside.run(ServerSettings, start_of_stack) if kind == "up" else inside.run(ProxySettings, start_of_cluster)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

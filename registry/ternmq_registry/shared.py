@@ -1,0 +1,57 @@
+"""The embedded registry as several processes of one stack have it: workers, and the broker between them.
+
+The file says the same as that of a stack in one process, so that each can go on where the other ended: it has no
+brokers, and topics name none. That there is one is added here to what is read. Deletions are kept until that broker
+has done them, as in a cluster: a worker may make a topic anew before the broker has heard of its end from another.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import delete
+
+from ternmq_common.cluster import BrokerEntry, Snapshot
+from ternmq_registry.database import keep_room
+from ternmq_registry.opening import opened_engine
+from ternmq_registry.registry import Registry
+from ternmq_registry.tables import DELETIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Engine
+
+
+class SharedRegistry(Registry):
+    """As `Registry`, with one broker that is not in the file. SQLite has changes wait for each other."""
+
+    _keeps_deletions = True
+
+    def __init__(self, engine: "Engine", broker: str, address: str) -> None:
+        super().__init__(engine)
+        self._brokers = {broker: BrokerEntry(name=broker, address=address, epoch=1)}
+
+    @classmethod
+    def open(cls, path: "Path", *, broker: str, address: str) -> Self:
+        """Open or make the file, whose stack has a broker of this name at this address. StartupError."""
+        engine = opened_engine(path)
+        keep_room(engine, path)
+        return cls(engine, broker, address)
+
+    def begin(self) -> None:
+        """What was deleted up to now is done: by an earlier stack, whose broker was told of it at once. For the broker,
+        when it alone has the store, and nobody deletes yet."""
+        with self._database.writing() as connection:
+            connection.execute(delete(DELETIONS))
+
+    def look(self) -> tuple[int, dict[str, BrokerEntry]]:
+        version, _ = super().look()
+        return version, self._brokers
+
+    def snapshot(self, known: Snapshot | None = None) -> Snapshot:
+        return replace(super().snapshot(known), brokers=self._brokers, is_placed=False)
+
+    def set_applied(self, name: str, version: int) -> None:
+        del name
+        with self._database.writing() as connection:
+            connection.execute(delete(DELETIONS).where(DELETIONS.c.version <= version))
