@@ -41,12 +41,11 @@ class ServedCall(Stream):
     `method` is None for a call that is not served. `pends`: it is served without a task, and not answered yet.
     """
 
-    __slots__ = ("deadline", "headers", "method", "moment", "pends", "task", "trailers")
-
-    _connection: "CallConnection"
+    __slots__ = ("_client", "deadline", "headers", "method", "moment", "pends", "task", "trailers")
 
     def __init__(self, connection: "CallConnection", number: int, out_window: int, headers: dict[str, str]) -> None:
         super().__init__(connection, number, out_window, message_max=connection.message_max)
+        self._client = connection
         self.method: Method | None = None
         self.headers = headers
         self.deadline: float | None = None
@@ -58,31 +57,31 @@ class ServedCall(Stream):
     @property
     def listener(self) -> str:
         """The name of the listener where it came in."""
-        return self._connection.listener
+        return self._client.listener
 
     @property
     def note(self) -> object:
         """What who serves calls has noted of the connection, for the next call; None at first."""
-        return self._connection.note
+        return self._client.note
 
     @note.setter
     def note(self, note: object) -> None:
-        self._connection.note = note
+        self._client.note = note
 
     def room(self) -> "AnswerRoom":
         """A place for what is taken for its answer, which is to be had before anything is taken."""
-        return self._connection.answer_room()
+        return self._client.answer_room()
 
     def remaining_s(self) -> float | None:
         """How long the client will wait, None for ever."""
         if self.deadline is None:
             return None
-        return max(0.0, self.deadline - self._connection.loop.time())
+        return max(0.0, self.deadline - self._client.loop.time())
 
     def begin(self, *fields: tuple[str, str]) -> None:
         """Send the headers of the answer now, with these fields; else they go with its first message."""
         if not self.begun and self._shut is None:
-            self._connection.begin(self, fields)
+            self._client.begin(self, fields)
 
     def write(self, *messages: bytes) -> None:
         self.begin()
@@ -95,7 +94,7 @@ class ServedCall(Stream):
         """
         if self._shut is not None:
             raise self._why()
-        if self._connection.finish(self, messages, trailers):
+        if self._client.finish(self, messages, trailers):
             self.ended_here = True
             self._shut = "the call was answered"
             if assured:
@@ -106,10 +105,10 @@ class ServedCall(Stream):
 
     def answer(self, message: bytes) -> None:
         """End a call that is served without a task, with this message; nothing happens if the client has gone."""
-        self._connection.answered(self)
+        self._client.answered(self)
         if self._shut is not None:
             return
-        if self._connection.finish(self, (message,), ()):
+        if self._client.finish(self, (message,), ()):
             self.ended_here = True
             self._shut = "the call was answered"
         else:
@@ -125,14 +124,14 @@ class ServedCall(Stream):
 
     def _end(self) -> None:
         if not self.begun:
-            self._connection.begin(self, ())
+            self._client.begin(self, ())
         super()._end()
 
     # --- for the connection
 
     def tell_broken(self) -> None:
         super().tell_broken()
-        self._connection.deadlines.unset(self)
+        self._client.deadlines.unset(self)
         if self.task is not None:
             self.task.cancel()
 
@@ -143,4 +142,4 @@ class ServedCall(Stream):
     def served(self, task: "asyncio.Task[None]") -> None:
         """Its task has ended."""
         self.task = None
-        self._connection.served(self, task)
+        self._client.served(self, task)
