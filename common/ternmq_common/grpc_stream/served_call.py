@@ -1,5 +1,6 @@
 """One call, as who serves it sees it: a stream with the headers and the deadline that it came with."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.grpc_http2.messages import Status
@@ -7,7 +8,6 @@ from ternmq_common.grpc_stream.stream import Stream
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
 
     from ternmq_common.grpc_http2.server_machine import Fields
     from ternmq_common.grpc_stream.call_connection import CallConnection
@@ -22,9 +22,9 @@ class Method(NamedTuple):
     call (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
     """
 
-    serve: "Callable[[ServedCall], Awaitable[None]]"
+    serve: Callable[["ServedCall"], Awaitable[None]]
     talks: bool = False
-    at_once: "Callable[[ServedCall, bytes], bool] | None" = None
+    at_once: Callable[["ServedCall", bytes], bool] | None = None
 
 
 class CallRefused(Exception):
