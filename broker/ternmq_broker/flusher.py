@@ -54,7 +54,7 @@ class Flusher:
         self._error: Exception | None = None
         self._stopping = False
         self._stopped: asyncio.Future[None]
-        self._thread = threading.Thread(target=self._sync_when_asked, name="flusher", daemon=True)
+        self._worker = threading.Thread(target=self._sync_when_asked, name="flusher", daemon=True)
         self.failure: MessagingError | None = None
         self.syncs = Durations()
         """Recorded by the flusher's thread."""
@@ -70,7 +70,7 @@ class Flusher:
         self._asked, self._ask = os.pipe()
         self._done, self._tell = os.pipe()
         self._loop.add_reader(self._done, self._synced)
-        self._thread.start()
+        self._worker.start()
 
     async def acknowledged(self, log_end: int, then: "Callable[[], None]") -> None:
         """Return when the log up to `log_end` may be acknowledged; `then` is called then, even if the caller left."""
@@ -192,6 +192,6 @@ class Flusher:
             await self._stopped
         self._loop.remove_reader(self._done)
         os.close(self._ask)  # the thread reads the end of the pipe, and ends
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._worker.join)
         for fd in (self._asked, self._done, self._tell):
             os.close(fd)

@@ -9,6 +9,7 @@ Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 
 import contextlib
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,15 +26,16 @@ from ternmq_broker.store.replaying.replay import Replay
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
+from ternmq_common.model import NewMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
     from ternmq_broker.store.log.record import Reference, Unplaced
     from ternmq_broker.store.timers.timer_index import TimerIndex
-    from ternmq_common.model import HeldTopic, NewMessage
+    from ternmq_common.model import HeldTopic
 
 _log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
@@ -53,7 +55,7 @@ class Removal:
     `MessageStore.finish_removal` forgets the segments."""
 
     count: int
-    write: "Callable[[], None]"
+    write: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Batch(NamedTuple):
 
     topic: str
     queue_id: int
-    messages: "Sequence[NewMessage]"
+    messages: Sequence[NewMessage]
 
 
 class MessageStore:

@@ -54,13 +54,24 @@ class _Name:
         if not wanted:
             try:
                 checked_name(text)
-                self.same = (None, "", self, self.bytes_min)
+                self.same = _Field(None, "", self, self.bytes_min)
             except MalformedHeaders as error:
-                self.same = (_MALFORMED, str(error), self, self.bytes_min)
+                self.same = _Field(_MALFORMED, str(error), self, self.bytes_min)
 
 
-# Its name (None: nobody asks for it), its value, what is known of its name, and for how many bytes it counts.
-_Field = tuple[str | None, str, _Name, int]
+class _Field:
+    """`name` is None if nobody asks for it; `size`: for how many bytes it counts. No tuple: compiled code makes a new
+    one wherever one is kept, and tables share their fields."""
+
+    __slots__ = ("known", "name", "size", "value")
+
+    def __init__(self, name: str | None, value: str, known: _Name, size: int) -> None:
+        self.name = name
+        self.value = value
+        self.known = known
+        self.size = size
+
+
 _NO_VALUES: dict[bytes, _Field] = {}
 
 
@@ -89,19 +100,19 @@ class HeaderTable:
         """Give up the oldest entries until the others fit."""
         gone = 0
         while self.held > self.bytes_max:
-            self.held -= self.entries[gone][3]
+            self.held -= self.entries[gone].size
             gone += 1
         del self.entries[:gone]
 
     def add_large(self, field: _Field, coded: bytes) -> None:
         """Add what may be larger than the table, which is emptied then."""
-        size = field[2].bytes_min
+        size = field.known.bytes_min
         if size > self.bytes_max or size + len(_text(coded)) > self.bytes_max:
             self.held = 0
             self.entries.clear()
         else:
             self.entries.append(field)
-            self.held += field[3]
+            self.held += field.size
             self.evict()
 
 
@@ -148,17 +159,17 @@ class HeaderReader:
             if first > 0x80:
                 at += 1
                 if first <= _STATIC_LAST_BYTE:
-                    name, value, _, _ = static[first]
+                    field = static[first]
                 elif first < 0xFF:
-                    name, value, _, _ = entries[_STATIC_LAST_BYTE - first]
+                    field = entries[_STATIC_LAST_BYTE - first]
                 else:
                     index, at = _integer(block, at - 1, 0x7F)
-                    name, value, _, _ = entries[_STATIC_LAST - index]
+                    field = entries[_STATIC_LAST - index]
             else:
                 # The two usual ways to name a field are read here: by a dynamic entry, and spelt out.
                 if first == 0x7F and (more := block[at + 1]) < 0x80:
                     middle = at + 2
-                    known = entries[_STATIC_LAST - 0x3F - more][2]
+                    known = entries[_STATIC_LAST - 0x3F - more].known
                 elif first in _SPELT and (length := block[at + 1] & 0x7F) < 0x7F:
                     middle = at + 2 + length
                     known = names.get(block[at + 1 : middle]) or self._name(block[at + 1 : middle])
@@ -172,13 +183,14 @@ class HeaderReader:
                         table.add_large(field, block[middle:at])
                     else:
                         entries.append(field)
-                        table.held = held = table.held + field[3]
+                        table.held = held = table.held + field.size
                         if held > bytes_max:
                             table.evict()
-                name, value, _, _ = field
+            name = field.name
             if name is None:
                 regular = True
                 continue
+            value = field.value
             if name[0] != ":":
                 regular = True
             elif regular or name in found:
@@ -194,13 +206,13 @@ class HeaderReader:
         index, middle = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
         if index:
             field = self._by_byte[0x80 + index] if index <= _STATIC_LAST else entries[_STATIC_LAST - index]
-            return field[2], middle
+            return field.known, middle
         begin, middle = middle, _past(block, middle)
         return self._name(block[begin:middle]), middle
 
     def _static(self, name: str, value: str) -> _Field:
         known = self._wanted.get(name) or _Name(name)
-        return known.same or (name, value, known, known.bytes_min + len(value))
+        return known.same or _Field(name, value, known, known.bytes_min + len(value))
 
     def _name(self, coded: bytes) -> _Name:
         text = _text(coded)
@@ -213,11 +225,11 @@ class HeaderReader:
 
     def _value(self, known: _Name, coded: bytes) -> _Field:
         value = _text(coded)
-        field: _Field
+        size = known.bytes_min + len(value)
         try:
-            field = (known.text, checked_value(known.text, value), known, known.bytes_min + len(value))
+            field = _Field(known.text, checked_value(known.text, value), known, size)
         except MalformedHeaders as error:
-            field = (_MALFORMED, str(error), known, known.bytes_min + len(value))
+            field = _Field(_MALFORMED, str(error), known, size)
         if len(coded) <= _CACHED_BYTES_MAX:
             self._values += 1
             if self._values > _CACHED_MAX:

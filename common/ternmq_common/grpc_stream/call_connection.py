@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WHOLE_BYTES = 256 << 10
 
 
-class CallConnection(Connection[ServedCall]):
+class CallConnection(Connection[ServedCall, ServerMachine[ServedCall]]):
     """`reads_nothing`: what waits for the client has not moved between the last two looks."""
 
     __slots__ = (
@@ -40,8 +40,6 @@ class CallConnection(Connection[ServedCall]):
         "note",
         "reads_nothing",
     )
-
-    machine: ServerMachine[ServedCall]
 
     def __init__(self, server: "CallServer", listener: str) -> None:
         super().__init__(buffer=server.buffer)

@@ -46,12 +46,10 @@ async def connect(
         connection.unwanted()
 
 
-class ClientConnection(Connection[Stream]):
+class ClientConnection(Connection[Stream, ClientMachine[Stream]]):
     """Ends with its stream. `greeted`: the stream, once the other side was found to speak HTTP/2."""
 
     __slots__ = ("_authority", "_message_max", "_method", "_stream", "greeted")
-
-    machine: ClientMachine[Stream]
 
     def __init__(self, authority: str, method: str, *, message_max: int) -> None:
         super().__init__()

@@ -9,9 +9,10 @@ Writing   once at the end of a turn for all that became ready in it: the kernel 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ternmq_common.grpc_http2.events import Event
+from ternmq_common.grpc_http2.machine import Machine
 from ternmq_common.grpc_stream.sockets import address, keep_alive
 from ternmq_common.grpc_stream.stream import Stream
 from ternmq_common.turn_end import turn_end
@@ -19,7 +20,7 @@ from ternmq_common.turn_end import turn_end
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.grpc_http2.machine import Events, Failure, Machine
+    from ternmq_common.grpc_http2.machine import Events, Failure
     from ternmq_common.grpc_http2.messages import Status
 
 _log = logging.getLogger(__name__)
@@ -29,9 +30,10 @@ _TOLD_AT_ONCE = 50
 _IGNORED_MAX = 4 << 20
 READ_BYTES = 256 << 10
 A = TypeVar("A", bound=Stream)
+M = TypeVar("M", bound=Machine[Any])
 
 
-class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
+class Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
     """What the asyncio ends share. `machine` is made with the connection; `closed`: nothing is read or written."""
 
     __slots__ = (
@@ -51,7 +53,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
         "peer",
     )
 
-    machine: "Machine[A]"
+    machine: M
 
     def __init__(self, *, buffer: memoryview | None = None) -> None:
         self.peer = ""
@@ -74,7 +76,7 @@ class Connection(asyncio.BufferedProtocol, ABC, Generic[A]):
     # --- what the ends do differently
 
     @abstractmethod
-    def make_machine(self) -> "Machine[A]":
+    def make_machine(self) -> M:
         """The machine of a connection that was made."""
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """One call, as who serves it sees it: a stream with the headers and the deadline that it came with."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.callbacks import tell
@@ -8,7 +9,6 @@ from ternmq_common.grpc_stream.stream import Stream
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.grpc_http2.server_machine import Fields
     from ternmq_common.grpc_stream.call_connection import CallConnection
@@ -23,9 +23,9 @@ class Method(NamedTuple):
     call (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
     """
 
-    serve: "Callable[[ServedCall], Awaitable[None]]"
+    serve: Callable[["ServedCall"], Awaitable[None]]
     talks: bool = False
-    at_once: "Callable[[ServedCall, bytes], bool] | None" = None
+    at_once: Callable[["ServedCall", bytes], bool] | None = None
 
 
 class CallRefused(Exception):
@@ -43,12 +43,22 @@ class ServedCall(Stream):
     `concluded`: who served it has left it with its answer.
     """
 
-    __slots__ = ("_told", "concluded", "deadline", "headers", "method", "moment", "pends", "task", "trailers")
-
-    _connection: "CallConnection"
+    __slots__ = (
+        "_client",
+        "_told",
+        "concluded",
+        "deadline",
+        "headers",
+        "method",
+        "moment",
+        "pends",
+        "task",
+        "trailers",
+    )
 
     def __init__(self, connection: "CallConnection", number: int, out_window: int, headers: dict[str, str]) -> None:
         super().__init__(connection, number, out_window, message_max=connection.message_max)
+        self._client = connection
         self.method: Method | None = None
         self.headers = headers
         self.deadline: float | None = None
@@ -62,31 +72,31 @@ class ServedCall(Stream):
     @property
     def listener(self) -> str:
         """The name of the listener where it came in."""
-        return self._connection.listener
+        return self._client.listener
 
     @property
     def note(self) -> object:
         """What who serves calls has noted of the connection, for the next call; None at first."""
-        return self._connection.note
+        return self._client.note
 
     @note.setter
     def note(self, note: object) -> None:
-        self._connection.note = note
+        self._client.note = note
 
     def room(self) -> "AnswerRoom":
         """A place for what is taken for its answer, which is to be had before anything is taken."""
-        return self._connection.answer_room()
+        return self._client.answer_room()
 
     def remaining_s(self) -> float | None:
         """How long the client will wait, None for ever."""
         if self.deadline is None:
             return None
-        return max(0.0, self.deadline - self._connection.loop.time())
+        return max(0.0, self.deadline - self._client.loop.time())
 
     def begin(self, *fields: tuple[str, str]) -> None:
         """Send the headers of the answer now, with these fields; else they go with its first message."""
         if not self.begun and self._shut is None:
-            self._connection.begin(self, fields)
+            self._client.begin(self, fields)
 
     def write(self, *messages: bytes) -> None:
         self.begin()
@@ -99,7 +109,7 @@ class ServedCall(Stream):
         """
         if self._shut is not None:
             raise self._why()
-        if self._connection.finish(self, messages, trailers):
+        if self._client.finish(self, messages, trailers):
             self.ended_here = True
             self._shut = "the call was answered"
             if assured:
@@ -110,7 +120,7 @@ class ServedCall(Stream):
 
     def answer(self, message: bytes) -> None:
         """End a call that is served without a task, with this message; nothing happens if the client has gone."""
-        self._connection.answered(self)
+        self._client.answered(self)
         if self._shut is None:
             self._finish((message,))
 
@@ -120,14 +130,14 @@ class ServedCall(Stream):
         assert not self.concluded
         self.concluded = True
         self._told = told
-        self._connection.concludes(self)
+        self._client.concludes(self)
         if self._shut is None:
             self._finish(messages)
         self._look()
 
     def _finish(self, messages: "Sequence[bytes]") -> None:
         """Nothing waits: what can't be sent now follows."""
-        if self._connection.finish(self, messages, ()):
+        if self._client.finish(self, messages, ()):
             self.ended_here = True
             self._shut = "the call was answered"
         else:
@@ -137,11 +147,11 @@ class ServedCall(Stream):
 
     def _look(self) -> None:
         """Tell what became of the answer, if that is known."""
-        if self._broken is None and self._connection.holds(self):
+        if self._broken is None and self._client.holds(self):
             return
         told, self._told = self._told, None
         if told is not None:  # else it was told meanwhile
-            self._connection.concluded(self)
+            self._client.concluded(self)
             tell(told, self._broken is None and self.ended_here)
 
     async def end(self, *, trailers: "Fields" = ()) -> None:
@@ -152,7 +162,7 @@ class ServedCall(Stream):
 
     def _end(self) -> None:
         if not self.begun:
-            self._connection.begin(self, ())
+            self._client.begin(self, ())
         super()._end()
 
     # --- for the connection
@@ -164,7 +174,7 @@ class ServedCall(Stream):
 
     def tell_broken(self) -> None:
         super().tell_broken()
-        self._connection.deadlines.unset(self)
+        self._client.deadlines.unset(self)
         if self.task is not None:
             self.task.cancel()
 
@@ -175,4 +185,4 @@ class ServedCall(Stream):
     def served(self, task: "asyncio.Task[None]") -> None:
         """Its task has ended."""
         self.task = None
-        self._connection.served(self, task)
+        self._client.served(self, task)

@@ -18,7 +18,7 @@ class Stream(WireStream):
 
     __slots__ = ("_broken", "_connection", "_messages", "_reader", "_shut", "_writers")
 
-    def __init__(self, connection: "Connection[Any]", number: int, out_window: int, *, message_max: int) -> None:
+    def __init__(self, connection: "Connection[Any, Any]", number: int, out_window: int, *, message_max: int) -> None:
         super().__init__(number, out_window, message_max=message_max)
         self._connection = connection
         self._messages = self.incoming.messages

@@ -116,7 +116,7 @@ def _checked_pairs(user: "Mapping[str, str]", limits: "MessageLimits") -> str:
             f"the message has {len(user)} properties; {limits.properties_max} are allowed (properties_max)",
         )
     pairs = dict(user)
-    reserved = RESERVED_PROPERTY_KEYS & pairs.keys()
+    reserved = RESERVED_PROPERTY_KEYS.intersection(pairs)
     if reserved:
         _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
     text = "".join(pairs) + "".join(pairs.values())

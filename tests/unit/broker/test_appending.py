@@ -22,6 +22,7 @@ from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolders
 
+pytestmark = pytest.mark.plain
 Told = dict[str, int | Exception]
 
 

@@ -12,6 +12,8 @@ from ternmq_common.model import NewMessage
 from ternmq_common.server_settings import FlushMode
 from tests.support.memory_disk import MemoryFolders
 
+pytestmark = pytest.mark.plain
+
 
 class SlowStore(MessageStore):
     """A store whose syncs wait until they are let go, and may fail."""

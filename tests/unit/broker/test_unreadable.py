@@ -92,6 +92,7 @@ def test_a_damaged_message_is_said_and_counted_once(shop: Shop, caplog: pytest.L
     assert shop.reader.degraded == "1 message can't be read any more; the log names them"
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("wrong", [0, 2, None])
 @pytest.mark.parametrize("group", ["one", "fifo"])
 def test_no_message_is_delivered_in_place_of_another(

@@ -310,6 +310,7 @@ def test_a_damaged_line_of_version_1_costs_no_other_group_its_progress() -> None
     assert journal.skipped_lines == 1
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("fields", [{}, ["g"] * 3, ["g", "t", 0, 1, 1, 1, [1, 2]], ["g", "t", "0", 1, 1, 1, []], [1.5]])
 def test_a_whole_line_that_says_nothing_known_is_skipped(fields: list[object]) -> None:
     folder, _ = journal_of(("g", "t", 0))

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from ternmq_broker.store import side_files
 from ternmq_broker.store.detached_files import DetachedFiles
+from ternmq_broker.store.files import Folder, StoreFile
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
@@ -28,7 +29,6 @@ from ternmq_common.model import HeldTopic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.replaying.stretch_reading import Stretch
     from ternmq_broker.store.side_files import SideFiles
     from ternmq_common.model import NewMessage
@@ -42,7 +42,7 @@ _QUEUES_AT_ONCE = 1024
 @dataclass(frozen=True, slots=True)
 class _Block:
     head: BlockHead
-    file: "StoreFile"
+    file: StoreFile
 
 
 @dataclass(slots=True)
@@ -55,8 +55,8 @@ class SpillJob:
     log_from: int
     log_to: int
     base: int
-    folder: "Folder"
-    files: "dict[int, StoreFile]"
+    folder: Folder
+    files: dict[int, StoreFile]
     """By segment; the one of this block is made if it is not there."""
     queues: list[QueueIndex]
     keys: "tuple[array[int], array[int]]"

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
-from ternmq_broker.store.files import DiskFolder
+from ternmq_broker.store.files import DiskFolder, StoreFile
 from ternmq_broker.store.log.record import BadRecord, Head, Record, encode, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.files import Folder
     from ternmq_broker.store.log.record import Unplaced
     from ternmq_broker.store.log.record_layouts import RecordLayouts
 
@@ -33,7 +33,7 @@ _RESERVE_BYTES = 16 << 20
 @dataclass(slots=True)
 class _Segment:
     base: int
-    file: "StoreFile"
+    file: StoreFile
 
     @property
     def end(self) -> int:

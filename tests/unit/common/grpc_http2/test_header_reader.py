@@ -84,7 +84,7 @@ def test_blocks_of_an_encoder_are_read_as_they_are_meant_whatever_its_table_has(
             encoder.header_table_size = size
         block = encoder.encode([(*field, sensitive) for field in fields], huffman=huffman)
         assert read(SHARED, block, table) == meaning(block, decoder)
-        held = sum(len(value) for name, value, _, _ in table.entries if name is not None)
+        held = sum(len(field.value) for field in table.entries if field.name is not None)
         assert held <= table.held <= TABLE_BYTES_MAX + header_reader._LATE_BYTES
 
 

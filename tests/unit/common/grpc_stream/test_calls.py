@@ -40,6 +40,7 @@ async def test_calls_by_the_thousand_get_each_its_own_answer() -> None:
         await until(lambda: not server.tasks)
 
 
+@pytest.mark.plain
 async def test_answers_that_are_ready_in_one_turn_go_in_one_write() -> None:
     async with connected() as (channel, server, service):
         bodies = [b"body %d" % number for number in range(10)]
