@@ -22,12 +22,12 @@ from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.activities.status import OK, status, status_of
+from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import check_readable
+from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
     from ternmq_common.model import Topic
-    from ternmq_proxy.call import Call
-    from ternmq_proxy.services import Services
 
 _OK = ReceiveMessageResponse(status=OK).SerializeToString()
 _NOTHING = ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
@@ -46,8 +46,8 @@ class Received:
     frames: list[bytes]
     code: int
     deliveries: list[Delivery]
-    call: "Call"
-    services: "Services"
+    call: Call
+    services: Services
     group: str = ""
     topic: str = ""
 
