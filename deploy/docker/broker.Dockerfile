@@ -6,17 +6,17 @@ ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY deploy/docker/environment.sh pyproject.toml ./
-RUN sh environment.sh requirements server uvloop otel
+RUN sh environment.sh requirements server uvloop otel && sh environment.sh compiler
 COPY deploy/docker/minimal_root.py ./
 RUN python3 minimal_root.py /image && mkdir -m 700 /data
-COPY README.md ./
+COPY README.md hatch_build.py ./
 COPY protos protos
 COPY common common
 COPY registry registry
 COPY broker broker
 COPY proxy proxy
 COPY clients/python clients/python
-RUN sh environment.sh project
+RUN TERNMQ_COMPILE=1 sh environment.sh project
 
 FROM scratch
 COPY --from=build /image /

@@ -1,5 +1,5 @@
 #!/bin/sh
-# environment.sh requirements EXTRA... | project [OPTION...]: fills /opt/ternmq, the Python environment of the images.
+# environment.sh requirements EXTRA... | compiler | project [OPTION...]: fills /opt/ternmq, the Python environment of the images.
 #
 # What the code stands on changes more rarely than the code: two calls make two layers of it.
 set -eu
@@ -31,6 +31,16 @@ requirements() {
     install /tmp/requirements.txt
     # SQLAlchemy's own test suite: 2 MB that nothing of ours imports.
     rm -rf /opt/ternmq/lib/python3*/site-packages/sqlalchemy/testing
+}
+
+# What the hot path is compiled with, see hatch_build.py; nothing of it is in the image.
+compiler() {
+    headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    if ! command -v cc >/dev/null || [ ! -f "$headers/Python.h" ]; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev \
+            $([ -f "$headers/Python.h" ] || echo python3-dev)
+    fi
 }
 
 # project [OPTION...]: with options of pip, such as another root.

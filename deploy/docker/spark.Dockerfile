@@ -25,12 +25,12 @@ RUN cd /opt/ternmq/lib/python3*/site-packages \
     && ln -s "$PWD/pyspark" /opt/ternmq/spark
 
 FROM spark AS project
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md hatch_build.py ./
 COPY protos protos
 COPY common common
 COPY clients/python clients/python
 COPY spark spark
-RUN sh environment.sh project --root /project
+RUN TERNMQ_COMPILE=0 sh environment.sh project --root /project
 
 FROM ${PYTHON_IMAGE}
 # Java's package makes links for manual pages, whose folder slim images don't have. The default is 17 in Debian 12 and
