@@ -16,8 +16,8 @@ from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
 from ternmq_proxy.activities.send_special import Sending, send_special
 from ternmq_proxy.activities.sent_form import sent
+from ternmq_proxy.activities.sent_messages import Extraordinary, Sender, sent_messages
 from ternmq_proxy.activities.status import status_of
-from ternmq_proxy.activities.stored_form import md5_of, stored_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,35 +33,18 @@ Answer = Callable[[bytes, int], None]
 AT_ONCE_MAX = 32
 
 
-def begin_send(request: SendMessageRequest, call: "Call", services: "Services", answer: Answer) -> bool:
+def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
     """Begin to store NORMAL messages, to be answered by `answer`; False: nothing was done, since that has to wait for
-    more than the log. MessagingError as `send_message`. `call` is that of a client whose id was checked."""
-    messages = request.messages
-    if not 0 < len(messages) <= AT_ONCE_MAX:
+    more than the log, or something is wrong. `data` is the request; `call` is that of a client whose id was checked."""
+    sender = Sender(call.peer, services.clock.now_ms(), services.limits)
+    try:
+        name, stored = sent_messages(data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max))
+    except Extraordinary:
         return False
-    topic = services.catalog.known_topic(messages[0].topic.name)
-    if topic is None or topic.type != definition_pb2.NORMAL:
+    topic = services.catalog.known_topic(name)
+    if topic is None or topic.type != definition_pb2.NORMAL or not stored:
         return False
-    now_ms = services.clock.now_ms()
-    limits = services.limits
-    first = messages[0]
-    checked = []
-    for message in messages:
-        properties, body = message.system_properties, message.body
-        if properties.body_encoding == definition_pb2.GZIP:
-            return False
-        if message is not first:
-            _check_topic(message, first)
-        if check_message(message, properties, body, limits, now_ms) != definition_pb2.NORMAL:
-            return False  # which is refused, if nothing else is wrong with the others
-        properties.message_type = definition_pb2.NORMAL
-        checked.append((message, properties, body))
     queue = services.placement.next_queue(services.messages.route(topic))
-    peer = call.peer
-    stored = [
-        stored_form(message, properties, body, md5_of(body), peer, now_ms, limits)
-        for message, properties, body in checked
-    ]
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:

@@ -44,11 +44,12 @@ _SLICE = 64
 _STATUS_OF = {Settled.DONE: OK, Settled.STALE: OK, Settled.EXPIRED: _EXPIRED}
 
 
-def begin_ack(request: AckMessageRequest, call: "Call", services: "Services", answer: "Answer") -> bool:
+def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
     """Begin to finish messages, to be answered by `answer`; False: nothing was done, since they are many.
-    MessagingError as `ack_message`. `call` is that of a client whose id was checked."""
+    MessagingError as `ack_message`. `data` is the request; `call` is that of a client whose id was checked."""
+    request = AckMessageRequest.FromString(data)
     asked = request.entries
-    if not 0 < len(asked) <= _SLICE:
+    if not 0 < len(asked) <= min(_SLICE, services.request_limits.entries_max):
         return False
     client_id, group, topic = call.client_id, request.group.name, request.topic.name
     decode = _handles(group, topic).decode

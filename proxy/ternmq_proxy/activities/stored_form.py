@@ -25,7 +25,7 @@ _SERVERS_OWN = (
     "delivery_attempt",
     "dead_letter_queue",
 )
-_LAST_SECOND = 253_402_300_799
+LAST_SECOND = 253_402_300_799
 
 
 def stored_form(
@@ -88,4 +88,4 @@ def md5_of(body: bytes) -> str:
 
 def is_time(stamp: "Timestamp") -> bool:
     """Whether it is a time between 1970 and 9999; consumers fail on others, and with them on their whole batch."""
-    return 0 <= stamp.seconds <= _LAST_SECOND and 0 <= stamp.nanos < 1_000_000_000
+    return 0 <= stamp.seconds <= LAST_SECOND and 0 <= stamp.nanos < 1_000_000_000

@@ -55,14 +55,15 @@ class Answered(Protocol):
 
 # The request is of the type that the service's descriptor names, which no annotation here can say for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
-Begin = Callable[[Any, "Call", "Services", Answer], bool]
+Begin = Callable[[bytes, "Call", "Services", Answer], bool]
 StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 
 
 @dataclass(frozen=True, slots=True)
 class Unary:
     """One request, one answer of `response`, whose `status` says what became of it. `begin`, if there is one, answers
-    most requests without a coroutine; the others are left to `activity`."""
+    most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for which it
+    raises DecodeError."""
 
     activity: Activity
     request: Any

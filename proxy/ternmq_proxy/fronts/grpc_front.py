@@ -140,8 +140,7 @@ class GrpcFront:
         return Method(self._unary(name, call, spans), at_once=begun)
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
-        figures, services, parsed = self._figures, self._services, call.request.FromString
-        size = RequestSize(call.request, services.request_limits)
+        figures, services = self._figures, self._services
 
         def at_once(served: ServedCall, data: bytes) -> bool:
             began = time.perf_counter()
@@ -155,12 +154,10 @@ class GrpcFront:
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
             try:
-                request = parsed(data)
-                size.check_entries(request)
                 made = self._caller(served)
                 if made is not served.note:
                     made.require_client()
-                return begin(request, made, services, answer)
+                return begin(data, made, services, answer)
             except DecodeError:
                 return False  # which says so
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs

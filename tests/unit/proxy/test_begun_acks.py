@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import RequestLimits
 from ternmq_common.model import Settled
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -73,13 +74,13 @@ def services(error: Exception | None = None) -> tuple[Services, Settling]:
         assert (client_id, group, topic) == (CALL.client_id, GROUP, TOPIC)
         settling.let_go.append(given)
 
-    made = SimpleNamespace(messages=settling, renewal=SimpleNamespace(let_go=let_go))
+    made = SimpleNamespace(messages=settling, renewal=SimpleNamespace(let_go=let_go), request_limits=RequestLimits())
     return cast("Services", made), settling
 
 
 def begun(request: rpc.AckMessageRequest, made: Services) -> tuple[rpc.AckMessageResponse, int] | None:
     answers: list[tuple[bytes, int]] = []
-    if not begin_ack(request, CALL, made, lambda answer, code: answers.append((answer, code))):
+    if not begin_ack(request.SerializeToString(), CALL, made, lambda answer, code: answers.append((answer, code))):
         assert not answers
         return None
     ((answer, code),) = answers

@@ -1,5 +1,6 @@
 """A send that is begun at once stores and answers just what the one in a coroutine does."""
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from ternmq_common.model import Appended, NewMessage, QueueRef, Route, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.activities.send_message import AT_ONCE_MAX, begin_send, send_message
+from ternmq_proxy.activities.stored_form import LAST_SECOND
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.services import Services
@@ -59,6 +61,33 @@ MESSAGES = st.builds(
     SYSTEM,
     st.binary(max_size=40),
     st.dictionaries(TEXT, TEXT, max_size=3),
+)
+WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=200)
+ORDINARY = st.builds(
+    lambda system, body, user: pb.Message(
+        topic={"name": "orders"}, system_properties=system, body=body, user_properties=user
+    ),
+    st.builds(
+        lambda fields: pb.SystemProperties(**fields),
+        st.fixed_dictionaries(
+            {"message_id": WORD, "message_type": st.just(pb.NORMAL)},
+            optional={
+                "tag": WORD,
+                "keys": st.lists(WORD, max_size=3),
+                "body_digest": st.builds(lambda text: {"type": pb.CRC32, "checksum": text}, WORD),
+                "body_encoding": st.just(pb.IDENTITY),
+                "born_timestamp": st.builds(
+                    lambda seconds, nanos: {"seconds": seconds, "nanos": nanos},
+                    st.integers(0, LAST_SECOND),
+                    st.integers(0, 999_999_999),
+                ),
+                "born_host": st.text("abc.-0", min_size=1, max_size=250),
+                "trace_context": WORD,
+            },
+        ),
+    ),
+    st.binary(min_size=1, max_size=300),
+    st.dictionaries(WORD, WORD, max_size=3),
 )
 
 
@@ -112,46 +141,62 @@ def services() -> tuple[Services, Stored]:
     return cast("Services", made), stored
 
 
-def in_a_coroutine(data: bytes) -> tuple[object, object]:
+def in_a_coroutine(data: bytes) -> tuple[bytes, list[tuple[QueueRef, list[NewMessage]]]]:
     made, stored = services()
-    coroutine = send_message(rpc.SendMessageRequest.FromString(data), CALL, made)
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value.SerializeToString(), stored.stored
-    except MessagingError as error:
-        return (error.code, error.message), stored.stored
-    raise AssertionError("nothing here is waited for")
+    answer = asyncio.run(send_message(rpc.SendMessageRequest.FromString(data), CALL, made))
+    return answer.SerializeToString(), stored.stored
+
+
+def meaning(stored: list[tuple[QueueRef, list[NewMessage]]]) -> list[object]:
+    """What is stored, whatever the order of its fields."""
+    return [
+        (queue, each.tag_hash, pb.SystemProperties.FromString(each.system), pb.Message.FromString(each.rest), each.keys)
+        for queue, messages in stored
+        for each in messages
+    ]
+
+
+def begun_as_in_a_coroutine(data: bytes) -> bool:
+    """Whether it was begun at once; AssertionError if it does something else then."""
+    made, stored = services()
+    answers: list[tuple[bytes, int]] = []
+    if not begin_send(data, CALL, made, lambda answer, code: answers.append((answer, code))):
+        assert (stored.stored, answers) == ([], [])
+        return False
+    [(answer, answered)] = answers
+    assert answered == pb.OK
+    expected_answer, expected = in_a_coroutine(data)
+    assert answer == expected_answer
+    assert meaning(stored.stored) == meaning(expected)
+    return True
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=3))
 def test_both_ways_do_the_same(messages: list[pb.Message]) -> None:
-    data = rpc.SendMessageRequest(messages=messages).SerializeToString()
-    made, stored = services()
-    answers: list[tuple[bytes, int]] = []
-    refusal: MessagingError | None = None
-    begun = False
-    try:
-        begun = begin_send(
-            rpc.SendMessageRequest.FromString(data), CALL, made, lambda answer, code: answers.append((answer, code))
-        )
-    except MessagingError as error:
-        refusal = error
-    if begun:
-        [(answer, answered)] = answers
-        assert answered == pb.OK
-        assert in_a_coroutine(data) == (answer, stored.stored)
-        return
-    assert (stored.stored, answers) == ([], [])
-    if refusal is not None:
-        assert in_a_coroutine(data) == ((refusal.code, refusal.message), [])
+    begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=messages).SerializeToString())
+
+
+@given(st.lists(ORDINARY, min_size=1, max_size=3))
+def test_what_official_clients_send_is_begun_at_once(messages: list[pb.Message]) -> None:
+    assert begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=messages).SerializeToString())
+
+
+@given(st.lists(ORDINARY, min_size=1, max_size=2), st.data())
+def test_both_ways_do_the_same_with_any_bytes(messages: list[pb.Message], data: st.DataObject) -> None:
+    damaged = bytearray(rpc.SendMessageRequest(messages=messages).SerializeToString())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        change = data.draw(st.sampled_from(["set", "add", "drop"]))
+        damaged[at : at + (change != "add")] = b"" if change == "drop" else bytes((data.draw(st.integers(0, 255)),))
+    begun_as_in_a_coroutine(bytes(damaged))
 
 
 @pytest.mark.parametrize("count", [0, AT_ONCE_MAX + 1])
 def test_none_and_many_are_left_to_the_coroutine(count: int) -> None:
     one = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
     made, stored = services()
-    assert not begin_send(rpc.SendMessageRequest(messages=[one] * count), CALL, made, lambda *_: None)
+    data = rpc.SendMessageRequest(messages=[one] * count).SerializeToString()
+    assert not begin_send(data, CALL, made, lambda *_: None)
     assert stored.stored == []
 
 
@@ -159,7 +204,8 @@ def test_an_answer_reads_as_protobuf_writes_it() -> None:
     one = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
     answers: list[bytes] = []
     made, _ = services()
-    assert begin_send(rpc.SendMessageRequest(messages=[one]), CALL, made, lambda answer, _: answers.append(answer))
+    data = rpc.SendMessageRequest(messages=[one]).SerializeToString()
+    assert begin_send(data, CALL, made, lambda answer, _: answers.append(answer))
     ok = {"code": pb.OK, "message": "OK"}
     entry = {"status": ok, "message_id": "m", "transaction_id": "m", "offset": 7}
     expected = rpc.SendMessageResponse(status=ok, entries=[entry])

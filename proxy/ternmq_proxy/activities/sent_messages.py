@@ -1,0 +1,251 @@
+"""The messages of an ordinary send, taken from the bytes of its request: what is stored is nearly what came, and to
+take it apart and put it together by protobuf costs more than all the rest.
+
+Ordinary   are NORMAL messages, uncompressed, with nothing wrong, whose fields stand in the order of their numbers, as
+           every encoder writes them, each known and each once. Whatever else came is no error here, and is left to
+           those who read it with protobuf and say what is wrong with it.
+Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
+           by the server, and also where and when the message was born, if its producer did not say.
+"""
+
+from binascii import b2a_hex
+from functools import lru_cache
+from hashlib import md5
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ternmq_common.limits import MessageLimits
+from ternmq_common.model import NewMessage
+from ternmq_common.printable import NAME_BYTES_MAX
+from ternmq_common.tag_filter import tag_hash
+from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.message_checks import RESERVED_PROPERTY_KEYS
+from ternmq_proxy.activities.stored_form import LAST_SECOND
+
+_MESSAGES = 0x0A  # SendMessageRequest.messages = 1
+_TOPIC = TOPIC_TAG[0]
+_USER_PROPERTIES = 0x12  # Message.user_properties = 2, of key = 1 and value = 2
+_SYSTEM_PROPERTIES = SYSTEM_PROPERTIES_TAG[0]
+_BODY = 0x22  # Message.body = 4
+_KEY, _VALUE = 0x0A, 0x12
+# SystemProperties, by number.
+_TAG, _KEYS, _MESSAGE_ID, _DIGEST, _ENCODING, _TYPE, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x28, 0x30, 0x3A, 0x42
+_TRACE_CONTEXT = b"\x92\x01"  # 18
+_SECONDS, _NANOS = 0x08, 0x10  # of a Timestamp
+_DIGEST_TYPE, _CHECKSUM = 0x08, 0x12  # of a Digest
+_DIGEST_TAG, _BORN_TAG, _HOST_TAG = b"\x22", b"\x3a", b"\x42"
+_DIGEST_CHECKSUM = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
+_DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
+_IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.NORMAL))
+_IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
+_IS_SPECIAL = definition_pb2.TRANSACTION
+
+
+class Sender(NamedTuple):
+    """Who sent it, as `host:port`, when, in milliseconds, and what a message may be."""
+
+    peer: str
+    now_ms: int
+    limits: MessageLimits
+
+
+class Extraordinary(Exception):
+    """The request is for others."""
+
+
+def sent_messages(data: bytes, sender: Sender, *, most: int) -> tuple[str, list[NewMessage]]:
+    """The name of their topic, and the messages as they are stored. Raises Extraordinary, also for none, for more than
+    `most`, and for those of several topics."""
+    messages: list[NewMessage] = []
+    topic = b""
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            if data[at] != _MESSAGES or len(messages) == most:
+                raise Extraordinary
+            begin, at = _content(data, at + 1, end)
+            name, message = _message(data, begin, at, sender)
+            if messages and name != topic:
+                raise Extraordinary
+            topic = name
+            messages.append(message)
+        return _topic_name(topic), messages
+    except (IndexError, UnicodeDecodeError, DecodeError) as error:
+        raise Extraordinary from error
+
+
+def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, NewMessage]:
+    """The topic, a serialized Resource, and the message."""
+    if data[at] != _TOPIC:
+        raise Extraordinary
+    begin, at = _content(data, at + 1, end)
+    topic = data[begin:at]
+    user = at
+    user_text, user_bytes = "", 0
+    if data[at] == _USER_PROPERTIES:
+        at, user_text, user_bytes = _user_properties(data, at, end, sender.limits.properties_max)
+    user_end = at
+    if data[at] != _SYSTEM_PROPERTIES:
+        raise Extraordinary
+    system, system_end = _content(data, at + 1, end)
+    if data[system_end] != _BODY:
+        raise Extraordinary
+    begin, at = _content(data, system_end + 1, end)
+    if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
+        raise Extraordinary
+    rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
+    message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
+    return topic, message
+
+
+def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
+    """Where they end, all their text, and its size."""
+    keys: list[str] = []
+    texts: list[str] = []
+    size = 0
+    while data[at] == _USER_PROPERTIES:
+        at, stop = _content(data, at + 1, end)
+        if data[at] != _KEY:
+            raise Extraordinary
+        begin, at = _content(data, at + 1, stop)
+        keys.append(data[begin:at].decode())
+        size += at - begin
+        if data[at] != _VALUE:
+            raise Extraordinary
+        begin, at = _content(data, at + 1, stop)
+        texts.append(data[begin:at].decode())
+        size += at - begin
+        if at != stop:
+            raise Extraordinary
+    if len(keys) > most or not RESERVED_PROPERTY_KEYS.isdisjoint(keys):
+        raise Extraordinary
+    return at, "".join(keys) + "".join(texts), size
+
+
+def _stored(
+    data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
+) -> NewMessage:
+    """The message whose system properties are there. Fields up to the message id are stored as one piece."""
+    at, text, size, tag = begin, user_text, user_bytes, ""
+    if data[at] == _TAG:
+        first, at = _content(data, at + 1, end)
+        tag = data[first:at].decode()
+        if "|" in tag or not tag.strip():
+            raise Extraordinary
+        text += tag
+        size += at - first
+    keys: list[str] = []
+    while data[at] == _KEYS:
+        first, at = _content(data, at + 1, end)
+        key = data[first:at].decode()
+        if not key.strip():
+            raise Extraordinary
+        keys.append(key)
+        text += key
+        size += at - first
+    if data[at] != _MESSAGE_ID:
+        raise Extraordinary
+    first, at = _content(data, at + 1, end)
+    message_id = data[first:at].decode()
+    text += message_id
+    if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
+        raise Extraordinary
+    born, host_text = _born(data, at, end, sender)
+    if not text.isprintable() or not host_text.isprintable():
+        raise Extraordinary
+    checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
+    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, _IDENTITY_NORMAL, born))
+    if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
+        raise Extraordinary
+    return NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
+
+
+def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str]:
+    """The fields from the time of birth on, as they are stored, and the host, if its producer gave one."""
+    first = at = _past_ours(data, at, end)
+    if at < end and data[at] == _BORN:
+        begin, at = _content(data, at + 1, end)
+        _check_time(data, begin, at)
+    time = data[first:at] or framed(_BORN_TAG, timestamp(sender.now_ms))
+    first, host_text = at, ""
+    if at < end and data[at] == _HOST:
+        begin, at = _content(data, at + 1, end)
+        host_text = data[begin:at].decode()
+        if not host_text or at - begin > NAME_BYTES_MAX:
+            raise Extraordinary
+    host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
+    first = at
+    if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
+        begin, at = _content(data, at + 2, end)
+        data[begin:at].decode()
+    if at != end:
+        raise Extraordinary
+    return time + host + data[first:at], host_text
+
+
+def _past_ours(data: bytes, at: int, end: int) -> int:
+    """Where digest, encoding and type end, which the server says itself."""
+    if at < end and data[at] == _DIGEST:
+        begin, at = _content(data, at + 1, end)
+        _check_digest(data, begin, at)
+    if at < end and data[at] == _ENCODING:
+        if data[at + 1] not in _IS_IDENTITY:
+            raise Extraordinary
+        at += 2
+    if at < end and data[at] == _TYPE:
+        if data[at + 1] >= _IS_SPECIAL:
+            raise Extraordinary
+        at += 2
+    return at
+
+
+def _check_digest(data: bytes, at: int, end: int) -> None:
+    """Extraordinary if that is no Digest."""
+    if at < end and data[at] == _DIGEST_TYPE:
+        _, at = _number(data, at + 1)
+    if at < end and data[at] == _CHECKSUM:
+        begin, at = _content(data, at + 1, end)
+        data[begin:at].decode()
+    if at != end:
+        raise Extraordinary
+
+
+def _check_time(data: bytes, at: int, end: int) -> None:
+    """Extraordinary if that is no time which consumers can read."""
+    seconds = nanos = 0
+    if at < end and data[at] == _SECONDS:
+        seconds, at = _number(data, at + 1)
+    if at < end and data[at] == _NANOS:
+        nanos, at = _number(data, at + 1)
+    if at != end or seconds > LAST_SECOND or nanos >= 1_000_000_000:
+        raise Extraordinary
+
+
+def _content(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Where the content of a field begins whose length stands there, and where it ends: at `end` at the latest."""
+    length = data[at]
+    at += 1
+    if length >= 0x80:
+        length, at = _number(data, at - 1)
+    if at + length > end:
+        raise Extraordinary
+    return at, at + length
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins there, of six bytes at most, and where it ends."""
+    number = 0
+    for shift in range(0, 42, 7):
+        part = data[at]
+        at += 1
+        number |= (part & 0x7F) << shift
+        if part < 0x80:
+            return number, at
+    raise Extraordinary
+
+
+@lru_cache(1024)
+def _topic_name(resource: bytes) -> str:
+    return definition_pb2.Resource.FromString(resource).name
