@@ -23,6 +23,7 @@ from benchmarks.bench.servers import APACHE, NATS, absent
 from benchmarks.bench.standing import cases as standing_cases
 from benchmarks.bench.turns import Findings, measure
 from benchmarks.bench.works import LOADS
+from ternmq_common import turn_end
 
 if TYPE_CHECKING:
     from benchmarks.bench.field import Scale
@@ -134,7 +135,9 @@ def heading() -> str:
         platform.machine(),
     )
     now = datetime.now(UTC)
-    return f"{now:%Y-%m-%d %H:%M} UTC, {processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    kind = "plain" if turn_end.__file__.endswith(".py") else "compiled"
+    python = f"Python {platform.python_version()}, {kind}"
+    return f"{now:%Y-%m-%d %H:%M} UTC, {processor}, {os.cpu_count()} cores, {python}"
 
 
 if __name__ == "__main__":
