@@ -41,6 +41,8 @@ _DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHEC
 _IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.NORMAL))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
 _IS_SPECIAL = definition_pb2.TRANSACTION
+# No rule of the contract, but who has more takes long.
+_KEYS_MAX = 128
 
 
 class Sender(NamedTuple):
@@ -117,9 +119,9 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
         begin, at = _content(data, at + 1, stop)
         texts.append(data[begin:at].decode())
         size += at - begin
-        if at != stop:
+        if at != stop or len(keys) > most:
             raise Extraordinary
-    if len(keys) > most or not RESERVED_PROPERTY_KEYS.isdisjoint(keys):
+    if not RESERVED_PROPERTY_KEYS.isdisjoint(keys):
         raise Extraordinary
     return at, "".join(keys) + "".join(texts), size
 
@@ -140,7 +142,7 @@ def _stored(
     while data[at] == _KEYS:
         first, at = _content(data, at + 1, end)
         key = data[first:at].decode()
-        if not key.strip():
+        if not key.strip() or len(keys) == _KEYS_MAX:
             raise Extraordinary
         keys.append(key)
         text += key
