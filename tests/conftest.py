@@ -1,5 +1,5 @@
 """What holds for all tests: a busy machine is no bug, what hypothesis finds can be seen again, and processes that tests
-start hear Ctrl-C as on a terminal, also in a shell's background job, which ignores it and leaves that to its children."""
+start hear Ctrl-C as on a terminal, also in a background job of a shell, which ignores it and hands that down."""
 
 import signal
 
