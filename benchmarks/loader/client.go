@@ -259,7 +259,7 @@ func refusal(what string, answer answered, err error) error {
 }
 
 // connectAll opens the connections of a work, a few at a time.
-func connectAll(ctx context.Context, o *options, group string, wanted int) ([]*client, error) {
+func connectAll(ctx context.Context, o *options, group func(number int) string, wanted int) ([]*client, error) {
 	all, failures := make([]*client, wanted), make([]error, wanted)
 	var running sync.WaitGroup
 	free := make(chan struct{}, connectingLimit)
@@ -268,7 +268,7 @@ func connectAll(ctx context.Context, o *options, group string, wanted int) ([]*c
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			all[number], failures[number] = connect(ctx, o, group)
+			all[number], failures[number] = connect(ctx, o, group(number))
 			<-free
 		}()
 	}

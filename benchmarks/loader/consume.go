@@ -14,7 +14,7 @@ import (
 
 // consume receives up to 32 messages at a time and acknowledges them, until -count were acknowledged or -seconds over.
 func consume(ctx context.Context, o *options, begin func()) (*figures, error) {
-	clients, err := connectAll(ctx, o, o.group, o.connections)
+	clients, err := connectAll(ctx, o, same(o.group), o.connections)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 // send fills the connections with requests; the next one goes when one is answered, or by the clock if there is a rate.
 func send(ctx context.Context, o *options, begin func()) (*figures, error) {
-	clients, err := connectAll(ctx, o, "", o.connections)
+	clients, err := connectAll(ctx, o, same(""), o.connections)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,8 @@ const (
 	consumerConnections = 1
 	consumerPolls       = 4
 	graceful            = 15 * time.Second
+	// A broker lets 1,024 receives of a group wait, and refuses the others.
+	idleOfGroup = 500
 )
 
 // endToEnd sends -rate messages a second, and takes the time from the begin of a send until its message is received.
@@ -36,12 +39,12 @@ func delayed(ctx context.Context, o *options, begin func()) (*figures, error) {
 func throughServer(
 	ctx context.Context, o *options, begin func(), arrived func(*pb.Message, *tally),
 ) (*figures, error) {
-	producers, err := connectAll(ctx, o, "", o.connections)
+	producers, err := connectAll(ctx, o, same(""), o.connections)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(producers)
-	consumers, err := connectAll(ctx, o, o.group, consumerConnections)
+	consumers, err := connectAll(ctx, o, same(o.group), consumerConnections)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +102,7 @@ func throughServer(
 // transactions sends half messages and commits each; the time is that of both calls.
 func transactions(ctx context.Context, o *options, begin func()) (*figures, error) {
 	o.messageType, o.perRequest = "TRANSACTION", 1
-	clients, err := connectAll(ctx, o, "", o.connections)
+	clients, err := connectAll(ctx, o, same(""), o.connections)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +141,22 @@ func transaction(ctx context.Context, c *client, messages []*pb.Message) string 
 	return failure(ended, err)
 }
 
+// same is one group for all clients.
+func same(group string) func(int) string { return func(int) string { return group } }
+
+// spread is a group for each few hundred clients; the first is the one that was named.
+func spread(group string) func(int) string {
+	return func(number int) string {
+		if number < idleOfGroup {
+			return group
+		}
+		return fmt.Sprintf("%s-%d", group, number/idleOfGroup)
+	}
+}
+
 // idle connects -clients consumers that receive nothing, and holds them for -seconds after it was told to begin.
 func idle(ctx context.Context, o *options, begin func()) (*figures, error) {
-	clients, err := connectAll(ctx, o, o.group, o.clients)
+	clients, err := connectAll(ctx, o, spread(o.group), o.clients)
 	if err != nil {
 		return nil, err
 	}
