@@ -39,6 +39,12 @@ def bound(host_port: str, *, shared: bool = False) -> socket.socket:
     return sock
 
 
+def grpc_refused(address: str, error: StartupError) -> StartupError:
+    """Why the address of a gRPC front can't be had, and what to do."""
+    reason = getattr(error.__cause__, "strerror", error)
+    return StartupError(f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another --grpc")
+
+
 def reserved(host_port: str, *, shared: bool = False) -> socket.socket:
     """A socket that has the address `HOST:PORT`, and does not listen; see `bound`.
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common import process
 from ternmq_common.errors import StartupError
-from ternmq_common.grpc_stream.sockets import named, reserved, share
+from ternmq_common.grpc_stream.sockets import grpc_refused, named, reserved, share
 from ternmq_common.workers.front import GatheringFront
 from ternmq_common.workers.keeper import Keeper
 from ternmq_common.workers.place import BROKER, Place
@@ -86,11 +86,7 @@ class Supervisor:
             try:
                 sock = stack.enter_context(reserved(listener.address))
             except StartupError as error:
-                reason = getattr(error.__cause__, "strerror", error)
-                raise StartupError(
-                    f"gRPC can't listen on {listener.address}: {reason}; stop what listens there, or choose another "
-                    "--grpc"
-                ) from error
+                raise grpc_refused(listener.address, error) from error
             share(sock)
             address = named(listener.address, sock)
             addresses.append(address)

@@ -17,7 +17,7 @@ from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound, named
+from ternmq_common.grpc_stream.sockets import bound, grpc_refused, named
 from ternmq_common.observability.figures import FrontFigures, Traffic
 from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
 from ternmq_common.printable import problem_of_name
@@ -309,10 +309,7 @@ def _bound(address: str, shared: bool) -> socket.socket:
     try:
         return bound(address, shared=shared)
     except StartupError as error:
-        reason = getattr(error.__cause__, "strerror", error)
-        raise StartupError(
-            f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another --grpc"
-        ) from error
+        raise grpc_refused(address, error) from error
 
 
 def _code_of(status: "definition_pb2.Status") -> str:

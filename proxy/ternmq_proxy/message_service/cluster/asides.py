@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable
 
     from ternmq_proxy.message_service.cluster.calls import Heard
 
@@ -15,13 +15,13 @@ class Asides:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def go_on(self, rest: "Coroutine[Any, Any, Any]", heard: "Heard") -> None:
+    def go_on(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
         """`heard` hears what comes of it."""
         task = asyncio.create_task(self._told(rest, heard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _told(self, rest: "Coroutine[Any, Any, Any]", heard: "Heard") -> None:
+    async def _told(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
         try:
             result = await rest
         except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen

@@ -11,6 +11,7 @@ from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
 from ternmq_common.turn_end import turn_end
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
 
@@ -43,6 +44,7 @@ class GatheredSends:
         self._came: dict[str, list[_Send]] = {}
         self._bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asides = Asides()
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `MessageService`."""
@@ -79,7 +81,7 @@ class GatheredSends:
             self._routes.send_failed(broker)
         for send in sends:
             if isinstance(error, BrokerUnavailable) and not error.maybe_done:
-                self._begin(self._send_alone(send))
+                self._send_alone(send)
             else:
                 tell(send.done, 0, error)
 
@@ -88,17 +90,15 @@ class GatheredSends:
             self._routes.send_worked(broker)
             tell(send.done, outcome.first, None)
         elif outcome.code == definition_pb2.HA_NOT_AVAILABLE:
-            self._begin(self._send_alone(send))
+            self._send_alone(send)
         else:
             error = MessagingError(cast("definition_pb2.Code", outcome.code), outcome.text)
             if is_broker_s_failure(error):
                 self._routes.send_failed(broker)
             tell(send.done, 0, error)
 
-    async def _send_alone(self, send: _Send) -> None:
-        try:
-            appended = await self._alone(send.queue, send.messages)
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
-            tell(send.done, 0, error)
-        else:
-            tell(send.done, appended[0].queue_offset, None)
+    def _send_alone(self, send: _Send) -> None:
+        def heard(appended: "list[Appended] | None", error: Exception | None) -> None:
+            tell(send.done, appended[0].queue_offset if appended else 0, error)
+
+        self._asides.go_on(self._alone(send.queue, send.messages), heard)
