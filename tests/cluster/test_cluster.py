@@ -64,6 +64,11 @@ async def test_a_topic_is_spread_over_all_brokers(clients: list[RawClient]) -> N
     # A broker that could not ask the registry in time what was deleted before refuses the first message of the new
     # topic, which the other one gets then; and so do the next ones, for a tenth of a second.
     await eventually(all_have_some, within_s=BACK_WITHIN_S, what="messages on all brokers")
+    before = await stored(second, "spread")
+    assert await all_have_some()
+    assert {name: held - before[name] for name, held in (await stored(second, "spread")).items()} == dict.fromkeys(
+        BOTH, 8
+    )
     assert await placed(second, "spread") == BOTH
     assert sorted(await consumed(second, "spread", "spread-readers", len(sent))) == sorted(sent)
 
