@@ -48,6 +48,7 @@ start_engine() {
     # Two engines can't share a data folder: the second run waits for the end of the first.
     exec 9>"$CACHE/docker.lock"
     flock 9
+    drop_networks
     export DOCKER_HOST=unix://$work/docker.sock
     dockerd --host "$DOCKER_HOST" --data-root "$CACHE/docker" --exec-root "$work/exec" --pidfile "$work/pid" \
         >"$work/dockerd.log" 2>&1 9>&- &
@@ -61,6 +62,16 @@ start_engine() {
         sleep 0.2
     done
     drop_leftovers
+}
+
+# Network namespaces that engines of earlier runs left mounted, as one that was killed does. Their interfaces are still on
+# the bridge and answer for the first addresses that this engine gives to its containers: connections are refused then.
+drop_networks() {
+    local mounted
+    while read -r mounted; do
+        say "unmounting the network of an engine that is gone: $mounted"
+        umount "$mounted" || fail "$mounted can't be unmounted, and its address would be given to a container"
+    done < <(awk '$5 ~ /\/ternmq-docker\.[^\/]+\/exec\/netns\// { print $5 }' /proc/self/mountinfo)
 }
 
 # What a run that was killed left behind (its containers may have started again with the engine), and images that no
