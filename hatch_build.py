@@ -19,16 +19,34 @@ from typing import Any
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+# A C file for each module, and as many of them at a time as there are cores: a third of the time of one large file.
 _SETUP = """
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from mypyc.build import mypycify
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
+
+
+class BuildInParallel(build_ext):
+    def build_extensions(self):
+        compile_all = self.compiler.compile
+
+        def compile(sources, **options):
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                return [made for (made,) in pool.map(lambda source: compile_all([source], **options), sources)]
+
+        self.compiler.compile = compile
+        super().build_extensions()
+
 
 setup(
     name="ternmq",
     packages=[],
     py_modules=[],
-    ext_modules=mypycify(sys.argv[1:], opt_level="3", debug_level="0"),
+    ext_modules=mypycify(sys.argv[1:], opt_level="3", debug_level="0", multi_file=True),
+    cmdclass={"build_ext": BuildInParallel},
     script_args=["build_ext", "--build-lib", "compiled", "--build-temp", "objects"],
 )
 """

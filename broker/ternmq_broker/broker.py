@@ -475,7 +475,6 @@ class Broker:
     async def forget_topic(self, topic: str, *, version: int = 0) -> None:
         """No message of the topic can be read any more; the disk space goes with its segments' age. The version is for
         `server/forgetting.py`."""
-        del version
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         with self._writing:
@@ -485,7 +484,6 @@ class Broker:
 
     async def forget_group(self, group: str, *, version: int = 0) -> None:
         """Drop the group's progress, its retries and its dead letters."""
-        del version
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
     INVISIBLE_MAX_MS,
@@ -17,7 +18,6 @@ from ternmq_common.limits import (
 from ternmq_common.model import Delivery, PopOrder
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
-from ternmq_common.receipt_handle import handle_form
 from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
@@ -56,8 +56,7 @@ class Received:
         they have read of a call that did not end well."""
         handles = [delivery.handle for delivery in self.deliveries]
         if handles:
-            for handle in handles:
-                self.services.renewal.let_go(self.call.client_id, self.group, self.topic, handle)
+            self.services.renewal.let_go(self.call.client_id, self.group, self.topic, handles)
             await self.services.messages.release(self.group, self.topic, handles, counts=False)
 
 

@@ -14,9 +14,10 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse
 from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
+from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.send_special import Sending, send_special
 from ternmq_proxy.activities.sent_form import sent
-from ternmq_proxy.activities.sent_messages import Extraordinary, Sender, sent_messages
+from ternmq_proxy.activities.sent_messages import Sender, sent_messages
 from ternmq_proxy.activities.status import status_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ Stored     user properties, tag, keys, message id, times, host and trace context
 """
 
 from binascii import b2a_hex
-from functools import lru_cache
 from hashlib import md5
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from ternmq_common.tag_filter import tag_hash
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.message_checks import RESERVED_PROPERTY_KEYS
+from ternmq_proxy.activities.request_bytes import Extraordinary, content, number, resource_name
 from ternmq_proxy.activities.stored_form import LAST_SECOND
 
 _MESSAGES = 0x0A  # SendMessageRequest.messages = 1
@@ -53,10 +53,6 @@ class Sender(NamedTuple):
     limits: MessageLimits
 
 
-class Extraordinary(Exception):
-    """The request is for others."""
-
-
 def sent_messages(data: bytes, sender: Sender, *, most: int) -> tuple[str, list[NewMessage]]:
     """The name of their topic, and the messages as they are stored. Raises Extraordinary, also for none, for more than
     `most`, and for those of several topics."""
@@ -67,13 +63,13 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> tuple[str, list[
         while at < end:
             if data[at] != _MESSAGES or len(messages) == most:
                 raise Extraordinary
-            begin, at = _content(data, at + 1, end)
+            begin, at = content(data, at + 1, end)
             name, message = _message(data, begin, at, sender)
             if messages and name != topic:
                 raise Extraordinary
             topic = name
             messages.append(message)
-        return _topic_name(topic), messages
+        return resource_name(topic), messages
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
         raise Extraordinary from error
 
@@ -82,7 +78,7 @@ def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, New
     """The topic, a serialized Resource, and the message."""
     if data[at] != _TOPIC:
         raise Extraordinary
-    begin, at = _content(data, at + 1, end)
+    begin, at = content(data, at + 1, end)
     topic = data[begin:at]
     user = at
     user_text, user_bytes = "", 0
@@ -91,10 +87,10 @@ def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, New
     user_end = at
     if data[at] != _SYSTEM_PROPERTIES:
         raise Extraordinary
-    system, system_end = _content(data, at + 1, end)
+    system, system_end = content(data, at + 1, end)
     if data[system_end] != _BODY:
         raise Extraordinary
-    begin, at = _content(data, system_end + 1, end)
+    begin, at = content(data, system_end + 1, end)
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
         raise Extraordinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
@@ -108,15 +104,15 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
     texts: list[str] = []
     size = 0
     while data[at] == _USER_PROPERTIES:
-        at, stop = _content(data, at + 1, end)
+        at, stop = content(data, at + 1, end)
         if data[at] != _KEY:
             raise Extraordinary
-        begin, at = _content(data, at + 1, stop)
+        begin, at = content(data, at + 1, stop)
         keys.append(data[begin:at].decode())
         size += at - begin
         if data[at] != _VALUE:
             raise Extraordinary
-        begin, at = _content(data, at + 1, stop)
+        begin, at = content(data, at + 1, stop)
         texts.append(data[begin:at].decode())
         size += at - begin
         if at != stop or len(keys) > most:
@@ -132,7 +128,7 @@ def _stored(
     """The message whose system properties are there. Fields up to the message id are stored as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
-        first, at = _content(data, at + 1, end)
+        first, at = content(data, at + 1, end)
         tag = data[first:at].decode()
         if "|" in tag or not tag.strip():
             raise Extraordinary
@@ -140,7 +136,7 @@ def _stored(
         size += at - first
     keys: list[str] = []
     while data[at] == _KEYS:
-        first, at = _content(data, at + 1, end)
+        first, at = content(data, at + 1, end)
         key = data[first:at].decode()
         if not key.strip() or len(keys) == _KEYS_MAX:
             raise Extraordinary
@@ -149,7 +145,7 @@ def _stored(
         size += at - first
     if data[at] != _MESSAGE_ID:
         raise Extraordinary
-    first, at = _content(data, at + 1, end)
+    first, at = content(data, at + 1, end)
     message_id = data[first:at].decode()
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
@@ -168,19 +164,19 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str]:
     """The fields from the time of birth on, as they are stored, and the host, if its producer gave one."""
     first = at = _past_ours(data, at, end)
     if at < end and data[at] == _BORN:
-        begin, at = _content(data, at + 1, end)
+        begin, at = content(data, at + 1, end)
         _check_time(data, begin, at)
     time = data[first:at] or framed(_BORN_TAG, timestamp(sender.now_ms))
     first, host_text = at, ""
     if at < end and data[at] == _HOST:
-        begin, at = _content(data, at + 1, end)
+        begin, at = content(data, at + 1, end)
         host_text = data[begin:at].decode()
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise Extraordinary
     host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
     first = at
     if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
-        begin, at = _content(data, at + 2, end)
+        begin, at = content(data, at + 2, end)
         data[begin:at].decode()
     if at != end:
         raise Extraordinary
@@ -190,7 +186,7 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str]:
 def _past_ours(data: bytes, at: int, end: int) -> int:
     """Where digest, encoding and type end, which the server says itself."""
     if at < end and data[at] == _DIGEST:
-        begin, at = _content(data, at + 1, end)
+        begin, at = content(data, at + 1, end)
         _check_digest(data, begin, at)
     if at < end and data[at] == _ENCODING:
         if data[at + 1] not in _IS_IDENTITY:
@@ -206,9 +202,9 @@ def _past_ours(data: bytes, at: int, end: int) -> int:
 def _check_digest(data: bytes, at: int, end: int) -> None:
     """Extraordinary if that is no Digest."""
     if at < end and data[at] == _DIGEST_TYPE:
-        _, at = _number(data, at + 1)
+        _, at = number(data, at + 1)
     if at < end and data[at] == _CHECKSUM:
-        begin, at = _content(data, at + 1, end)
+        begin, at = content(data, at + 1, end)
         data[begin:at].decode()
     if at != end:
         raise Extraordinary
@@ -218,36 +214,8 @@ def _check_time(data: bytes, at: int, end: int) -> None:
     """Extraordinary if that is no time which consumers can read."""
     seconds = nanos = 0
     if at < end and data[at] == _SECONDS:
-        seconds, at = _number(data, at + 1)
+        seconds, at = number(data, at + 1)
     if at < end and data[at] == _NANOS:
-        nanos, at = _number(data, at + 1)
+        nanos, at = number(data, at + 1)
     if at != end or seconds > LAST_SECOND or nanos >= 1_000_000_000:
         raise Extraordinary
-
-
-def _content(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the content of a field begins whose length stands there, and where it ends: at `end` at the latest."""
-    length = data[at]
-    at += 1
-    if length >= 0x80:
-        length, at = _number(data, at - 1)
-    if at + length > end:
-        raise Extraordinary
-    return at, at + length
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins there, of six bytes at most, and where it ends."""
-    number = 0
-    for shift in range(0, 42, 7):
-        part = data[at]
-        at += 1
-        number |= (part & 0x7F) << shift
-        if part < 0x80:
-            return number, at
-    raise Extraordinary
-
-
-@lru_cache(1024)
-def _topic_name(resource: bytes) -> str:
-    return definition_pb2.Resource.FromString(resource).name

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
+from ternmq_common.handle_form import HandleForm, handle_form
 from ternmq_common.limits import INVISIBLE_MAX_MS
 from ternmq_common.model import Settled
 from ternmq_common.names import checked_group, checked_topic
-from ternmq_common.receipt_handle import HandleForm, ReceiptHandle, handle_form
+from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import (
@@ -25,7 +26,8 @@ from ternmq_protos.v2.service_pb2 import (
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,
 )
-from ternmq_proxy.activities.settled_form import all_settled
+from ternmq_proxy.activities.acknowledgement import acknowledgement, all_settled
+from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.status import OK, overall, status, status_of
 
 if TYPE_CHECKING:
@@ -45,19 +47,20 @@ _STATUS_OF = {Settled.DONE: OK, Settled.STALE: OK, Settled.EXPIRED: _EXPIRED}
 
 
 def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
-    """Begin to finish messages, to be answered by `answer`; False: nothing was done, since they are many.
-    MessagingError as `ack_message`. `data` is the request; `call` is that of a client whose id was checked."""
-    request = AckMessageRequest.FromString(data)
-    asked = request.entries
-    if not 0 < len(asked) <= min(_SLICE, services.request_limits.entries_max):
-        return False
-    client_id, group, topic = call.client_id, request.group.name, request.topic.name
-    decode = _handles(group, topic).decode
-    entries = [(entry.message_id, entry.receipt_handle) for entry in asked]
+    """Begin to finish messages, to be answered by `answer`; False: nothing was done, since they are many or the request
+    is not ordinary. MessagingError as `ack_message`. `data` is the request; `call` is that of a client whose id was
+    checked."""
+    most = min(_SLICE, services.request_limits.entries_max)
     try:
-        handles = [decode(text) for _, text in entries]
+        group, topic, entries, texts = acknowledgement(data, most=most)
+    except Extraordinary:
+        return False
+    decode = _handles(group, topic).decode_ascii
+    try:
+        handles = [decode(text) for text in texts]
     except MessagingError:
         return False  # the others are acknowledged all the same, and this one's entry says why not
+    client_id = call.client_id
 
     def done(outcomes: "list[Settled] | None", error: Exception | None) -> None:
         if error is not None:
@@ -65,12 +68,11 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
             answer(refused.SerializeToString(), refused.status.code)
             return
         assert outcomes is not None
-        let_go = services.renewal.let_go
-        for handle in handles:
-            let_go(client_id, group, topic, handle)
+        services.renewal.let_go(client_id, group, topic, handles)
         if Settled.EXPIRED not in outcomes:
             answer(all_settled(entries), definition_pb2.OK)
             return
+        asked = AckMessageRequest.FromString(data).entries
         response = _answer(asked, [_STATUS_OF[outcome] for outcome in outcomes])
         answer(response.SerializeToString(), response.status.code)
 
@@ -107,8 +109,7 @@ async def _settled(
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.acknowledge(group, topic, handles))
     statuses = [_STATUS_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
-    for handle in handles:
-        services.renewal.let_go(client_id, group, topic, handle)
+    services.renewal.let_go(client_id, group, topic, handles)
     return statuses
 
 
@@ -122,7 +123,7 @@ def _answer(entries: "Sequence[AckMessageEntry]", statuses: list[Status]) -> Ack
 
 def _decoded(text: str, group: str, topic: str) -> ReceiptHandle | Status:
     try:
-        return ReceiptHandle.decode(text, group=group, topic=topic)
+        return handle_form(group, topic).decode(text)
     except MessagingError as error:
         return Status(code=error.code, message=error.message)
 
@@ -142,7 +143,7 @@ async def change_invisible_duration(
         group = checked_group(request.group.name)
         topic = checked_topic(request.topic.name)
         invisible_ms = _checked_invisible_ms(request)
-        handle = ReceiptHandle.decode(request.receipt_handle, group=group, topic=topic)
+        handle = handle_form(group, topic).decode(request.receipt_handle)
         if not invisible_ms and not request.suspend and _is_push(client_id, services):
             invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
         changed = await services.messages.change_invisible(
@@ -151,8 +152,8 @@ async def change_invisible_duration(
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ChangeInvisibleDuration")
         return ChangeInvisibleDurationResponse(status=answer, receipt_handle=request.receipt_handle)
-    services.renewal.let_go(client_id, group, topic, handle)
-    return ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.encode(group=group, topic=topic))
+    services.renewal.let_go(client_id, group, topic, [handle])
+    return ChangeInvisibleDurationResponse(status=OK, receipt_handle=handle_form(group, topic).encode(changed).decode())
 
 
 def _is_push(client_id: str, services: "Services") -> bool:
@@ -170,10 +171,10 @@ async def forward_message_to_dead_letter_queue(
     client_id = call.require_client()
     group = checked_group(request.group.name)
     topic = checked_topic(request.topic.name)
-    handle = ReceiptHandle.decode(request.receipt_handle, group=group, topic=topic)
+    handle = handle_form(group, topic).decode(request.receipt_handle)
     await services.catalog.group(group)
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
-    services.renewal.let_go(client_id, group, topic, handle)
+    services.renewal.let_go(client_id, group, topic, [handle])
     if outcome is Settled.EXPIRED:
         raise MessagingError(
             definition_pb2.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"

@@ -101,14 +101,17 @@ class LocalMessageService:
         done(self._broker.acknowledge(group, topic, handles).result, None)
 
     async def pop(
-        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
+        self,
+        order: "PopOrder",
+        *,
+        broker: str,
+        poll_s: float,
+        room: "AnswerRoom | None" = None,
     ) -> "list[Delivery]":
-        del broker
         return await self._broker.pop(order, poll_s, room)
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """Nobody else has to know."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
-        del group, topic
         return list(here)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ternmq_common.model import Delivery, Group
-    from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.interface import MessageService
 
 RENEW_AHEAD_MS = 15 * SECOND_MS
@@ -31,7 +31,7 @@ _Place = tuple[str, str, str, int, int, int]
 
 @dataclass(slots=True)
 class _Held:
-    handle: "ReceiptHandle"
+    handle: ReceiptHandle
     attempt: int
     since_ms: int
     deadline_ms: int
@@ -57,11 +57,12 @@ class Renewal:
             handle = delivery.handle
             held[_place(group, topic, handle)] = _Held(handle, delivery.attempt, now, handle.deadline_ms)
 
-    def let_go(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> None:
-        """The client settled the message."""
+    def let_go(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
+        """The client settled these messages."""
         held = self._held.get(client_id)
         if held is not None:
-            held.pop(_place(group, topic, handle), None)
+            for handle in handles:
+                held.pop(_place(group, topic, handle), None)
             if not held:
                 del self._held[client_id]
 

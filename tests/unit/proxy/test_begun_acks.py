@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import RequestLimits
 from ternmq_common.model import Settled
 from ternmq_common.receipt_handle import ReceiptHandle
@@ -24,7 +25,7 @@ SETTLED = list(Settled)
 
 
 def handle(number: int) -> str:
-    return ReceiptHandle("broker-0", 0, number, 1, 1).encode(group=GROUP, topic=TOPIC)
+    return handle_form(GROUP, TOPIC).encode(ReceiptHandle("broker-0", 0, number, 1, 1)).decode()
 
 
 ENTRIES = st.builds(

@@ -84,7 +84,7 @@ async def test_a_message_stays_hidden_for_three_hours_and_then_is_shown(hidden: 
 
 
 async def test_a_settled_message_is_not_prolonged(hidden: Hidden, renewal: Renewal) -> None:
-    renewal.let_go("c", "g", "t", FIRST)
+    renewal.let_go("c", "g", "t", [FIRST])
     await run(hidden, renewal, until_ms=MINUTE_MS)
     assert hidden.until_ms[FIRST] == MINUTE_MS
     assert hidden.until_ms[SECOND] > MINUTE_MS
@@ -106,7 +106,7 @@ async def test_what_a_gone_client_held_is_shown_and_stays_so(hidden: Hidden, ren
 
 async def test_nothing_is_released_for_a_client_that_holds_nothing(hidden: Hidden, renewal: Renewal) -> None:
     await renewal.release("stranger")
-    renewal.let_go("stranger", "g", "t", FIRST)
+    renewal.let_go("stranger", "g", "t", [FIRST])
     assert hidden.until_ms[FIRST] == MINUTE_MS
 
 

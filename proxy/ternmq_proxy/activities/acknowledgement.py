@@ -1,0 +1,81 @@
+"""An ordinary acknowledgement, taken from the bytes of its request, and the answer to one that settled all it named.
+
+Ordinary: group, topic and entries in the order of their numbers, each entry with a message id or none and a receipt
+handle. An entry of the answer has both under the same numbers, so that it is the entry that came, and its status.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ternmq_common.wire import framed, varint
+from ternmq_proxy.activities.request_bytes import Extraordinary, content, resource_name
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GROUP, _TOPIC, _ENTRIES = 0x0A, 0x12, 0x1A  # of an AckMessageRequest
+_MESSAGE_ID, _HANDLE = 0x0A, 0x12  # of an AckMessageEntry, and of an AckMessageResultEntry
+_OK = OK.SerializeToString()
+_STATUS = framed(b"\x0a", _OK)  # AckMessageResponse.status = 1
+_ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
+_ENTRY_STATUS = framed(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
+
+
+class Acknowledgement(NamedTuple):
+    """Who acknowledges messages of which topic; the entries as they came, and the handles that they name."""
+
+    group: str
+    topic: str
+    entries: list[bytes]
+    handles: list[bytes]
+
+
+def acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
+    """What the request holds. Raises Extraordinary, also for no entry and for more than `most`."""
+    entries: list[bytes] = []
+    handles: list[bytes] = []
+    end = len(data)
+    try:
+        if data[0] != _GROUP:
+            raise Extraordinary
+        begin, at = content(data, 1, end)
+        group = resource_name(data[begin:at])
+        if data[at] != _TOPIC:
+            raise Extraordinary
+        begin, at = content(data, at + 1, end)
+        topic = resource_name(data[begin:at])
+        while at < end:
+            if data[at] != _ENTRIES or len(entries) == most:
+                raise Extraordinary
+            begin, at = content(data, at + 1, end)
+            entries.append(data[begin:at])
+            handles.append(_handle(data, begin, at))
+    except (IndexError, UnicodeDecodeError, DecodeError) as error:
+        raise Extraordinary from error
+    if not entries:
+        raise Extraordinary
+    return Acknowledgement(group, topic, entries, handles)
+
+
+def _handle(data: bytes, at: int, end: int) -> bytes:
+    """That of the entry which is there."""
+    if at < end and data[at] == _MESSAGE_ID:
+        begin, at = content(data, at + 1, end)
+        data[begin:at].decode()
+    if at >= end or data[at] != _HANDLE:
+        raise Extraordinary
+    begin, at = content(data, at + 1, end)
+    handle = data[begin:at]
+    if at != end or not handle.isascii():
+        raise Extraordinary
+    return handle
+
+
+def all_settled(entries: "Sequence[bytes]") -> bytes:
+    """A serialized `AckMessageResponse`."""
+    parts = [_STATUS]
+    for entry in entries:
+        parts += (_ENTRY_TAG, varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)
+    return b"".join(parts)

@@ -1,0 +1,49 @@
+"""Fields of a request, read where they stand in its bytes: of an ordinary call, protobuf's objects cost more than all the
+rest. Whatever is not ordinary is left to those who read it with protobuf and say what is wrong.
+"""
+
+from functools import lru_cache
+
+from ternmq_protos.v2 import definition_pb2
+
+# More than any name that is allowed, so that little is kept for names that are refused.
+_RESOURCE_BYTES_MAX = 1024
+
+
+class Extraordinary(Exception):
+    """The request is for others."""
+
+
+def content(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Where the content of a field begins whose length stands there, and where it ends: at `end` at the latest."""
+    length = data[at]
+    at += 1
+    if length >= 0x80:
+        length, at = number(data, at - 1)
+    if at + length > end:
+        raise Extraordinary
+    return at, at + length
+
+
+def number(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins there, of six bytes at most, and where it ends."""
+    value = 0
+    for shift in range(0, 42, 7):
+        part = data[at]
+        at += 1
+        value |= (part & 0x7F) << shift
+        if part < 0x80:
+            return value, at
+    raise Extraordinary
+
+
+def resource_name(resource: bytes) -> str:
+    """The name in a serialized Resource; DecodeError if it is none."""
+    if len(resource) > _RESOURCE_BYTES_MAX:
+        raise Extraordinary
+    return _resource_name(resource)
+
+
+@lru_cache(1024)
+def _resource_name(resource: bytes) -> str:
+    return definition_pb2.Resource.FromString(resource).name
