@@ -1,5 +1,5 @@
-"""Fields of a request, read where they stand in its bytes: for ordinary calls, since to make objects of protobuf costs more
-than all the rest. Whatever is not ordinary is left to those who read it with protobuf and say what is wrong.
+"""Fields of a request, read where they stand in its bytes: for ordinary calls, of which protobuf's objects would
+cost more than all the rest. Whatever is not ordinary is left to those who read it so and say what is wrong.
 """
 
 from functools import lru_cache
