@@ -14,10 +14,13 @@ from ternmq_protos.v2.service_pb2 import (
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
+    from ternmq_protos.v2.definition_pb2 import ClientType
+    from ternmq_proxy.activities.send_message import Answer
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.clients import Client, CommandStream
     from ternmq_proxy.services import Services
 
+_ALIVE = HeartbeatResponse(status=OK).SerializeToString()
 _PRODUCERS = {definition_pb2.PRODUCER}
 _CONSUMERS = {
     definition_pb2.PUSH_CONSUMER,
@@ -28,14 +31,26 @@ _CONSUMERS = {
 }
 
 
+def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
+    """Keep a client alive whose group, if it has one, is known here; False: nothing was done, for the others. `data` is
+    the request; `call` is that of a client whose id was checked."""
+    kind, group = _told(HeartbeatRequest.FromString(data), services.clients.find(call.client_id))
+    if kind in _CONSUMERS and services.catalog.has_group(group):
+        services.clients.seen(call.client_id, group, kind)
+    elif kind in _PRODUCERS:
+        services.clients.seen(call.client_id)
+    else:
+        return False
+    answer(_ALIVE, definition_pb2.OK)
+    return True
+
+
 async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services") -> HeartbeatResponse:
     """Keep the client alive. One that is unknown here, after a restart, is taken as it describes itself, since no
     client sends its settings again because a heartbeat was refused."""
     client_id = call.require_client()
-    known = services.clients.find(client_id)
-    kind = known.settings.client_type if known and known.settings else request.client_type
+    kind, group = _told(request, services.clients.find(client_id))
     if kind in _CONSUMERS:
-        group = request.group.name or (known.group if known else "")
         await services.catalog.group(checked_group(group))
         services.clients.seen(client_id, group, kind)
     elif kind in _PRODUCERS:
@@ -46,6 +61,12 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
             "the client's type is unknown: it sent no settings, and its heartbeat names no type",
         )
     return HeartbeatResponse(status=OK)
+
+
+def _told(request: HeartbeatRequest, known: "Client | None") -> "tuple[ClientType, str]":
+    """The client's type, and its group, as far as it ever told."""
+    kind = known.settings.client_type if known is not None and known.settings is not None else request.client_type
+    return kind, request.group.name or (known.group if known is not None else "")
 
 
 async def depart(client: "Client", services: "Services") -> None:

@@ -15,7 +15,7 @@ from ternmq_proxy.activities import (
     admin_topics,
     admin_transactions,
 )
-from ternmq_proxy.activities.client_life import heartbeat, notify_client_termination
+from ternmq_proxy.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
 from ternmq_proxy.activities.end_transaction import end_transaction
 from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
 from ternmq_proxy.activities.query_route import query_assignment, query_route
@@ -96,7 +96,11 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "GetOffset": get_offset,
     "QueryOffset": query_offset,
 }
-_MESSAGING_BEGUN: dict[str, Begin] = {"SendMessage": begin_send, "AckMessage": begin_ack}
+_MESSAGING_BEGUN: dict[str, Begin] = {
+    "Heartbeat": begin_heartbeat,
+    "SendMessage": begin_send,
+    "AckMessage": begin_ack,
+}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _ADMIN_UNARY: dict[str, Activity] = {
     "CreateTopic": admin_topics.create_topic,
