@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.bench import load
-from benchmarks.bench.processes import pinned
+from benchmarks.bench.processes import pinned, stopped
 from benchmarks.bench.servers import APACHE, NATS, SERVERS, Server, Setup
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ class Field:
         """The server of this setup, which stays for all works."""
         if setup not in self._servers:
             server = self._running.enter_context(self.fresh(setup))
-            self.warm_up(server)
+            with self.alone(server):
+                self.warm_up(server)
             self._servers[setup] = server
         return self._servers[setup]
 
@@ -135,6 +136,13 @@ class Field:
             with pinned(self._server_cores if setup.cores == 1 else self._all_cores):
                 server = running.enter_context(SERVERS[setup.engine](setup, folder))
             yield server
+
+    @contextlib.contextmanager
+    def alone(self, server: Server) -> Iterator[None]:
+        """The servers that stay don't run meanwhile, unless this is one: even those without work take turns of the core
+        that they share with it, and a JVM's may last for 30 milliseconds."""
+        with stopped([pid for other in self._servers.values() if other is not server for pid in other.pids]):
+            yield
 
     def warm_up(self, server: Server) -> None:
         """Send until the cost of a message falls no more, then consume both ways."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -51,6 +52,20 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def stopped(roots: Collection[int]) -> Iterator[None]:
+    """These and their descendants don't run meanwhile."""
+    halted = family(roots)
+    for pid in halted:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in halted:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def allow_many_files() -> None:

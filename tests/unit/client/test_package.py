@@ -1,0 +1,25 @@
+"""What `import ternmq` gives, and what it costs those who want less."""
+
+import subprocess
+import sys
+
+import pytest
+
+import ternmq
+
+
+def test_it_has_every_name_that_it_says() -> None:
+    assert {name for name in ternmq.__all__ if not hasattr(ternmq, name)} == set()
+    assert set(ternmq.__all__) <= set(dir(ternmq))
+
+
+def test_it_has_no_other_name() -> None:
+    with pytest.raises(AttributeError, match="module 'ternmq' has no attribute 'Prodcer'"):
+        _ = ternmq.Prodcer  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("modules", ["ternmq, ternmq.command.main", "ternmq.command.main, ternmq_proxy.main"])
+def test_a_command_and_a_server_do_without_the_clients_grpc(modules: str) -> None:
+    program = f"import sys, {modules}; print('grpc' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
