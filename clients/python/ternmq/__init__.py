@@ -147,13 +147,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # with it, every name would be there for a type checker
+
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: object = getattr(import_module(f"{__name__}.{module}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
