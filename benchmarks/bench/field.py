@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.bench import load
-from benchmarks.bench.processes import pinned, stopped
+from benchmarks.bench.processes import in_the_background, pinned
 from benchmarks.bench.servers import APACHE, NATS, SERVERS, Server, Setup
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class Field:
 
     @contextlib.contextmanager
     def alone(self, server: Server) -> Iterator[None]:
-        """The servers that stay don't run meanwhile, unless this is one: even those without work take turns of the core
-        that they share with it, and a JVM's may last for 30 milliseconds."""
-        with stopped([pid for other in self._servers.values() if other is not server for pid in other.pids]):
+        """The other servers that stay give way to this one meanwhile: even those without work take turns of the core
+        that they share with it, and a JVM's may last for 30 milliseconds. (Stopped ones lose their name server.)"""
+        with in_the_background([pid for other in self._servers.values() if other is not server for pid in other.pids]):
             yield
 
     def warm_up(self, server: Server) -> None:

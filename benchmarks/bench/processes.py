@@ -3,7 +3,6 @@
 import contextlib
 import os
 import resource
-import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -55,17 +54,20 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stopped(roots: Collection[int]) -> Iterator[None]:
-    """These and their descendants don't run meanwhile."""
-    halted = family(roots)
-    for pid in halted:
-        os.kill(pid, signal.SIGSTOP)
+def in_the_background(roots: Collection[int]) -> Iterator[None]:
+    """These and their descendants run only when nobody else wants their core meanwhile."""
+    _schedule(roots, os.SCHED_IDLE)
     try:
         yield
     finally:
-        for pid in halted:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        _schedule(roots, os.SCHED_OTHER)
+
+
+def _schedule(roots: Collection[int], policy: int) -> None:
+    for pid in family(roots):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # threads come and go
+                os.sched_setscheduler(int(thread.name), policy, os.sched_param(0))
 
 
 def allow_many_files() -> None:
