@@ -11,7 +11,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse
+from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
 from ternmq_proxy.activities.request_bytes import Extraordinary
@@ -19,6 +19,7 @@ from ternmq_proxy.activities.send_special import Sending, send_special
 from ternmq_proxy.activities.sent_form import sent
 from ternmq_proxy.activities.sent_messages import Sender, sent_messages
 from ternmq_proxy.activities.status import status_of
+from ternmq_proxy.processors.placement import queue_of_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,24 +36,32 @@ AT_ONCE_MAX = 32
 
 
 def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
-    """Begin to store NORMAL messages, to be answered by `answer`; False: nothing was done, since that has to wait for
-    more than the log, or something is wrong. `data` is the request; `call` is that of a client whose id was checked."""
+    """Begin to store NORMAL messages, or FIFO messages of one message group, to be answered by `answer`; False: nothing
+    was done, since that has to wait for more than the log, or something is wrong. `data` is the request; `call` is that
+    of a client whose id was checked."""
     sender = Sender(call.peer, services.clock.now_ms(), services.limits)
     try:
-        name, stored = sent_messages(data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max))
+        name, message_group, stored = sent_messages(
+            data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
+        )
     except Extraordinary:
         return False
     topic = services.catalog.known_topic(name)
-    if topic is None or topic.type != definition_pb2.NORMAL or not stored:
+    kind = definition_pb2.FIFO if message_group else definition_pb2.NORMAL
+    if topic is None or topic.type != kind or not stored:
         return False
-    queue = services.placement.next_queue(services.messages.route(topic))
+    route = services.messages.route(topic)
+    queue = queue_of_group(route, message_group) if message_group else services.placement.next_queue(route)
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:
             answer(sent(stored, first), definition_pb2.OK)
         else:
-            response = SendMessageResponse(status=status_of(error, "SendMessage"))
-            answer(response.SerializeToString(), response.status.code)
+            status = status_of(error, "SendMessage")
+            # Those of a FIFO topic that are sent together need not go to one queue: each says what became of it.
+            each = stored if message_group and isinstance(error, MessagingError) else []
+            entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
+            answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
 
     services.messages.append_soon(queue, stored, done)
     return True

@@ -1,9 +1,9 @@
 """The messages of an ordinary send, taken from the bytes of its request: what is stored is nearly what came, and to
 take it apart and put it together by protobuf costs more than all the rest.
 
-Ordinary   are NORMAL messages, uncompressed, with nothing wrong, whose fields stand in the order of their numbers, as
-           every encoder writes them, each known and each once. Whatever else came is no error here, and is left to
-           those who read it with protobuf and say what is wrong with it.
+Ordinary   are NORMAL messages, and FIFO messages of one message group, uncompressed, with nothing wrong, whose fields
+           stand in the order of their numbers, as every encoder writes them, each known and each once. Whatever else
+           came is no error here, and is left to those who read it with protobuf and say what is wrong with it.
 Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
            by the server, and also where and when the message was born, if its producer did not say.
 """
@@ -32,6 +32,7 @@ _BODY = 0x22  # Message.body = 4
 _KEY, _VALUE = 0x0A, 0x12
 # SystemProperties, by number.
 _TAG, _KEYS, _MESSAGE_ID, _DIGEST, _ENCODING, _TYPE, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x28, 0x30, 0x3A, 0x42
+_MESSAGE_GROUP = b"\x8a\x01"  # 17
 _TRACE_CONTEXT = b"\x92\x01"  # 18
 _SECONDS, _NANOS = 0x08, 0x10  # of a Timestamp
 _DIGEST_TYPE, _CHECKSUM = 0x08, 0x12  # of a Digest
@@ -39,6 +40,7 @@ _DIGEST_TAG, _BORN_TAG, _HOST_TAG = b"\x22", b"\x3a", b"\x42"
 _DIGEST_CHECKSUM = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
 _DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
 _IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.NORMAL))
+_IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.FIFO))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
 _IS_SPECIAL = definition_pb2.TRANSACTION
 # No rule of the contract, but who has more takes long.
@@ -53,29 +55,38 @@ class Sender(NamedTuple):
     limits: MessageLimits
 
 
-def sent_messages(data: bytes, sender: Sender, *, most: int) -> tuple[str, list[NewMessage]]:
-    """The name of their topic, and the messages as they are stored. Raises Extraordinary, also for none, for more than
-    `most`, and for those of several topics."""
+class Sent(NamedTuple):
+    """The name of the topic, the message group, "" of NORMAL messages, and the messages as they are stored."""
+
+    topic: str
+    message_group: str
+    messages: list[NewMessage]
+
+
+def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
+    """What the request holds. Raises Extraordinary, also for no message, for more than `most`, and for those of several
+    topics or message groups."""
     messages: list[NewMessage] = []
     topic = b""
+    message_group = ""
     at, end = 0, len(data)
     try:
         while at < end:
             if data[at] != _MESSAGES or len(messages) == most:
                 raise Extraordinary
             begin, at = content(data, at + 1, end)
-            name, message = _message(data, begin, at, sender)
-            if messages and name != topic:
+            name, group, message = _message(data, begin, at, sender)
+            if messages and (name != topic or group != message_group):
                 raise Extraordinary
-            topic = name
+            topic, message_group = name, group
             messages.append(message)
-        return resource_name(topic), messages
+        return Sent(resource_name(topic), message_group, messages)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
         raise Extraordinary from error
 
 
-def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, NewMessage]:
-    """The topic, a serialized Resource, and the message."""
+def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, NewMessage]:
+    """The topic, a serialized Resource, the message group, if there is one, and the message."""
     if data[at] != _TOPIC:
         raise Extraordinary
     begin, at = content(data, at + 1, end)
@@ -94,8 +105,8 @@ def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, New
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
         raise Extraordinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
-    message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
-    return topic, message
+    group, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
+    return topic, group, message
 
 
 def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
@@ -124,8 +135,8 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
 
 def _stored(
     data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
-) -> NewMessage:
-    """The message whose system properties are there. Fields up to the message id are stored as one piece."""
+) -> tuple[str, NewMessage]:
+    """Group and message whose system properties are there. Fields up to the message id are stored as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
         first, at = content(data, at + 1, end)
@@ -150,18 +161,18 @@ def _stored(
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
         raise Extraordinary
-    born, host_text = _born(data, at, end, sender)
-    if not text.isprintable() or not host_text.isprintable():
+    born, host_text, group = _born(data, at, end, sender)
+    if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
         raise Extraordinary
     checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
-    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, _IDENTITY_NORMAL, born))
+    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, _IDENTITY_FIFO if group else _IDENTITY_NORMAL, born))
     if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
         raise Extraordinary
-    return NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
+    return group, NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
 
 
-def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str]:
-    """The fields from the time of birth on, as they are stored, and the host, if its producer gave one."""
+def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str]:
+    """The fields from the time of birth on, as they are stored, host and message group, if its producer gave them."""
     first = at = _past_ours(data, at, end)
     if at < end and data[at] == _BORN:
         begin, at = content(data, at + 1, end)
@@ -174,13 +185,18 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str]:
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise Extraordinary
     host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
-    first = at
+    first, group = at, ""
+    if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:
+        begin, at = content(data, at + 2, end)
+        group = data[begin:at].decode()
+        if not group.strip() or at - begin > sender.limits.message_group_bytes_max:
+            raise Extraordinary
     if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
         begin, at = content(data, at + 2, end)
         data[begin:at].decode()
     if at != end:
         raise Extraordinary
-    return time + host + data[first:at], host_text
+    return time + host + data[first:at], host_text, group
 
 
 def _past_ours(data: bytes, at: int, end: int) -> int:

@@ -91,20 +91,36 @@ ORDINARY = st.builds(
 )
 
 
-class Stored:
-    """A message service that stores nothing, and remembers what it was to store."""
+def in_order(message: pb.Message, group: str) -> pb.Message:
+    """The message as one of that message group, which clients call FIFO."""
+    fifo = pb.Message()
+    fifo.CopyFrom(message)
+    fifo.topic.name = "fifo"
+    fifo.system_properties.message_group = group
+    fifo.system_properties.message_type = pb.FIFO
+    return fifo
 
-    def __init__(self) -> None:
+
+class Stored:
+    """A message service that stores nothing, and remembers what it was to store; `error`: it refuses."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
         self.stored: list[tuple[QueueRef, list[NewMessage]]] = []
 
     def route(self, topic: Topic) -> Route:
         return Route.to_one(topic, "broker-0")
 
     def append_soon(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
+        if self._error is not None:
+            done(0, self._error)
+            return
         self.stored.append((queue, list(messages)))
         done(7, None)
 
     async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[Appended]:
+        if self._error is not None:
+            raise self._error
         self.stored.append((queue, list(messages)))
         return [Appended(message.message_id, 7 + number) for number, message in enumerate(messages)]
 
@@ -126,8 +142,8 @@ class Catalog:
         return self.topics[name]
 
 
-def services() -> tuple[Services, Stored]:
-    stored = Stored()
+def services(error: Exception | None = None) -> tuple[Services, Stored]:
+    stored = Stored(error)
     made = SimpleNamespace(
         clock=SimpleNamespace(now_ms=lambda: 1_000_000_000_000),  # one that stands: both ways note the time
         catalog=Catalog(),
@@ -181,8 +197,49 @@ def test_what_official_clients_send_is_begun_at_once(messages: list[pb.Message])
     assert begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=messages).SerializeToString())
 
 
+@given(
+    st.lists(ORDINARY, min_size=1, max_size=3),
+    WORD.filter(lambda group: len(group.encode()) <= MessageLimits().message_group_bytes_max),
+)
+def test_messages_of_one_message_group_are_begun_at_once(messages: list[pb.Message], group: str) -> None:
+    sent = [in_order(message, group) for message in messages]
+    assert begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=sent).SerializeToString())
+
+
+@given(st.lists(ORDINARY, min_size=2, max_size=3), st.lists(TEXT, min_size=3, max_size=3))
+def test_any_message_groups_have_the_same_outcome_both_ways(messages: list[pb.Message], groups: list[str]) -> None:
+    sent = [in_order(message, group) for message, group in zip(messages, groups, strict=False)]
+    begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=sent).SerializeToString())
+
+
+AWAY = MessagingError(pb.HA_NOT_AVAILABLE, "its broker is away")
+ONE = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
+
+
+def answer_at_once(request: rpc.SendMessageRequest, error: Exception) -> rpc.SendMessageResponse:
+    answers: list[bytes] = []
+    made, _ = services(error)
+    assert begin_send(request.SerializeToString(), CALL, made, lambda answer, _: answers.append(answer))
+    return rpc.SendMessageResponse.FromString(*answers)
+
+
+def test_what_was_not_stored_is_told_for_all_of_a_normal_request() -> None:
+    answer = answer_at_once(rpc.SendMessageRequest(messages=[ONE, ONE]), AWAY)
+    assert answer == rpc.SendMessageResponse(status={"code": pb.HA_NOT_AVAILABLE, "message": "its broker is away"})
+
+
+def test_what_was_not_stored_of_a_message_group_is_told_for_each() -> None:
+    request = rpc.SendMessageRequest(messages=[in_order(ONE, "g"), in_order(ONE, "g")])
+    answer = answer_at_once(request, AWAY)
+    assert [entry.status.code for entry in answer.entries] == [pb.HA_NOT_AVAILABLE] * 2
+    made, _ = services(AWAY)
+    assert answer == asyncio.run(send_message(request, CALL, made))
+
+
 @given(st.lists(ORDINARY, min_size=1, max_size=2), st.data())
 def test_both_ways_do_the_same_with_any_bytes(messages: list[pb.Message], data: st.DataObject) -> None:
+    if data.draw(st.booleans()):
+        messages = [in_order(message, "group") for message in messages]
     damaged = bytearray(rpc.SendMessageRequest(messages=messages).SerializeToString())
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(damaged) - 1))
