@@ -18,6 +18,7 @@ from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer
 from ternmq.command.admin import AdminClient
 from ternmq_protos.admin_v1 import admin_pb2
 from tests.support.stack import Stack
+from tests.support.until import until_answered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -33,7 +34,8 @@ Handle = Callable[[SimpleConsumer, MessageView], Awaitable[None]]
 
 class Account:
     """What became of each message, by its body. `unsure` are those whose acknowledgement had no answer, since the
-    server died: it may have counted, and been remembered; then they don't come again."""
+    server died: it may have counted, and been remembered; then they don't come again, and the server has nothing left
+    of them (`nothing_is_left`)."""
 
     def __init__(self) -> None:
         self.delivered: list[tuple[float, bytes]] = []
@@ -82,6 +84,17 @@ async def keep_consuming(endpoint: str, group: str, topic: str, handle: Handle) 
                 await asyncio.sleep(0)  # the server is dying, or a claim has ended: what was not settled comes again
 
 
+async def nothing_is_left(stack: Stack) -> None:
+    """Wait until the group has finished every message that it began with, so also those whose end nobody was told."""
+
+    def left() -> list[admin_pb2.Progress]:
+        with AdminClient(stack.grpc) as admin:
+            progress = admin.group(GROUP).progress
+        return [queue for queue in progress if queue.committed < queue.max_offset or queue.in_flight]
+
+    await until_answered(lambda: asyncio.to_thread(left), [])
+
+
 async def while_it_dies(stack: Stack, account: Account, handle: Handle, done: Callable[[], bool]) -> None:
     """Consume while the process is killed several times, then to the end."""
     consumers = [asyncio.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle)) for _ in range(CONSUMERS)]
@@ -90,6 +103,7 @@ async def while_it_dies(stack: Stack, account: Account, handle: Handle, done: Ca
         await asyncio.to_thread(stack.kill9)
         await asyncio.to_thread(stack.start)
     await account.until(done)
+    await nothing_is_left(stack)
     for consumer in consumers:
         consumer.cancel()
     await asyncio.gather(*consumers, return_exceptions=True)
@@ -145,6 +159,7 @@ async def test_what_was_acknowledged_long_before_a_death_does_not_come_again(tmp
         killed = time.monotonic()
         await asyncio.to_thread(stack.start)
         await account.until(lambda: account.ended == bodies)
+        await nothing_is_left(stack)
         consumer.cancel()
         await asyncio.gather(consumer, return_exceptions=True)
     safe = {body for body, when in account.acknowledged.items() if when < killed - JOURNALLED_AFTER_S}
@@ -218,6 +233,7 @@ async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
             await asyncio.to_thread(stack.kill9)
             await asyncio.to_thread(stack.start)
         await account.until(done)
+        await nothing_is_left(stack)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
