@@ -86,8 +86,8 @@ def fresh_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Ite
 
 def attempt(field: Field, case: Case, setup: Setup, turn: str, server: Server | None = None) -> Measured | None:
     """One run, on the server that stays if none is given; None, and a note, if the load generator could not load."""
-    measured_on = server or field.server(setup)
     try:
+        measured_on = server or field.server(setup)
         with field.alone(measured_on):
             measured = case.measure(field, measured_on)
     except LoadFailed as error:
