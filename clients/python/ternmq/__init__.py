@@ -5,8 +5,8 @@
 
 `ternmq.blocking` has the same clients without `async`; `ternmq.otel` makes traces.
 
-What is here is imported when it is first asked for: the command and the server are in this package too, and start in a
-third of the time, with 20 MB less, without the client's gRPC.
+What is here is imported when it is first asked for: the command and the server are in this package too, and have no use
+for the client's gRPC, which takes 10 MB.
 """
 
 from importlib import import_module

@@ -101,12 +101,7 @@ class LocalMessageService:
         done(self._broker.acknowledge(group, topic, handles).result, None)
 
     async def pop(
-        self,
-        order: "PopOrder",
-        *,
-        broker: str,
-        poll_s: float,
-        room: "AnswerRoom | None" = None,
+        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "list[Delivery]":
         return await self._broker.pop(order, poll_s, room)
 
