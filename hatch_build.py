@@ -19,8 +19,8 @@ from typing import Any
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# A C file for each module, and as many of them at a time as there are cores: a third of the time of one large file. Each
-# takes some 100 MB to compile, hence the bound.
+# A C file for each module, and as many of them at a time as there are cores: a third of the time of one large file.
+# Each takes some 100 MB to compile, hence the bound.
 _SETUP = """
 import os
 import sys
