@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from ternmq_common.settings import parsed_duration
+from ternmq_common.units import parsed_duration
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _LEVELS_MAX = 64

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import HOUR_MS, INVISIBLE_MAX_MS, MINUTE_MS, SECOND_MS
-from ternmq_common.settings import parsed_duration, rendered_duration
+from ternmq_common.units import parsed_duration, rendered_duration
 from ternmq_protos.v2 import definition_pb2
 
 DELAY_LEVELS_MS = (

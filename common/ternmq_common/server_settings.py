@@ -1,12 +1,12 @@
 """Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
 checked once, at start."""
 
-import ipaddress
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from ternmq_common.addresses import DEFAULT_GRPC, is_wildcard, parsed_address
 from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import (
     DAY_MS,
@@ -23,7 +23,6 @@ from ternmq_common.limits import (
 )
 from ternmq_common.settings import InvalidSetting, rendered
 
-DEFAULT_GRPC = "127.0.0.1:8081"
 DEFAULT_HTTP = "127.0.0.1:8082"
 DEFAULT_STORAGE = "127.0.0.1:10911"
 DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
@@ -69,7 +68,6 @@ RANGES = {
     "workers": (1, 64),
 }
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/=,]+):(?P<port>\d{1,5})", re.ASCII)
 LISTENERS_MAX = 8
 
 
@@ -381,22 +379,6 @@ class ProxySettings(FrontSettings, MemberSettings):
 
     proxy_name: str = ""
     """How brokers and logs call this proxy; empty: the machine's name and the process's number."""
-
-
-def parsed_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 host is in brackets there and bare in the result."""
-    match = _ADDRESS.fullmatch(text.strip())
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("HOST:PORT is needed, like 127.0.0.1:8081 or [::1]:8081")
-    return match["host"].strip("[]"), int(match["port"])
-
-
-def is_wildcard(host: str) -> bool:
-    """Whether the host stands for all addresses of a machine, so that nobody can connect to it by that name."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def parsed_listeners(text: str) -> tuple[Listener, ...]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ternmq_common.errors import StartupError
+from ternmq_common.units import DURATION_UNITS_MS, SIZE_UNITS, in_largest_unit, parsed_duration, parsed_size
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,27 +35,12 @@ VARIABLE_PREFIX = "TERNMQ_"
 OTHER_VARIABLES = frozenset({"TERNMQ_CONFIG", "TERNMQ_ENDPOINT"})
 DEFAULT = "default"
 
-SIZE_UNITS = {
-    "TiB": 1024**4,
-    "GiB": 1024**3,
-    "MiB": 1024**2,
-    "KiB": 1024,
-    "TB": 1000**4,
-    "GB": 1000**3,
-    "MB": 1000**2,
-    "KB": 1000,
-    "B": 1,
-}
-DURATION_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
 AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes"})
 """Fields whose None is written `auto`."""
 
-_SIZE_FACTORS = {unit.lower(): factor for unit, factor in SIZE_UNITS.items()}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 _PASSWORD = re.compile(r"(://[^:/@]*:).*@|(password=)[^&]*", re.IGNORECASE)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)", re.ASCII)
 
 S = TypeVar("S", bound="DataclassInstance")
 
@@ -118,35 +104,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else f"; known are {', '.join(names)}"
 
 
-def parsed_size(text: str) -> int:
-    """Bytes of `64MiB`, `1.5GiB`, `10MB` or `4096`; ValueError says what is allowed."""
-    match = _SIZE.fullmatch(text.strip().lower())
-    factor = _SIZE_FACTORS.get(match[2] or "b") if match else None
-    if match is None or factor is None:
-        raise ValueError("a size like 64MiB, 1GiB or 4096 is needed")
-    size = Decimal(match[1]) * factor
-    if size != int(size):
-        raise ValueError("a whole number of bytes is needed")
-    return int(size)
-
-
-def parsed_duration(text: str, *, unit: str) -> Decimal:
-    """`text` in `unit` (`ms` or `s`): `500ms`, `90s`, `1h30m`, or a plain number that is in `unit` already."""
-    compact = text.strip().lower().replace(" ", "")
-    if re.fullmatch(r"\d+(\.\d+)?", compact, re.ASCII):
-        return Decimal(compact)
-    parts = _DURATION_PART.findall(compact)
-    if not parts or "".join(number + name for number, name in parts) != compact:
-        raise ValueError("a duration like 500ms, 90s, 15m, 72h or 3d is needed")
-    total_ms = sum((Decimal(number) * DURATION_UNITS_MS[name] for number, name in parts), Decimal(0))
-    return total_ms / DURATION_UNITS_MS[unit]
-
-
-def rendered_duration(milliseconds: int) -> str:
-    """`500ms`, `90s`, `2h`: in the largest unit that it is a whole number of."""
-    return _in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
-
-
 def without_password(url: str) -> str:
     """The URL as it may be shown. It need not be a right one: what could be a password is hidden."""
     return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
@@ -162,9 +119,9 @@ def rendered(name: str, value: object) -> str:
         return without_password(str(value))
     if isinstance(value, int) and value > 0:
         if _is_size(name):
-            return _in_largest_unit(value, {unit: n for unit, n in SIZE_UNITS.items() if "i" in unit or unit == "B"})
+            return in_largest_unit(value, {unit: n for unit, n in SIZE_UNITS.items() if "i" in unit or unit == "B"})
         if unit := _duration_unit(name):
-            return _in_largest_unit(value * DURATION_UNITS_MS[unit], DURATION_UNITS_MS)
+            return in_largest_unit(value * DURATION_UNITS_MS[unit], DURATION_UNITS_MS)
     return str(value)
 
 
@@ -285,8 +242,3 @@ def _is_size(name: str) -> bool:
 
 def _duration_unit(name: str) -> str | None:
     return next((unit for unit in ("ms", "s") if name.endswith("_" + unit)), None)
-
-
-def _in_largest_unit(value: int, units: Mapping[str, int]) -> str:
-    unit, factor = next((unit, factor) for unit, factor in units.items() if value % factor == 0)
-    return f"{value // factor}{unit}"

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.errors import MessagingError
 from ternmq_common.output_room import AnswerRoom
 from ternmq_common.printable import problem_of_name
-from ternmq_common.server_settings import DEFAULT_GRPC, Listener
+from ternmq_common.server_settings import Listener
 from ternmq_protos.v2 import definition_pb2
 
 _USUAL_LISTENER = Listener(DEFAULT_GRPC)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.server.connection import ProxyConnection
 from ternmq_common.errors import StartupError
-from ternmq_common.grpc_stream import Status, StreamBroken
+from ternmq_common.grpc_http2.messages import Status, StreamBroken
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound, named

@@ -7,7 +7,6 @@ Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Message
 import struct
 from collections import deque
 from enum import IntEnum
-from urllib.parse import quote, unquote
 
 PREFIX = struct.Struct(">BI")
 PREFIX_BYTES = PREFIX.size
@@ -126,10 +125,14 @@ class MessageReader:
 
 def percent_encoded(text: str) -> str:
     """The text as `grpc-message` holds it."""
+    from urllib.parse import quote  # only refusals need it, and commands are to begin soon
+
     return quote(text, safe=_PLAIN)
 
 
 def percent_decoded(text: str) -> str:
+    from urllib.parse import unquote
+
     return unquote(text, errors="replace")
 
 

@@ -4,7 +4,6 @@ system."""
 import contextlib
 import socket
 import sys
-from pathlib import Path
 
 from ternmq_common.errors import StartupError
 from ternmq_common.private_files import FILE_MODE
@@ -29,7 +28,7 @@ def bound(host_port: str, *, shared: bool = False) -> socket.socket:
     `unix:PATH` the file is for this user alone; what is there, of a process that died, is replaced.
     """
     if host_port.startswith(UNIX):
-        return _bound_in_files(Path(host_port.removeprefix(UNIX)))
+        return _bound_in_files(host_port.removeprefix(UNIX))
     sock = reserved(host_port, shared=shared)
     try:
         sock.listen(_BACKLOG)
@@ -82,11 +81,14 @@ def named(address: str, sock: socket.socket) -> str:
     return f"{address.rpartition(':')[0]}:{sock.getsockname()[1]}"
 
 
-def _bound_in_files(path: Path) -> socket.socket:
+def _bound_in_files(name: str) -> socket.socket:
+    from pathlib import Path  # the client's side of this module has no use for it, and commands are to begin soon
+
+    path = Path(name)
     sock = socket.socket(socket.AF_UNIX)
     try:
         path.unlink(missing_ok=True)
-        sock.bind(str(path))
+        sock.bind(name)
         path.chmod(FILE_MODE)
         sock.listen(_BACKLOG)
     except OSError as error:

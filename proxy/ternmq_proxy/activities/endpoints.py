@@ -9,7 +9,7 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING
 
-from ternmq_common.server_settings import is_wildcard, parsed_address
+from ternmq_common.addresses import is_wildcard, parsed_address
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Address, Endpoints
 

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
 from ternmq_common.grpc_http2.budgets import Budgets
-from ternmq_common.grpc_stream import Status
+from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound

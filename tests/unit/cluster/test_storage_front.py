@@ -13,8 +13,9 @@ from ternmq_broker.server.storage_front import METHOD, StorageFront
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.frames import ErrorCode
 from ternmq_common.grpc_http2.literal_headers import literal_block
-from ternmq_common.grpc_http2.messages import PREFIX
-from ternmq_common.grpc_stream import Status, Stream, StreamBroken, connect
+from ternmq_common.grpc_http2.messages import PREFIX, Status, StreamBroken
+from ternmq_common.grpc_stream.client import connect
+from ternmq_common.grpc_stream.stream import Stream
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Greeting

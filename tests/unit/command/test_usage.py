@@ -109,6 +109,29 @@ def test_completion_prints_a_script(call: Call, shell: str) -> None:
     assert f"_TERNMQ_COMPLETE={shell}_complete" in result.stdout
 
 
+def test_help_lists_each_command_in_a_line(call: Call) -> None:
+    lines = [" ".join(line.split()) for line in call("--help").stdout.splitlines()]
+    assert [line for line in lines if line in {f"{name} {text}" for name, text in COMMANDS.items()}] == [
+        f"{name} {text}" for name, text in COMMANDS.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("from ternmq.command.main import cli; cli(['--help'])", ("google.protobuf", "ternmq.command.topic")),
+        ("from ternmq.command import topic, admin", ("grpc", "asyncio", "ternmq_common.settings")),
+    ],
+    ids=["help", "a call of the admin service"],
+)
+def test_a_command_imports_only_what_it_needs(code: str, unwanted: tuple[str, ...]) -> None:
+    check = f"import atexit, sys; atexit.register(lambda: print('imported', *sys.modules)); {code}"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    imported = done.stdout.splitlines()[-1].split()
+    assert "click" in imported
+    assert not set(unwanted) & set(imported)
+
+
 @pytest.mark.slow
 def test_completion_offers_subcommands_and_choices() -> None:
     def offered(words: str) -> list[str]:

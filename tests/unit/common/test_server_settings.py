@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.addresses import is_wildcard, parsed_address
 from ternmq_common.server_settings import (
     LISTENERS_MAX,
     RANGES,
@@ -14,8 +15,6 @@ from ternmq_common.server_settings import (
     ProcessSettings,
     ProxySettings,
     ServerSettings,
-    is_wildcard,
-    parsed_address,
     parsed_listeners,
 )
 from ternmq_common.settings import InvalidSetting, SettingsError, load, rendered, variable_name

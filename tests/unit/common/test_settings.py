@@ -14,11 +14,10 @@ from ternmq_common.settings import (
     InvalidSetting,
     SettingsError,
     load,
-    parsed_duration,
-    parsed_size,
     rendered,
     variable_name,
 )
+from ternmq_common.units import parsed_duration, parsed_size
 
 
 class Colour(enum.StrEnum):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_common.grpc_stream import StreamBroken
+from ternmq_common.grpc_http2.messages import StreamBroken
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts import telemetry_stream

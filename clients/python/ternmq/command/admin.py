@@ -1,4 +1,4 @@
-"""Calls of our admin service. The module imports grpc, so subcommands import it when they run."""
+"""Calls of our admin service."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta

@@ -1,17 +1,16 @@
-"""Calls of one service of a broker over grpc's synchronous channel: what our clients of such services share.
+"""Calls of one service of a broker: what our clients of such services share.
 
-The module imports grpc, so subcommands import it when they run.
+One connection of our own HTTP/2 and one call at a time: to import grpc alone takes three times as long as a command.
 """
 
 import os
-import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
-import grpc
-import grpc.experimental
-
 from ternmq.command.failures import CommandFailure, Refused, Unreachable
+from ternmq_common.addresses import parsed_address
+from ternmq_common.grpc_http2.messages import Status, StreamBroken
+from ternmq_common.grpc_stream.blocking_calls import BlockingConnection
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 10
 # A broker is not on the far side of the proxy that a company's environment names for the web.
 CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
-# Else grpc starts a thread for a stream, and when Ctrl-C meets it in that moment, closing the channel never ends.
-IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
 
 class _Answer(Protocol):
@@ -41,55 +38,55 @@ class Calls:
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._metadata = client_metadata()
-        self._channel = grpc.insecure_channel(endpoint, options=(*CHANNEL_OPTIONS, *IN_THIS_THREAD))
+        self._connection: BlockingConnection | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._channel.close()
+        if self._connection is not None:
+            self._connection.close()
 
     def _call(self, method: str, request: "Message", answer_type: type[A], *, timeout_s: int = CALL_TIMEOUT_S) -> A:
         """The answer, whose status is OK."""
-        call = self._channel.unary_unary(
-            f"/{self.service}/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=answer_type.FromString,  # type: ignore[attr-defined]
-        )
-        try:
-            answer: A = call(request, timeout=timeout_s, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise call_failure(self._endpoint, error.code(), error.details(), timeout_s=timeout_s) from None
+        answers = self._exchange(method, request, timeout_s)
+        if len(answers) != 1:
+            raise CommandFailure(f"the call to {self._endpoint} failed: {len(answers)} answers came, one was expected")
+        answer: A = answer_type.FromString(answers[0])  # type: ignore[attr-defined]
         if answer.status.code != definition_pb2.OK:
             raise Refused(answer.status.code, answer.status.message)
         return answer
 
     def _stream(self, method: str, request: "Message", item_type: type[I]) -> Iterator[I]:
         """The items of the answer; a status among them is for the caller to look at."""
-        call = self._channel.unary_stream(
-            f"/{self.service}/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=item_type.FromString,
-        )
+        yield from map(item_type.FromString, self._exchange(method, request, CALL_TIMEOUT_S))
+
+    def _exchange(self, method: str, request: "Message", timeout_s: int) -> list[bytes]:
         try:
-            yield from call(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise call_failure(self._endpoint, error.code(), error.details()) from None
+            return self._connected(timeout_s).call(
+                f"/{self.service}/{method}", self._metadata, request.SerializeToString(), timeout_s=timeout_s
+            )
+        except StreamBroken as broken:
+            raise call_failure(self._endpoint, broken.status, str(broken), timeout_s=timeout_s) from None
+
+    def _connected(self, timeout_s: int) -> BlockingConnection:
+        if self._connection is None or not self._connection.usable:
+            self._connection = BlockingConnection((parsed_address(self._endpoint),), timeout_s=timeout_s)
+        return self._connection
 
 
 def client_metadata() -> tuple[tuple[str, str], ...]:
     """What every call must carry; the id is new for each command."""
-    return (("x-mq-client-id", f"ternmq-command@{os.getpid()}@{uuid.uuid4().hex[:8]}"), ("x-mq-language", "PYTHON"))
+    return (("x-mq-client-id", f"ternmq-command@{os.getpid()}@{os.urandom(4).hex()}"), ("x-mq-language", "PYTHON"))
 
 
-def call_failure(
-    endpoint: str, code: grpc.StatusCode, details: str | None, *, timeout_s: int = CALL_TIMEOUT_S
-) -> CommandFailure:
-    """The failure behind a gRPC status that isn't OK, which a server of the contract never sends for a refusal."""
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return Unreachable(endpoint, "connection refused" if "refused" in (details or "") else details or "unavailable")
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+def call_failure(endpoint: str, status: int | None, details: str, *, timeout_s: int = CALL_TIMEOUT_S) -> CommandFailure:
+    """The failure behind a gRPC status that isn't OK, which a server of the contract never sends for a refusal; None
+    when the connection broke."""
+    if status is None or status == Status.UNAVAILABLE:
+        return Unreachable(endpoint, "connection refused" if "refused" in details else details or "unavailable")
+    if status == Status.DEADLINE_EXCEEDED:
         return Unreachable(endpoint, f"no answer within {timeout_s} s")
-    if code is grpc.StatusCode.UNIMPLEMENTED:
+    if status == Status.UNIMPLEMENTED:
         return CommandFailure(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
-    return CommandFailure(f"the call to {endpoint} failed: {code.name}: {details}")
+    return CommandFailure(f"the call to {endpoint} failed: gRPC status {status}: {details}")

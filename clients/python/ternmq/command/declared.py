@@ -10,7 +10,7 @@ from ternmq.command.moments import consume_from_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.printable import cut
 from ternmq_common.retry_backoff import parse_backoff
-from ternmq_common.settings import parsed_duration
+from ternmq_common.units import parsed_duration
 
 Item = Mapping[str, object]
 T = TypeVar("T")

@@ -5,7 +5,6 @@ from typing import IO, Any
 import click
 
 from ternmq.command.printing import echo
-from ternmq_common.errors import code_name
 
 
 class CommandFailure(click.ClickException):
@@ -21,6 +20,8 @@ class Refused(CommandFailure):
     """The server answered, and said no: the name of its status code and its words."""
 
     def __init__(self, code: int, message: str) -> None:
+        from ternmq_common.errors import code_name  # which knows protobuf, and takes longer than all of `--help`
+
         self.code = code
         super().__init__(f"{code_name(code)}: {message}" if message else code_name(code))
 

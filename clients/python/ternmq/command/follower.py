@@ -122,7 +122,7 @@ class Follower:
                 elif kind == "status":
                     status = answer.status
         except grpc.aio.AioRpcError as error:
-            raise call_failure(self._endpoint, error.code(), error.details()) from None
+            raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
         if status is not None and status.code not in HARMLESS:
             _check(status)
         return next_offset
@@ -136,7 +136,7 @@ class Follower:
         try:
             answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            raise call_failure(self._endpoint, error.code(), error.details()) from None
+            raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
         return answer
 
 

@@ -12,7 +12,7 @@ from ternmq.command.output import iso
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
-from ternmq_common.settings import rendered_duration
+from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
     from ternmq.command.output import Record

@@ -13,7 +13,7 @@ from ternmq.command.failures import CommandFailure, Refused, Unreachable
 from ternmq.command.output import iso_datetime, print_json_line
 from ternmq.command.printing import echo, echo_raw
 from ternmq.errors import BadRequest, ClientError, TransportError
-from ternmq_common.server_settings import parsed_address
+from ternmq_common.addresses import parsed_address
 
 if TYPE_CHECKING:
     from datetime import datetime

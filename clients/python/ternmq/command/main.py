@@ -7,38 +7,42 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ternmq.command.printing import echo, escape_warnings
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 INTERRUPTED = 130
 
-# Name of the subcommand and its module, in the order of `--help`.
+# Each subcommand, which is a module of this package, in the order of `--help`; what that says of it is here, so that it
+# need not import them all.
 COMMANDS = {
-    "up": "up",
-    "broker": "broker",
-    "proxy": "proxy",
-    "topic": "topic",
-    "group": "group",
-    "send": "send",
-    "recall": "recall",
-    "receive": "receive",
-    "tail": "tail",
-    "dlq": "dlq",
-    "transaction": "transaction",
-    "backlog": "backlog",
-    "pipeline": "pipeline",
-    "apply": "apply",
-    "registry": "registry",
-    "store": "store",
-    "backup": "backup",
-    "restore": "restore",
-    "clock": "clock",
-    "config": "config",
-    "version": "version",
-    "completion": "completion",
+    "up": "Start a broker here, in this process or in several.",
+    "broker": "Run a storage broker of a cluster, or look after one.",
+    "proxy": "Run a proxy of a cluster.",
+    "topic": "Create, list, describe, update and delete topics.",
+    "group": "Create, list, describe, change and delete consumer groups.",
+    "send": "Send messages to a topic.",
+    "recall": "Take back a message that was sent for later.",
+    "receive": "Take messages of a topic in a group's name.",
+    "tail": "Print the messages of a topic as they arrive.",
+    "dlq": "Look at dead letters, deliver them again, export them.",
+    "transaction": "Look at open transactions, and end them.",
+    "backlog": "Move the backlog of a group to a topic with more queues.",
+    "pipeline": "Move topics into files and back with Spark.",
+    "apply": "Make topics and groups as a file says.",
+    "registry": "Prepare the registry of a cluster, rebuild a lost one.",
+    "store": "Look at, check and repair the files of a broker.",
+    "backup": "Back up a broker into a folder.",
+    "restore": "Restore a broker from a backup.",
+    "clock": "Look at a server's clock, or let time pass there.",
+    "config": "Print the settings in force, and where each comes from.",
+    "version": "Print the version, also that of a server.",
+    "completion": "Print the script that teaches a shell our words.",
 }
 
 
@@ -53,9 +57,21 @@ class RootGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"ternmq.command.{COMMANDS[cmd_name]}").command
+        command = importlib.import_module(f"ternmq.command.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        if incomplete and not incomplete[0].isalnum():
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
         """Run, and leave the process with one of the codes of this module's docstring."""

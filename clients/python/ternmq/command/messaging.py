@@ -1,7 +1,6 @@
 """Reading by offset, offsets of groups, sending and recalling, by single calls of the protocol (`consumer.md` 9).
 
-For commands that read a queue once, from one offset to another; `follower` follows topics. The module imports grpc, so
-subcommands import it when they run.
+For commands that read a queue once, from one offset to another; `follower` follows topics.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from ternmq.command.output import iso_datetime
-from ternmq_common.settings import parsed_duration
+from ternmq_common.units import parsed_duration
 
 CONSUME_FROM_WORDS = ("auto", "earliest", "latest")
 _NEEDED = "a time like 2026-08-01T12:00, 2026-08-01T12:00:00Z or 2h (ago) is needed"

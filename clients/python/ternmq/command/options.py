@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ternmq.command.moments import consume_from_of, exact_moment_of, moment_of
+from ternmq_common.addresses import DEFAULT_GRPC, parsed_address
 from ternmq_common.errors import MessagingError
 from ternmq_common.retry_backoff import parse_backoff
-from ternmq_common.server_settings import DEFAULT_GRPC, parsed_address
-from ternmq_common.settings import parsed_duration
+from ternmq_common.units import parsed_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from ternmq.command.options import Duration, json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.pipeline_options import SparkOptions, spark_options, spark_session_for
 from ternmq.command.printing import echo
-from ternmq_common.settings import parsed_size
+from ternmq_common.units import parsed_size
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.lake import CompactionOptions

@@ -13,7 +13,7 @@ from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Duration, ExactMoment, Pair, endpoint_option, json_lines_option
 from ternmq.command.output import iso_datetime, print_json_line
 from ternmq.command.printing import echo
-from ternmq_common.settings import rendered_duration
+from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
     from ternmq import Message, SendReceipt

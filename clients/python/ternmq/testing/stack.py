@@ -10,8 +10,9 @@ from ternmq.errors import NotRunning
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq.testing.server_thread import ServerThread
+from ternmq_common.addresses import parsed_address
 from ternmq_common.clock import Clock, MovableClock
-from ternmq_common.server_settings import ServerSettings, parsed_address
+from ternmq_common.server_settings import ServerSettings
 from ternmq_common.settings import load
 
 ANY_PORT = "127.0.0.1:0"

@@ -16,7 +16,9 @@ from importlib.metadata import version
 from typing import Any, Protocol, cast
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.grpc_stream import Stream, StreamBroken, connect
+from ternmq_common.grpc_http2.messages import StreamBroken
+from ternmq_common.grpc_stream.client import connect
+from ternmq_common.grpc_stream.stream import Stream
 from ternmq_common.model import OrphanedTransaction
 from ternmq_common.observability.figures import LinkFigures
 from ternmq_common.observability.tracing import current_traceparent

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ternmq_common.grpc_http2.budgets import Budgets
-from ternmq_common.grpc_stream import Status
+from ternmq_common.grpc_http2.messages import Status
 from ternmq_common.grpc_stream.call_server import CallServer
 from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from tests.unit.common.grpc_stream.echo import echo, lose, served

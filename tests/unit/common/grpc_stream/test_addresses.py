@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.errors import StartupError
-from ternmq_common.grpc_stream import StreamBroken, connect
+from ternmq_common.grpc_http2.messages import StreamBroken
 from ternmq_common.grpc_stream.call_server import CallServer
+from ternmq_common.grpc_stream.client import connect
 from ternmq_common.grpc_stream.served_call import Method, ServedCall
 from ternmq_common.grpc_stream.sockets import bound, named, reserved, share
 

@@ -9,8 +9,10 @@ import pytest
 from grpc import aio
 
 from ternmq_common.grpc_http2.budgets import Budgets
-from ternmq_common.grpc_stream import Status, Stream, StreamBroken, connect
+from ternmq_common.grpc_http2.messages import Status, StreamBroken
+from ternmq_common.grpc_stream.client import connect
 from ternmq_common.grpc_stream.served_call import ServedCall
+from ternmq_common.grpc_stream.stream import Stream
 from tests.unit.common.grpc_stream.echo import METHOD, call_of_grpc, echo_of_grpc, ours, theirs, until
 
 SIZES = [0, 1, 5, 400, 16_379, 16_380, 70_000, 300_000]

@@ -16,8 +16,7 @@ from grpc import aio
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.frames import ErrorCode
 from ternmq_common.grpc_http2.literal_headers import literal_block
-from ternmq_common.grpc_http2.messages import PREFIX, StreamBroken
-from ternmq_common.grpc_stream import Status
+from ternmq_common.grpc_http2.messages import PREFIX, Status, StreamBroken
 from ternmq_common.grpc_stream.blocking_calls import BlockingConnection
 from ternmq_common.grpc_stream.served_call import ServedCall
 from tests.unit.common.grpc_stream.echo import METHOD, ours, theirs

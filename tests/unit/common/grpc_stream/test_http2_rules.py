@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ternmq_common.grpc_http2 import frames as h2
 from ternmq_common.grpc_http2.budgets import STREAM_WINDOW
 from ternmq_common.grpc_http2.frames import ErrorCode, Setting, frame
-from ternmq_common.grpc_http2.messages import PREFIX
-from ternmq_common.grpc_stream import Status, StreamBroken, connect
+from ternmq_common.grpc_http2.messages import PREFIX, Status, StreamBroken
+from ternmq_common.grpc_stream.client import connect
 from ternmq_common.grpc_stream.served_call import ServedCall
 from tests.unit.common.grpc_stream.echo import METHOD, echo, ours, until
 from tests.unit.common.grpc_stream.peer import REQUEST, Peer, client, listening

@@ -8,9 +8,11 @@ import pytest
 
 from ternmq_common.errors import StartupError
 from ternmq_common.grpc_http2.budgets import STREAM_WINDOW, Budgets
-from ternmq_common.grpc_stream import Stream, StreamBroken, connect
+from ternmq_common.grpc_http2.messages import StreamBroken
+from ternmq_common.grpc_stream.client import connect
 from ternmq_common.grpc_stream.served_call import ServedCall
 from ternmq_common.grpc_stream.sockets import bound
+from ternmq_common.grpc_stream.stream import Stream
 from tests.unit.common.grpc_stream.echo import METHOD, lose, ours, until
 
 
