@@ -1,4 +1,5 @@
-"""What the README tells a newcomer to type works as it stands there, in that order, on an empty broker."""
+"""What the README and the pages under docs/ tell people to type works as it stands there, in that order, on an empty
+broker."""
 
 import os
 import re
@@ -13,12 +14,14 @@ import pytest
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = "README.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-def blocks(language: str, containing: str) -> list[str]:
-    return [text for kind, text in BLOCK.findall(README.read_text()) if kind == language and containing in text]
+def blocks(page: str, language: str, containing: str) -> list[str]:
+    text = (ROOT / page).read_text()
+    return [block for kind, block in BLOCK.findall(text) if kind == language and containing in block]
 
 
 @pytest.fixture
@@ -34,10 +37,19 @@ def run(command: list[str], stack: Stack, folder: Path) -> str:
     return ended.stdout
 
 
+def test_the_first_commands_work(stack: Stack, tmp_path: Path) -> None:
+    (commands,) = blocks(README, "", "./run ternmq send")
+    for line in commands.splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[:2] == ["./run", "ternmq"]
+        printed = run([sys.executable, "-m", "ternmq.command.main", *words[2:]], stack, tmp_path)
+    assert "orders" in printed
+
+
 def test_the_commands_work_in_their_order(stack: Stack, tmp_path: Path) -> None:
-    (declared,) = blocks("yaml", "topics:")
+    (declared,) = blocks("docs/command.md", "yaml", "topics:")
     (tmp_path / "topics.yaml").write_text(declared)
-    (commands,) = blocks("", "ternmq topic describe")
+    (commands,) = blocks("docs/command.md", "", "ternmq topic describe")
     typed = [shlex.split(line, comments=True) for line in commands.splitlines() if line.startswith("ternmq ")]
     assert len(typed) > 5
     for words in typed:
@@ -45,14 +57,15 @@ def test_the_commands_work_in_their_order(stack: Stack, tmp_path: Path) -> None:
         run([sys.executable, "-m", "ternmq.command.main", *words[1:], *endless], stack, tmp_path)
 
 
-def test_the_python_example_works(stack: Stack, tmp_path: Path) -> None:
-    (example,) = blocks("python", "SimpleConsumer(")
+@pytest.mark.parametrize("page", [README, "docs/clients.md"])
+def test_the_python_example_works(stack: Stack, tmp_path: Path, page: str) -> None:
+    (example,) = blocks(page, "python", "SimpleConsumer(")
     printed = run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
     assert "b'hello' ('order-7',)" in printed
 
 
 def test_timed_messages_and_transactions_work(stack: Stack, tmp_path: Path) -> None:
-    (commands,) = blocks("", "ternmq recall")
+    (commands,) = blocks("docs/messages.md", "", "ternmq recall")
     handle = ""
     for line in filter(None, commands.splitlines()):
         words = shlex.split(line.replace("HANDLE", handle or "HANDLE"), comments=True)
@@ -60,7 +73,7 @@ def test_timed_messages_and_transactions_work(stack: Stack, tmp_path: Path) -> N
         if found := re.search(r"ternmq recall reminders (\S+)", printed):
             handle = found[1]
     assert handle
-    (example,) = blocks("python", "begin_transaction")
+    (example,) = blocks("docs/messages.md", "python", "begin_transaction")
     run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
     tail = ["tail", "payments-made", "--from-beginning", "--max", "1"]
     assert "..." in run([sys.executable, "-m", "ternmq.command.main", *tail], stack, tmp_path)
@@ -82,7 +95,7 @@ def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -
 def test_the_commands_that_look_into_a_store_work_beside_its_broker(stack: Stack, tmp_path: Path) -> None:
     run([sys.executable, "-m", "ternmq.command.main", "send", "orders", "hello"], stack, tmp_path)
     (tmp_path / "ternmq-data").symlink_to(stack.data_dir)
-    (commands,) = blocks("", "ternmq store inspect")
+    (commands,) = blocks("docs/operations.md", "", "ternmq store inspect")
     typed = [re.split(r"\s{3,}", line)[0] for line in commands.splitlines()]
     assert len(typed) == 5
     for line in typed:

@@ -1,4 +1,4 @@
-"""The cluster that the README tells to start by hand comes up, and does what stands there."""
+"""The cluster that docs/cluster.md tells to start by hand comes up, and does what stands there."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.interop.apache_rocketmq import free_port
 from tests.support.postgres import Postgres
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
 
@@ -27,7 +27,7 @@ def postgres(tmp_path: Path) -> Iterator[Postgres]:
 
 
 def test_the_cluster_by_hand(postgres: Postgres, tmp_path: Path) -> None:
-    (block,) = [text for text in BLOCK.findall(README.read_text()) if "ternmq registry migrate" in text]
+    (block,) = [text for text in BLOCK.findall(PAGE.read_text()) if "ternmq registry migrate" in text]
     ports: dict[str, int] = {}
 
     def free(address: "re.Match[str]") -> str:
