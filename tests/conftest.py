@@ -1,11 +1,21 @@
 """What holds for all tests: a busy machine is no bug, what hypothesis finds can be seen again, and processes that tests
-start hear Ctrl-C as on a terminal, also in a background job of a shell, which ignores it and hands that down."""
+start hear Ctrl-C as on a terminal, also in a background job of a shell, which ignores it and hands that down. Who uses
+the fixture `postgres`, or is parametrised with that word, is marked so."""
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ternmq", deadline=None, print_blob=True)
 settings.load_profile("ternmq")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if "postgres" in getattr(item, "fixturenames", ()) or "postgres" in map(str, values):
+            item.add_marker(pytest.mark.postgres)

@@ -8,6 +8,8 @@ from tests.fuzz.mutations import corpus
 from tests.fuzz.running import Totals, run
 from tests.fuzz.subject import Subject
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 5
 INPUTS = 10_000
 # In which the same bytes come: in pieces, to a client that reads or does not.

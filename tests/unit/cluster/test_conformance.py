@@ -12,6 +12,8 @@ from tests.support.message_service_conformance import MessageServiceConformance,
 from tests.support.room_conformance import RoomConformance
 from tests.support.waiting_conformance import WaitingConformance
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=[(1, FlushMode.SYNC), (2, FlushMode.ASYNC)], ids=["one broker", "two brokers"])
 async def stack(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InProcessCluster]:

@@ -27,6 +27,8 @@ from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, calls_
 from tests.support.until import until
 from tests.unit.cluster.test_in_process import BOTH, MINUTE_MS, ORDERS, POLL_S, queue
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from ternmq_common.shard.form import Piece
 

@@ -21,6 +21,8 @@ import pytest
 from ternmq_common.observability import http_front, http_server
 from ternmq_common.observability.http_front import HttpFront
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 MANY_BYTES = 32 << 20
 

@@ -15,6 +15,8 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.collector import Collector, text_of
 from tests.support.embedded import Embedded, RawClient, message
 
+pytestmark = pytest.mark.slow
+
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PRODUCER = "b7ad6b7169203331"
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{PRODUCER}-01", f"00-{TRACE}-{PRODUCER}-00"

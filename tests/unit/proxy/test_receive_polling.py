@@ -228,7 +228,8 @@ async def test_an_acknowledgement_of_a_message_from_a_cut_answer_still_counts(
     stream.cancel()
     await client.ack(topic, group, first.system_properties.receipt_handle)
     received = await client.receive(topic, group, poll_s=15, batch_size=1)
-    assert received.bodies[0][:1] == b"\x01"
+    # The first is settled. Whether the second had reached its client by then is a race; if so, it is not given back.
+    assert received.bodies[0][:1] > b"\x00"
 
 
 async def test_a_poll_that_waits_is_answered_when_the_server_stops(tmp_path_factory: pytest.TempPathFactory) -> None:

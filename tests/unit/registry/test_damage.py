@@ -15,6 +15,8 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.errors import RegistryDamaged, RegistryFileDamaged
 from ternmq_registry.registry import Registry
 
+pytestmark = pytest.mark.slow
+
 HEADER_BYTES = 100
 STEP_BYTES = 256
 GROUP = Group(name="billing", fifo=True, max_attempts=5, created_ms=1_795_310_547_155)

@@ -15,6 +15,8 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import Salvaged, replace_damaged, salvaged, sidecars
 
+pytestmark = pytest.mark.slow
+
 STEP_BYTES = 1021
 LONG = "-" * 80
 """In the names, so that the topics need several pages."""

@@ -39,6 +39,8 @@ from tests.support.disk_store import (
 )
 from tests.support.retention import remove_segments
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:

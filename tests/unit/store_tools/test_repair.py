@@ -31,6 +31,8 @@ from tests.support.disk_store import (
 )
 from tests.support.retention import remove_segments
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -6,6 +6,8 @@ import pytest
 
 import ternmq.testing
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ("pytester",)
 
 OPTIONS = ("-p", "no:randomly", "-p", "no:cacheprovider")
