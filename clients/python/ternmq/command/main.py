@@ -40,6 +40,7 @@ COMMANDS = {
     "backup": "Back up a broker into a folder.",
     "restore": "Restore a broker from a backup.",
     "clock": "Look at a server's clock, or let time pass there.",
+    "doctor": "Look for what is wrong with a server, and say what to do.",
     "config": "Print the settings in force, and where each comes from.",
     "version": "Print the version, also that of a server.",
     "completion": "Print the script that teaches a shell our words.",
@@ -124,6 +125,7 @@ def cli() -> None:
       ternmq dlq list billing                          see what a group gave up
       ternmq transaction list                          see what waits for its producer's word
       ternmq pipeline lake --topics orders --out out   write a topic to Parquet files, with Spark
+      ternmq doctor                                    look for what is wrong, and what to do
       ternmq backup monday                             back up a broker that runs here, into a folder
       ternmq store verify                              check all files of a broker
       ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster

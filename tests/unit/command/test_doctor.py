@@ -1,0 +1,152 @@
+"""What `ternmq doctor` finds, and what it says is to be done."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+import pytest
+
+from ternmq.command import checkup
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.support.stack import Stack
+from tests.unit.command.admin_server import AdminServer
+from tests.unit.command.conftest import Call
+
+
+@contextmanager
+def health(status: int, body: bytes) -> Iterator[str]:
+    """An HTTP server that says this to everybody; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Examined(NamedTuple):
+    exit_code: int
+    states: dict[str, str]
+    said: dict[str, str]
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nothing answers: bound, and nobody listens."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{kept.getsockname()[1]}"
+
+
+def examined(call: Call, endpoint: str, http: str, *more: str) -> Examined:
+    result = call("doctor", "--endpoint", endpoint, "--http", http, "--json", *more)
+    found = json.loads(result.stdout)
+    return Examined(
+        result.exit_code,
+        {each["subject"]: each["state"] for each in found},
+        {each["subject"]: f"{each['said']} -> {each['advice']}" for each in found},
+    )
+
+
+@pytest.mark.slow
+def test_a_server_that_is_well_is_told_so_and_keeps_nothing_of_it(call: Call, tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        found = examined(call, stack.grpc, stack.http)
+        topics = json.loads(call("topic", "list", "--json", "--endpoint", stack.grpc).stdout)
+    assert found.exit_code == 0
+    assert {found.states[each] for each in ("server", "clock", "health", "broker", "round trip")} == {"ok"}
+    assert topics == []
+
+
+def test_nobody_there_ends_the_examination(call: Call, nobody: str) -> None:
+    found = examined(call, nobody, nobody)
+    assert found.exit_code == 3
+    assert found.states["server"] == "problem"
+    assert "ternmq up" in found.said["server"]
+    assert "round trip" not in found.states
+
+
+def test_a_clock_that_is_wrong_is_a_problem_and_one_for_tests_a_warning(call: Call, server: AdminServer) -> None:
+    server.ahead, server.test_clock = timedelta(minutes=5), False
+    with health(200, b'{"status": "ready"}') as http:
+        found = examined(call, server.endpoint, http)
+        assert found.exit_code == 1
+        assert found.states["clock"] == "problem"
+        assert "+300" in found.said["clock"]
+        server.test_clock = True
+        assert examined(call, server.endpoint, http).states["clock"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "state", "word"),
+    [
+        (503, b'{"status": "the disk is full"}', "problem", "the disk is full"),
+        (200, b'{"status": "ready", "degraded": "2 damaged records"}', "warning", "2 damaged records"),
+        (200, b"<html>", "warning", "is not TernMQ's"),
+        (200, b"[]", "warning", "is not TernMQ's"),
+    ],
+    ids=["not ready", "degraded", "another server", "another server's list"],
+)
+def test_what_the_server_says_of_its_health_is_passed_on(
+    call: Call, server: AdminServer, status: int, body: bytes, state: str, word: str
+) -> None:
+    with health(status, body) as http:
+        found = examined(call, server.endpoint, http, "--no-round-trip")
+    assert found.states["health"] == state
+    assert word in found.said["health"]
+    assert "round trip" not in found.states
+
+
+def test_a_send_that_is_refused_is_said_and_the_topic_deleted(call: Call, server: AdminServer, nobody: str) -> None:
+    server.memory.before = lambda method, request: pb.Status(code=pb.INTERNAL_SERVER_ERROR, message="the disk is full")
+    found = examined(call, server.endpoint, nobody)
+    assert found.states["round trip"] == "problem"
+    assert "the disk is full" in found.said["round trip"]
+    assert found.exit_code == 1
+    assert server.topics == {}
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(0.5, "ok"), (0.08, "warning"), (0.02, "problem")], ids=["room", "little", "none"]
+)
+def test_a_disk_that_is_nearly_full_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, state: str
+) -> None:
+    usage = type("usage", (), {"total": 2**40, "used": 0, "free": int(free * 2**40)})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    assert [each.state for each in checkup.of_disk(tmp_path)] == [state]
+
+
+def test_a_folder_that_is_not_there_is_not_looked_at(tmp_path: Path) -> None:
+    assert not list(checkup.of_disk(tmp_path / "nothing"))
+
+
+def test_a_database_that_does_not_answer_is_said_without_its_password(call: Call, nobody: str) -> None:
+    url = f"postgresql://ternmq:hush@{nobody}/ternmq"
+    found = examined(call, nobody, nobody, "--registry", url)
+    assert found.states["registry"] == "problem"
+    assert "hush" not in found.said["registry"]
+
+
+def test_people_read_one_line_a_finding_and_what_to_do(call: Call, nobody: str) -> None:
+    lines = call("doctor", "--endpoint", nobody).stdout.splitlines()
+    assert lines[-2].split()[:2] == ["problem", "server"]
+    assert lines[-1].strip().startswith("-> ")
