@@ -11,8 +11,9 @@ import pytest
 from click.testing import Result
 
 from ternmq.command.admin import AdminClient
-from ternmq.command.dead_letters import FOUND_MAX, DeadLetters, Selection
+from ternmq.command.dead_letters import DeadLetters, Selection
 from ternmq.command.messaging import MessagingClient
+from ternmq.command.topic_messages import FOUND_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call

@@ -30,6 +30,7 @@ COMMANDS = {
     "recall": "Take back a message that was sent for later.",
     "receive": "Take messages of a topic in a group's name.",
     "tail": "Print the messages of a topic as they arrive.",
+    "message": "Find stored messages, and show them.",
     "dlq": "Look at dead letters, deliver them again, export them.",
     "transaction": "Look at open transactions, and end them.",
     "backlog": "Move the backlog of a group to a topic with more queues.",
@@ -120,6 +121,7 @@ def cli() -> None:
       ternmq send orders 'hello' --tag paid            send a message
       ternmq receive orders --group billing            take and acknowledge messages
       ternmq tail orders                               watch a topic
+      ternmq message find orders --key order-7         find a message that is stored
       ternmq topic create reminders --type delay       make a topic for messages that are for later
       ternmq send reminders 'call back' --delay 2h     send one
       ternmq dlq list billing                          see what a group gave up
