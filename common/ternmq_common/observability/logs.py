@@ -10,21 +10,24 @@ import sys
 from datetime import UTC, datetime
 
 from ternmq_common.printable import printable, printable_json, printable_lines
-from ternmq_common.server_settings import LogFormat, LogLevel
+from ternmq_common.log_levels import OWN_PACKAGES, parsed_log_levels
+from ternmq_common.server_settings import LogFormat
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-def configure_logging(level: LogLevel, log_format: LogFormat, process: str = "") -> None:
-    """Send every record of that level or above to standard error; each says of which `process` it is, if several
-    write there."""
+def configure_logging(levels: str, log_format: LogFormat, process: str = "") -> None:
+    """Send what these levels (`log_levels.py`) let through to standard error; each record says of which `process` it
+    is, if several write there."""
     handler = logging.StreamHandler(sys.stderr)
     if log_format is LogFormat.JSON:
         handler.setFormatter(JsonFormatter(process))
     else:
         handler.setFormatter(TextFormatter(_TEXT.replace("%(name)s", f"{process} %(name)s") if process else _TEXT))
-    logging.basicConfig(level=level.name, handlers=[handler], force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells every step of opening a database
+    parsed = parsed_log_levels(levels)
+    logging.basicConfig(level=parsed.of_others.name, handlers=[handler], force=True)
+    for name, level in {**dict.fromkeys(OWN_PACKAGES, parsed.own), **parsed.named}.items():
+        logging.getLogger(name).setLevel(level.name)
 
 
 class TextFormatter(logging.Formatter):

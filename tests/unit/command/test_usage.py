@@ -250,6 +250,8 @@ PROCESSES = [
     [
         (("--test-clock", "--log-level", "error"), 1),
         (("--test-clock",), 0),  # the server's log has it
+        (("--test-clock", "--log-level", "error,ternmq_proxy=info"), 0),
+        (("--test-clock", "--log-level", "info,ternmq_proxy=error"), 1),
         (("--log-level", "error"), 0),
     ],
 )

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from ternmq.command.failures import WrongUsage
-from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, LogLevel, ProcessSettings
+from ternmq_common.log_levels import LogLevel
+from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings
 from ternmq_common.settings import Loaded, SettingsError, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,8 +56,10 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "test_clock": click.option("--test-clock", is_flag=True, default=None,
                                help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests "
                                "only."),
-    "log_level": click.option("--log-level", type=click.Choice([each.value for each in LogLevel]),
-                              help="[default: info]"),
+    "log_level": click.option("--log-level", metavar="LEVEL[,PACKAGE=LEVEL]...",
+                              shell_complete=lambda *_: [each.value for each in LogLevel],
+                              help="What is logged, debug, info, warning or error: of our own packages, and of others "
+                              "warnings; info,ternmq_proxy=debug has a package tell more.  [default: info]"),
     "log_format": click.option("--log-format", type=click.Choice([each.value for each in LogFormat]),
                                help="[default: text]"),
     "loop": click.option("--loop", type=click.Choice([each.value for each in EventLoop]),
