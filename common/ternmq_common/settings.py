@@ -6,7 +6,7 @@ bool, str, Path, enums, and each of them `| None` (written `none`, or `auto` whe
 
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
-Passwords   that in the URL of a field named `registry` is never shown
+Passwords   those in URLs are never shown, whatever the field
 
 What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
 """
@@ -158,7 +158,7 @@ def rendered(name: str, value: object) -> str:
         return _absent_word(name)
     if isinstance(value, bool):
         return str(value).lower()
-    if name == "registry":
+    if _may_be_url(name, value):
         return without_password(str(value))
     if isinstance(value, int) and value > 0:
         if _is_size(name):
@@ -198,7 +198,7 @@ def _converted(name: str, hint: object, given: _Given) -> object:
     try:
         return _as_type(name, hint, given.value)
     except (ValueError, InvalidOperation) as error:
-        shown = repr(rendered(name, given.value) if name == "registry" else given.value)
+        shown = repr(rendered(name, given.value) if _may_be_url(name, given.value) else given.value)
         raise SettingsError(f"{name} = {shown} (from {given.origin}): {error}") from None
 
 
@@ -277,6 +277,10 @@ def _as_path(value: object) -> Path:
 
 
 _PLAIN: dict[object, Callable[[object], object]] = {bool: _as_bool, str: _as_str, Path: _as_path}
+
+
+def _may_be_url(name: str, value: object) -> bool:
+    return name == "registry" or (isinstance(value, str) and "://" in value)
 
 
 def _is_size(name: str) -> bool:

@@ -165,7 +165,7 @@ def test_config_for_people_is_a_table_with_units(call: Call) -> None:
 
 @pytest.mark.parametrize(("process", "settings"), [("broker", BrokerServerSettings), ("proxy", ProxySettings)])
 def test_config_tells_of_each_process(call: Call, process: str, settings: type) -> None:
-    environ = {"TERNMQ_REGISTRY": "postgresql://u:secret@db/ternmq"}
+    environ = {"TERNMQ_REGISTRY": "postgresql://u:secret@db/ternmq", "TERNMQ_OTLP_ENDPOINT": "http://u:secret@c:4317"}
     told = json.loads(call("config", "--of", process, "--http", "127.0.0.1:0", "--json", env=environ).stdout)
     assert list(told) == [field.name for field in dataclasses.fields(settings)]
     assert told["http"] == {"value": "127.0.0.1:0", "from": "--http"}

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Iterator
 
+import hpack
 import pytest
 
 from ternmq_common.observability.logs import _TEXT, JsonFormatter, TextFormatter, configure_logging
@@ -131,3 +132,26 @@ def test_a_package_that_is_named_has_its_own_level(capsys: pytest.CaptureFixture
 def test_root_names_all_that_has_no_other_level(capsys: pytest.CaptureFixture[str]) -> None:
     said = shown("error,root=info", capsys, "ternmq.client", "asyncio")
     assert said == {"ternmq.client error", "asyncio info", "asyncio warning", "asyncio error"}
+
+
+@pytest.mark.usefixtures("logs")
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_no_secret_is_logged_whoever_says_it_at_whatever_level(
+    log_format: LogFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging("debug,root=debug,hpack=debug", log_format)
+    headers = ((b"authorization", b"MQv2-HMAC-SHA1 Credential=ak, Signature=s3cr3t"), (b"x-mq-session-token", b"s3cr3t"))
+    encoder, decoder = hpack.Encoder(), hpack.Decoder()
+    for huffman in (True, False):
+        block = encoder.encode(headers, huffman=huffman)
+        assert decoder.decode(block)
+        logging.getLogger("asyncio").debug("received %r", block)
+        logging.getLogger("asyncio").debug("received %r", bytearray(block))
+    try:
+        raise ConnectionError("no answer of postgresql://ternmq:s3cr3t@db/ternmq")
+    except ConnectionError:
+        logging.getLogger("ternmq_registry").exception("the registry %s is away", "postgresql://u:s3cr3t@db/t")
+    written = capsys.readouterr().err
+    assert "authorization" in written
+    assert "postgresql://ternmq:***@db/ternmq" in written
+    assert "s3cr3t" not in written
