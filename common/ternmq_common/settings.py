@@ -168,6 +168,12 @@ def rendered(name: str, value: object) -> str:
     return str(value)
 
 
+def differing(settings: "DataclassInstance") -> dict[str, str]:
+    """The fields that are not as their defaults say, each as `rendered`."""
+    values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
+    return {name: rendered(name, value) for name, (value, default) in values.items() if value != default}
+
+
 def _from_file(file: Path, fields: Mapping[str, "dataclasses.Field[Any]"]) -> dict[str, _Given]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))

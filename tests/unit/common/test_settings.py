@@ -13,6 +13,7 @@ from ternmq_common.settings import (
     OTHER_VARIABLES,
     InvalidSetting,
     SettingsError,
+    differing,
     load,
     parsed_duration,
     parsed_size,
@@ -216,3 +217,9 @@ def test_sizes(text: str, expected: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="needed"):
         parsed_size(text)
+
+
+def test_what_differs_from_the_defaults_is_told_as_it_would_be_written() -> None:
+    assert differing(Sample()) == {}
+    settings = Sample(poll_ms=90_000, name="http://u:secret@h", limit=3, switch=False)
+    assert differing(settings) == {"poll_ms": "90s", "name": "http://u:***@h", "limit": "3"}
