@@ -44,7 +44,14 @@ def test_debug_tells_of_our_packages_and_no_others(tmp_path: Path) -> None:
             producer.send(Message("orders", b"body"))
         stack.terminate()
         loggers = {
-            match[1] for line in stack.log.read_text().splitlines() if (match := re.match(r"\S+ \S+ \w+ +([\w.]+):", line))
+            match[1]
+            for line in stack.log.read_text().splitlines()
+            if (match := re.match(r"\S+ \S+ \w+ +([\w.]+):", line))
         }
     assert loggers
-    assert {name.partition(".")[0] for name in loggers} <= {"ternmq_common", "ternmq_proxy", "ternmq_broker", "ternmq_registry"}
+    assert {name.partition(".")[0] for name in loggers} <= {
+        "ternmq_common",
+        "ternmq_proxy",
+        "ternmq_broker",
+        "ternmq_registry",
+    }

@@ -10,9 +10,9 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from ternmq_common.printable import printable, printable_json, printable_lines
 from ternmq_common.log_levels import OWN_PACKAGES, parsed_log_levels
 from ternmq_common.masking import masked
+from ternmq_common.printable import printable, printable_json, printable_lines
 from ternmq_common.server_settings import LogFormat
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"

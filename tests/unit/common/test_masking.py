@@ -73,7 +73,7 @@ def test_a_secret_is_masked_whatever_stands_around_it(before: str, name: str, af
 
 
 @pytest.mark.parametrize(
-    "piece", ["://a:", "password='", 'authorization="', "'\\", "a-", "secret" , "Bearer ", "password   ", "@://"]
+    "piece", ["://a:", "password='", 'authorization="', "'\\", "a-", "secret", "Bearer ", "password   ", "@://"]
 )
 def test_a_long_text_takes_time_in_proportion(piece: str) -> None:
     """Someone may have a part in what is logged: it must not hold up the event loop."""

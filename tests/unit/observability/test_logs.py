@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import hpack
 import pytest
 
-from ternmq_common.observability.logs import _TEXT, JsonFormatter, TextFormatter, configure_logging
 from ternmq_common.log_levels import OWN_PACKAGES
+from ternmq_common.observability.logs import _TEXT, JsonFormatter, TextFormatter, configure_logging
 from ternmq_common.server_settings import LogFormat
 
 FORGED = "x\n2026-08-01 12:00:00,000 ERROR   ternmq: the disk is gone\x1b[2J\x9b31m\u2028\x7f"
@@ -140,7 +140,10 @@ def test_no_secret_is_logged_whoever_says_it_at_whatever_level(
     log_format: LogFormat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure_logging("debug,root=debug,hpack=debug", log_format)
-    headers = ((b"authorization", b"MQv2-HMAC-SHA1 Credential=ak, Signature=s3cr3t"), (b"x-mq-session-token", b"s3cr3t"))
+    headers = (
+        (b"authorization", b"MQv2-HMAC-SHA1 Credential=ak, Signature=s3cr3t"),
+        (b"x-mq-session-token", b"s3cr3t"),
+    )
     encoder, decoder = hpack.Encoder(), hpack.Decoder()
     for huffman in (True, False):
         block = encoder.encode(headers, huffman=huffman)
