@@ -1,8 +1,9 @@
 """Logs on standard error, as text for people or as one JSON object a line.
 
 Secrets are masked, at any level and whoever says them (`masking.py`); bytes that passed on the wire are only counted,
-since a header block hides its fields from a mask, and from nobody else. Whatever clients had a part in is escaped: a record is one line, only a traceback has more, and those are indented. So a
-line that begins with a time was logged, and nobody wrote it into a name.
+since a header block hides its fields from a mask, and from nobody else. Whatever clients had a part in is escaped: a
+record is one line, only a traceback has more, and those are indented. So a line that begins with a time was logged, and
+nobody wrote it into a name.
 """
 
 import json
