@@ -238,6 +238,27 @@ def test_a_broker_and_a_proxy_run_with_their_settings_and_end_with_their_code(
     ]
 
 
+SERVICE_LINKS = {
+    "TERNMQ_PORT": "tcp://10.0.0.1:8081",
+    "TERNMQ_SERVICE_HOST": "10.0.0.1",
+    "TERNMQ_SERVICE_PORT_GRPC": "8081",
+    "TERNMQ_PORT_8081_TCP_PROTO": "tcp",
+}
+
+
+def test_what_kubernetes_makes_of_a_service_is_one_warning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_server(monkeypatch, lambda _: 7)
+    for arguments, code in ((("up",), 7), (("config",), 0), (("config", "--json"), 0)):
+        result = call(*arguments, env=SERVICE_LINKS)
+        assert result.exit_code == code
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("WARNING: ignored TERNMQ_PORT, TERNMQ_PORT_8081_TCP_PROTO, TERNMQ_SERVICE_HOST, ")
+        assert "enableServiceLinks" in line
+    result = call("up", env={**SERVICE_LINKS, "TERNMQ_FLUSHH": "sync"})
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "unknown variable TERNMQ_FLUSHH" in result.stderr
+
+
 PROCESSES = [
     ("up", "ternmq_proxy.main"),
     ("broker", "ternmq_broker.server.main"),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq.command.failures import WrongUsage
+from ternmq.command.printing import echo
 from ternmq_common.log_levels import LogLevel
 from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings
 from ternmq_common.settings import Loaded, SettingsError, load
@@ -94,6 +95,13 @@ def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
 def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> Loaded[S]:
     """Settings in force, given the options; what is wrong with them ends the command with exit code 2."""
     try:
-        return load(settings, file=config, environ=os.environ, flags=flags)
+        loaded = load(settings, file=config, environ=os.environ, flags=flags)
     except SettingsError as error:
         raise WrongUsage(str(error)) from None
+    if loaded.ignored:
+        echo(
+            f"WARNING: ignored {', '.join(loaded.ignored)}: made by Kubernetes of a Service's name, no settings "
+            "(enableServiceLinks: false leaves them out)",
+            err=True,
+        )
+    return loaded
