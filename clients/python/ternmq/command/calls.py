@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 import grpc
 import grpc.experimental
 
-from ternmq.command.failures import CommandFailure, Refused, Unreachable
+from ternmq.command.failures import CallBroken, CommandFailure, Refused, Unreachable
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ CALL_TIMEOUT_S = 10
 CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
 # Else grpc starts a thread for a stream, and when Ctrl-C meets it in that moment, closing the channel never ends.
 IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
+_BROKEN = frozenset(
+    {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.ABORTED}
+)
 
 
 class _Answer(Protocol):
@@ -92,4 +95,5 @@ def call_failure(
         return Unreachable(endpoint, f"no answer within {timeout_s} s")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return CommandFailure(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
-    return CommandFailure(f"the call to {endpoint} failed: {code.name}: {details}")
+    failure = CallBroken if code in _BROKEN else CommandFailure
+    return failure(f"the call to {endpoint} failed: {code.name}: {details}")
