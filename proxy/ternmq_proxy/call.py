@@ -41,5 +41,5 @@ class Call:
         return f"client {cut(self.client_id)} at {self.peer}" if self.client_id else f"a nameless client at {self.peer}"
 
 
-answered: ContextVar[Call | None] = ContextVar("answered", default=None)
+current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
 """The call for which something is done now, for what is logged of it far from the call; None: nobody called."""

@@ -11,7 +11,7 @@ from ternmq_common.log_throttle import LogThrottle, more_times
 from ternmq_common.model import Topic
 from ternmq_common.printable import cut
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.call import answered
+from ternmq_proxy.call import current_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class ChangeLog:
         self._say(f"{kind} {name} was deleted", "")
 
     def _say(self, done: str, details: str) -> None:
-        call = answered.get()
+        call = current_call.get()
         left_out = self._throttle.admit("" if call is None else call.peer, "changes")
         if left_out is None:
             return

@@ -26,7 +26,7 @@ from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.client_life import detach
 from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
-from ternmq_proxy.call import Call, answered
+from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.call_spans import TRACEPARENT, CallSpans
 from ternmq_proxy.fronts.calls import (
     ADMIN_SERVICE,
@@ -210,7 +210,7 @@ class GrpcFront:
         return answer
 
     async def _response(self, name: str, call: Unary, request: Any, made: Call) -> Any:  # noqa: ANN401 - of the call's own types
-        answered.set(made)
+        current_call.set(made)
         try:
             return await call.activity(request, made, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
@@ -248,7 +248,7 @@ class GrpcFront:
 
     async def _answered(self, call: Streamed, request: Any, made: Call) -> "Answered":  # noqa: ANN401 - of the call's own type
         self._figures.polls_waiting += 1
-        answered.set(made)
+        current_call.set(made)
         try:
             return await call.activity(request, made, self._services)
         finally:
@@ -293,7 +293,7 @@ class GrpcFront:
             command = TelemetryCommand.FromString(data)
         except DecodeError as error:
             raise _no_message(TelemetryCommand) from error
-        answered.set(call)
+        current_call.set(call)
         try:
             answer = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs

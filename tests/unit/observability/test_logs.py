@@ -23,6 +23,8 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a test configures is as before afterwards."""
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", root.handlers[:])
+    for package in OWN_PACKAGES:  # `ternmq store` keeps ternmq_broker's to itself
+        monkeypatch.setattr(logging.getLogger(package), "propagate", True)
     loggers = [logging.getLogger(name) for name in ("root", *OWN_PACKAGES, "hpack", "alembic")]
     before = [logger.level for logger in loggers]
     yield

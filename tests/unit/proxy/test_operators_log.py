@@ -86,7 +86,7 @@ async def test_what_is_made_by_its_use_is_told_with_who_used_it(
     assert group_made.startswith(f"group {group} was made on first use by client {other.client_id} at 127.0.0.1:")
 
 
-async def test_who_calls_is_escaped_and_cut(server: Embedded, new_topic: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_long_client_id_is_cut(server: Embedded, new_topic: str, caplog: pytest.LogCaptureFixture) -> None:
     async with RawClient(server.grpc, metadata=(("x-mq-client-id", "x" * 5000),)) as client:
         await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name=new_topic)))
     (line,) = said(caplog, new_topic)
