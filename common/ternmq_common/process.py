@@ -8,12 +8,14 @@ import resource
 import signal
 import sys
 from contextlib import AsyncExitStack
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.event_loop import loop_factory
 from ternmq_common.observability.logs import configure_logging
 from ternmq_common.private_files import UMASK, make_folder, narrow
+from ternmq_common.settings import differing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -33,15 +35,23 @@ _DESCRIPTORS_ENOUGH = 1 << 20
 _COLLECT_AFTER = 10_000
 
 
-def run(settings: "ProcessSettings", start: "Start", *, over: asyncio.Event | None = None, name: str = "") -> int:
+def run(
+    settings: "ProcessSettings",
+    start: "Start",
+    *,
+    over: asyncio.Event | None = None,
+    name: str = "",
+    is_part: bool = False,
+) -> int:
     """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
-    that ended it. StartupError: it could not begin. `name` tells it in the log from others that write there."""
+    that ended it. StartupError: it could not begin. `name` tells it in the log from others that write there. `is_part`:
+    another process tells what the server is."""
     configure_logging(settings.log_level, settings.log_format, name)
     _raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for what libraries make; our own files say it themselves
     with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
-        return runner.run(_serve(start, over or asyncio.Event()))
+        return runner.run(_serve(start, over or asyncio.Event(), None if is_part else settings))
 
 
 def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
@@ -50,7 +60,22 @@ def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
     return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}"
 
 
-async def _serve(start: "Start", over: asyncio.Event) -> int:
+def described(settings: "ProcessSettings", ready: str) -> str:
+    """What the log says of a server that serves: version, addresses, data directory, what was set. One line."""
+    folder = getattr(settings, "data_dir", None)
+    changed = differing(settings)
+    changed.pop("data_dir", None)
+    told = " ".join(f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items())
+    return (
+        f"ternmq {version('ternmq')} is {ready}"
+        + (f"; data directory {folder.absolute()}" if folder is not None else "")
+        + (f"; settings: {told}" if changed else "")
+        + ("; other settings" if changed else "; all settings")
+        + " are the defaults (`ternmq config`)"
+    )
+
+
+async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings | None") -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     _log.debug("the event loop is of %s", type(loop).__module__)
@@ -61,7 +86,10 @@ async def _serve(start: "Start", over: asyncio.Event) -> int:
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(over.wait())]
         await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            sys.stdout.write(starting.result() + "\n")
+            ready = starting.result()
+            if settings is not None:
+                _log.info("%s", described(settings, ready))
+            sys.stdout.write(ready + "\n")
             sys.stdout.flush()
             _spare_the_collector()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -21,6 +21,7 @@ from ternmq_common.limits import (
     QUEUES_MAX,
     SECOND_MS,
 )
+from ternmq_common.log_levels import parsed_log_levels
 from ternmq_common.settings import InvalidSetting, rendered
 
 DEFAULT_HTTP = "127.0.0.1:8082"
@@ -78,15 +79,6 @@ class FlushMode(StrEnum):
     ASYNC = "async"
 
 
-class LogLevel(StrEnum):
-    """The least grave of what is logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 class LogFormat(StrEnum):
     """Log lines for people, or one JSON object per line."""
 
@@ -121,8 +113,9 @@ class ProcessSettings:
     shutdown_grace_ms: int = 1500
     """Milliseconds that running calls get to end when the process stops."""
 
-    log_level: LogLevel = LogLevel.INFO
-    """The least grave of what is logged."""
+    log_level: str = "info"
+    """What is logged: debug, info, warning or error and above of our own packages, warnings of libraries. A package has
+    a level of its own by PACKAGE=LEVEL, several are separated by commas."""
 
     log_format: LogFormat = LogFormat.TEXT
     """Log lines for people, or one JSON object per line."""
@@ -142,6 +135,10 @@ class ProcessSettings:
             if value is not None and not least <= value <= most:
                 raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
         self._check_address("http")
+        try:
+            parsed_log_levels(self.log_level)
+        except ValueError as error:
+            raise InvalidSetting("log_level", str(error)) from None
         if not 0 <= self.trace_ratio <= 1:
             raise InvalidSetting("trace_ratio", "0 to 1 is allowed")
 

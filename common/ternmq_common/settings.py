@@ -6,7 +6,8 @@ bool, str, Path, enums, and each of them `| None` (written `none`, or `auto` whe
 
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
-Passwords   that in the URL of a field named `registry` is never shown
+Links       variables that Kubernetes makes of Services are no settings (`service_links.py`): they are ignored, and told
+Passwords   those in URLs are never shown, whatever the field
 
 What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ternmq_common.errors import StartupError
+from ternmq_common.service_links import is_service_link
 from ternmq_common.units import DURATION_UNITS_MS, SIZE_UNITS, in_largest_unit, parsed_duration, parsed_size
 
 if TYPE_CHECKING:
@@ -59,10 +61,12 @@ class SettingsError(StartupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Generic[S]):
-    """Settings in force, and for each field's name where its value came from."""
+    """Settings in force, and for each field's name where its value came from; `ignored` are variables that only look
+    like settings."""
 
     settings: S
     origins: dict[str, str]
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ def load(cls: type[S], *, file: Path | None, environ: Mapping[str, str], flags: 
     given: dict[str, _Given] = {}
     if file is not None:
         given |= _from_file(file, fields)
-    given |= _from_environment(environ, fields)
+    ignored = _service_links(environ, fields)
+    given |= _from_environment({key: text for key, text in environ.items() if key not in ignored}, fields)
     given |= {name: _Given(value, _flag_name(fields[name])) for name, value in flags.items() if value is not None}
     origins = {name: given[name].origin if name in given else DEFAULT for name in fields}
     values = {name: _converted(name, hints[name], entry) for name, entry in given.items()}
@@ -89,7 +94,7 @@ def load(cls: type[S], *, file: Path | None, environ: Mapping[str, str], flags: 
         value = values.get(refusal.name, fields[refusal.name].default)
         shown = rendered(refusal.name, value)
         raise SettingsError(f"{refusal.name} = {shown} (from {origins[refusal.name]}): {refusal.problem}") from None
-    return Loaded(settings=settings, origins=origins)
+    return Loaded(settings=settings, origins=origins, ignored=ignored)
 
 
 def variable_name(field_name: str) -> str:
@@ -115,7 +120,7 @@ def rendered(name: str, value: object) -> str:
         return _absent_word(name)
     if isinstance(value, bool):
         return str(value).lower()
-    if name == "registry":
+    if _may_be_url(name, value):
         return without_password(str(value))
     if isinstance(value, int) and value > 0:
         if _is_size(name):
@@ -123,6 +128,12 @@ def rendered(name: str, value: object) -> str:
         if unit := _duration_unit(name):
             return in_largest_unit(value * DURATION_UNITS_MS[unit], DURATION_UNITS_MS)
     return str(value)
+
+
+def differing(settings: "DataclassInstance") -> dict[str, str]:
+    """The fields that are not as their defaults say, each as `rendered`."""
+    values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
+    return {name: rendered(name, value) for name, (value, default) in values.items() if value != default}
 
 
 def _from_file(file: Path, fields: Mapping[str, "dataclasses.Field[Any]"]) -> dict[str, _Given]:
@@ -137,6 +148,12 @@ def _from_file(file: Path, fields: Mapping[str, "dataclasses.Field[Any]"]) -> di
         if key not in fields:
             raise SettingsError(f"unknown setting {key!r} in {file}{did_you_mean(key, fields)}")
     return {key: _Given(value, f"file {file}") for key, value in table.items()}
+
+
+def _service_links(environ: Mapping[str, str], fields: Iterable[str]) -> tuple[str, ...]:
+    settings = {*map(variable_name, fields), *OTHER_VARIABLES}
+    named = (key for key in environ if key.startswith(VARIABLE_PREFIX) and key not in settings)
+    return tuple(sorted(key for key in named if is_service_link(key, environ[key])))
 
 
 def _from_environment(environ: Mapping[str, str], fields: Mapping[str, "dataclasses.Field[Any]"]) -> dict[str, _Given]:
@@ -155,7 +172,7 @@ def _converted(name: str, hint: object, given: _Given) -> object:
     try:
         return _as_type(name, hint, given.value)
     except (ValueError, InvalidOperation) as error:
-        shown = repr(rendered(name, given.value) if name == "registry" else given.value)
+        shown = repr(rendered(name, given.value) if _may_be_url(name, given.value) else given.value)
         raise SettingsError(f"{name} = {shown} (from {given.origin}): {error}") from None
 
 
@@ -234,6 +251,10 @@ def _as_path(value: object) -> Path:
 
 
 _PLAIN: dict[object, Callable[[object], object]] = {bool: _as_bool, str: _as_str, Path: _as_path}
+
+
+def _may_be_url(name: str, value: object) -> bool:
+    return name == "registry" or (isinstance(value, str) and "://" in value)
 
 
 def _is_size(name: str) -> bool:

@@ -1,11 +1,12 @@
 """What an activity knows of the call that it answers, whatever front took it."""
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.errors import MessagingError
 from ternmq_common.output_room import AnswerRoom
-from ternmq_common.printable import problem_of_name
+from ternmq_common.printable import cut, problem_of_name
 from ternmq_common.server_settings import Listener
 from ternmq_protos.v2 import definition_pb2
 
@@ -34,3 +35,12 @@ class Call:
         if problem := problem_of_name(self.client_id):
             raise MessagingError(definition_pb2.BAD_REQUEST, f"the client id (metadata key x-mq-client-id) {problem}")
         return self.client_id
+
+    @property
+    def caller(self) -> str:
+        """Who calls, for the log."""
+        return f"client {cut(self.client_id)} at {self.peer}" if self.client_id else f"a nameless client at {self.peer}"
+
+
+current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
+"""The call for which something is done now, for what is logged of it far from the call; None: nobody called."""

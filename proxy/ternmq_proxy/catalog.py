@@ -18,6 +18,7 @@ from ternmq_common.model import Group, Topic
 from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
+from ternmq_proxy.change_log import ChangeLog
 from ternmq_proxy.looking import Looking
 from ternmq_registry.errors import RegistryUnavailable
 
@@ -60,6 +61,7 @@ class Catalog:
         self._is_alone = embedded is not None and not shared
         self._looking = Looking(directory, now)
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
+        self._change_log = ChangeLog(now)
 
     @property
     def _known(self) -> "Snapshot":
@@ -154,7 +156,7 @@ class Catalog:
             brokers=self.places(),
         )
         try:
-            await self.create_topic(topic)
+            await self.create_topic(topic, by_use=True)
         except MessagingError as error:
             if error.code != definition_pb2.BAD_REQUEST:
                 raise
@@ -173,7 +175,8 @@ class Catalog:
 
     async def _make_group(self, name: str) -> None:
         try:
-            await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
+            group = Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
+            await self.create_group(group, by_use=True)
         except MessagingError as error:
             if error.code != definition_pb2.BAD_REQUEST:
                 raise
@@ -197,21 +200,31 @@ class Catalog:
         await self._seen()
         return result
 
-    async def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; BAD_REQUEST if it exists with other settings."""
-        return await self._change(self._registry.create_topic, topic)
+    async def create_topic(self, topic: Topic, *, by_use: bool = False) -> tuple[Topic, bool]:
+        """The topic, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
+        found, is_new = await self._change(self._registry.create_topic, topic)
+        if is_new:
+            self._change_log.made(found, by_use=by_use)
+        return found, is_new
 
     async def update_topic(self, topic: Topic) -> None:
         """Give a topic that is there these settings."""
+        before = self._known.topics.get(topic.name)
         await self._change(self._registry.update_topic, topic)
+        self._change_log.changed(before, topic)
 
-    async def create_group(self, group: Group) -> tuple[Group, bool]:
-        """The group, and whether it is new; BAD_REQUEST if it exists with other settings."""
-        return await self._change(self._registry.create_group, group)
+    async def create_group(self, group: Group, *, by_use: bool = False) -> tuple[Group, bool]:
+        """The group, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
+        found, is_new = await self._change(self._registry.create_group, group)
+        if is_new:
+            self._change_log.made(found, by_use=by_use)
+        return found, is_new
 
     async def update_group(self, group: Group) -> None:
         """Give a group that is there these settings."""
+        before = self._known.groups.get(group.name)
         await self._change(self._registry.update_group, group)
+        self._change_log.changed(before, group)
 
     async def delete_topic(self, name: str) -> int:
         """The registry's version of the deletion; TOPIC_NOT_FOUND if it isn't there."""
@@ -219,6 +232,7 @@ class Catalog:
         version = await self._change(self._registry.delete_topic, name)
         if not version:  # another proxy was faster
             raise _no_topic(name)
+        self._change_log.deleted("topic", name)
         return version
 
     async def delete_group(self, name: str) -> int:
@@ -227,6 +241,7 @@ class Catalog:
         version = await self._change(self._registry.delete_group, name)
         if not version:
             raise _no_group(name)
+        self._change_log.deleted("group", name)
         return version
 
     async def refresh(self) -> None:

@@ -1,7 +1,9 @@
 """Logs on standard error, as text for people or as one JSON object a line.
 
-Whatever clients had a part in is escaped: a record is one line, only a traceback has more, and those are indented. So a
-line that begins with a time was logged, and nobody wrote it into a name.
+Secrets are masked, at any level and whoever says them (`masking.py`); bytes that passed on the wire are only counted,
+since a header block hides its fields from a mask, and from nobody else. Whatever clients had a part in is escaped: a
+record is one line, only a traceback has more, and those are indented. So a line that begins with a time was logged, and
+nobody wrote it into a name.
 """
 
 import json
@@ -9,22 +11,26 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from ternmq_common.log_levels import OWN_PACKAGES, parsed_log_levels
+from ternmq_common.masking import masked
 from ternmq_common.printable import printable, printable_json, printable_lines
-from ternmq_common.server_settings import LogFormat, LogLevel
+from ternmq_common.server_settings import LogFormat
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-def configure_logging(level: LogLevel, log_format: LogFormat, process: str = "") -> None:
-    """Send every record of that level or above to standard error; each says of which `process` it is, if several
-    write there."""
+def configure_logging(levels: str, log_format: LogFormat, process: str = "") -> None:
+    """Send what these levels (`log_levels.py`) let through to standard error; each record says of which `process` it
+    is, if several write there."""
     handler = logging.StreamHandler(sys.stderr)
     if log_format is LogFormat.JSON:
         handler.setFormatter(JsonFormatter(process))
     else:
         handler.setFormatter(TextFormatter(_TEXT.replace("%(name)s", f"{process} %(name)s") if process else _TEXT))
-    logging.basicConfig(level=level.name, handlers=[handler], force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells every step of opening a database
+    parsed = parsed_log_levels(levels)
+    logging.basicConfig(level=parsed.of_others.name, handlers=[handler], force=True)
+    for name, level in {**dict.fromkeys(OWN_PACKAGES, parsed.own), **parsed.named}.items():
+        logging.getLogger(name).setLevel(level.name)
 
 
 class TextFormatter(logging.Formatter):
@@ -32,15 +38,27 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         # Not `super().format`: it takes a traceback that another formatter left in the record, escaped or not.
-        record.message = record.getMessage()
+        record.message = _message(record)
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         lines = [printable(self.formatMessage(record))]
         if record.exc_info:
-            lines.append(_indented(self.formatException(record.exc_info)))
+            lines.append(_indented(masked(self.formatException(record.exc_info))))
         if record.stack_info:
-            lines.append(_indented(self.formatStack(record.stack_info)))
+            lines.append(_indented(masked(self.formatStack(record.stack_info))))
         return "\n".join(lines)
+
+
+def _message(record: logging.LogRecord) -> str:
+    arguments = record.args
+    if isinstance(arguments, tuple):
+        arguments = tuple(map(_counted, arguments))
+    text = str(record.msg)
+    return masked(text % arguments if arguments else text)
+
+
+def _counted(argument: object) -> object:
+    return f"<{len(argument)} bytes>" if isinstance(argument, bytes | bytearray | memoryview) else argument
 
 
 def _indented(text: str) -> str:
@@ -61,8 +79,8 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             **self._process,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
+            fields["error"] = masked(self.formatException(record.exc_info))
         return printable_json(json.dumps(fields))

@@ -42,7 +42,7 @@ def run(kind: "type[S]", start: "Callable[[Place, S, AsyncExitStack], Awaitable[
         return await start(place, settings, stack)
 
     try:
-        return process.run(settings, begin, name=place.name)
+        return process.run(settings, begin, name=place.name, is_part=True)
     except StartupError as error:
         print(FAILED, " ".join(str(error).split()), flush=True)  # noqa: T201 - standard output is the supervisor's
         return 1

@@ -26,7 +26,7 @@ from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.activities.client_life import detach
 from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
-from ternmq_proxy.call import Call
+from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.call_spans import TRACEPARENT, CallSpans
 from ternmq_proxy.fronts.calls import (
     ADMIN_SERVICE,
@@ -44,6 +44,7 @@ from ternmq_proxy.fronts.health import Health
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
 from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
+from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.request_size import RequestSize
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     Serve = Callable[[ServedCall], Awaitable[None]]
 
+_OK: int = definition_pb2.OK
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 
 
@@ -99,6 +101,7 @@ class GrpcFront:
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
         self._deliveries = Deliveries(self._figures)
+        self._refusals = RefusalLog(time.monotonic)
         self._services: Services
 
     def _traffic(self) -> Traffic:
@@ -149,6 +152,8 @@ class GrpcFront:
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
                 figures.called(name, code_name(code), time.perf_counter() - began)
+                if code != _OK:
+                    self._refused(name, call.response.FromString(response).status, served)
                 served.answer(response)
 
             if len(data) > AT_ONCE_BYTES_MAX:
@@ -198,11 +203,14 @@ class GrpcFront:
                 measured.code = _code_of(response.status)
                 answered: bytes = response.SerializeToString()
             figures.bytes_out += len(answered)
+            if response.status.code != _OK:
+                self._refused(name, response.status, served)
             await served.finish(answered)
 
         return answer
 
     async def _response(self, name: str, call: Unary, request: Any, made: Call) -> Any:  # noqa: ANN401 - of the call's own types
+        current_call.set(made)
         try:
             return await call.activity(request, made, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
@@ -222,6 +230,7 @@ class GrpcFront:
                 except MessagingError as error:
                     refused = call.response(status=status_of(error, name))
                     measured.code = _code_of(refused.status)
+                    self._refused(name, refused.status, served)
                     await served.finish(refused.SerializeToString())
                     return
                 measured.code = CUT
@@ -229,6 +238,8 @@ class GrpcFront:
                 delivery = self._deliveries.to(served, made, measured)
                 with delivery:
                     answered = delivery.answered = await self._answered(call, request, made)
+                    if answered.code != _OK:
+                        self._refused(name, call.response.FromString(answered.frames[0]).status, served)
                     if spans is not None:
                         parent = served.headers.get(TRACEPARENT, "")
                         delivery.span = spans.received(request, made, parent, answered, began_ns)
@@ -237,6 +248,7 @@ class GrpcFront:
 
     async def _answered(self, call: Streamed, request: Any, made: Call) -> "Answered":  # noqa: ANN401 - of the call's own type
         self._figures.polls_waiting += 1
+        current_call.set(made)
         try:
             return await call.activity(request, made, self._services)
         finally:
@@ -281,16 +293,23 @@ class GrpcFront:
             command = TelemetryCommand.FromString(data)
         except DecodeError as error:
             raise _no_message(TelemetryCommand) from error
+        current_call.set(call)
         try:
             answer = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
-            await _end_conversation(error, served)
+            status = status_of(error, "Telemetry")
+            self._refused("Telemetry", status, served)
+            await _end_conversation(error, status, served)
             return False
         if answer is not None:
             # Commands come after the first answer: clients begin with it.
             await stream.answer(answer)
             self._services.clients.attach(call.client_id, stream)
         return True
+
+    def _refused(self, name: str, status: "definition_pb2.Status", served: ServedCall) -> None:
+        client_id = served.headers.get(_CLIENT_ID, "")
+        self._refusals.say(name, status.code, status.message, client_id=client_id, peer=served.peer)
 
     def _call(self, served: ServedCall, room: "AnswerRoom | None" = None) -> Call:
         headers = served.headers
@@ -320,9 +339,8 @@ def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
     return CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")
 
 
-async def _end_conversation(error: Exception, served: ServedCall) -> None:
-    """End a Telemetry stream as the contract says for the error (`producer.md` 5.5)."""
-    status = status_of(error, "Telemetry")
+async def _end_conversation(error: Exception, status: "definition_pb2.Status", served: ServedCall) -> None:
+    """End a Telemetry stream as the contract says for the error (`producer.md` 5.5), of which that is the status."""
     if status.code == definition_pb2.CLIENT_ID_REQUIRED:
         await served.finish(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):

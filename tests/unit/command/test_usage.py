@@ -188,7 +188,7 @@ def test_config_for_people_is_a_table_with_units(call: Call) -> None:
 
 @pytest.mark.parametrize(("process", "settings"), [("broker", BrokerServerSettings), ("proxy", ProxySettings)])
 def test_config_tells_of_each_process(call: Call, process: str, settings: type) -> None:
-    environ = {"TERNMQ_REGISTRY": "postgresql://u:secret@db/ternmq"}
+    environ = {"TERNMQ_REGISTRY": "postgresql://u:secret@db/ternmq", "TERNMQ_OTLP_ENDPOINT": "http://u:secret@c:4317"}
     told = json.loads(call("config", "--of", process, "--http", "127.0.0.1:0", "--json", env=environ).stdout)
     assert list(told) == [field.name for field in dataclasses.fields(settings)]
     assert told["http"] == {"value": "127.0.0.1:0", "from": "--http"}
@@ -261,6 +261,27 @@ def test_a_broker_and_a_proxy_run_with_their_settings_and_end_with_their_code(
     ]
 
 
+SERVICE_LINKS = {
+    "TERNMQ_PORT": "tcp://10.0.0.1:8081",
+    "TERNMQ_SERVICE_HOST": "10.0.0.1",
+    "TERNMQ_SERVICE_PORT_GRPC": "8081",
+    "TERNMQ_PORT_8081_TCP_PROTO": "tcp",
+}
+
+
+def test_what_kubernetes_makes_of_a_service_is_one_warning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_server(monkeypatch, lambda _: 7)
+    for arguments, code in ((("up",), 7), (("config",), 0), (("config", "--json"), 0)):
+        result = call(*arguments, env=SERVICE_LINKS)
+        assert result.exit_code == code
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("WARNING: ignored TERNMQ_PORT, TERNMQ_PORT_8081_TCP_PROTO, TERNMQ_SERVICE_HOST, ")
+        assert "enableServiceLinks" in line
+    result = call("up", env={**SERVICE_LINKS, "TERNMQ_FLUSHH": "sync"})
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "unknown variable TERNMQ_FLUSHH" in result.stderr
+
+
 PROCESSES = [
     ("up", "ternmq_proxy.main"),
     ("broker", "ternmq_broker.server.main"),
@@ -273,6 +294,8 @@ PROCESSES = [
     [
         (("--test-clock", "--log-level", "error"), 1),
         (("--test-clock",), 0),  # the server's log has it
+        (("--test-clock", "--log-level", "error,ternmq_proxy=info"), 0),
+        (("--test-clock", "--log-level", "info,ternmq_proxy=error"), 1),
         (("--log-level", "error"), 0),
     ],
 )

@@ -163,3 +163,28 @@ def test_the_registrys_password_is_in_no_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"registry = .*\*\*\*@db.*text in quotes is needed") as refused:
         load(ProxySettings, file=file, environ={}, flags={})
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("loud", "'loud' is no level; one of debug, info, warning, error is needed"),
+        ("", "'' is no level"),
+        ("info,debug", "'debug' is a second level for all"),
+        ("info,ternmq_proxy=", "'' is no level"),
+        ("ternmq_prxy=debug", "'ternmq_prxy' is no package of ours; they are pyspark_ternmq, ternmq,"),
+        ("proxy=debug", "'proxy' is no package; did you mean 'ternmq_proxy'?"),
+        ("hpack=debug,hpack=info", "hpack is there more than once"),
+        ("a b=debug", "'a b' is no name of a package"),
+    ],
+)
+def test_levels_that_are_none_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={})
+    assert str(refused.value).startswith(f"log_level = {text} (from TERNMQ_LOG_LEVEL): ")
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["DEBUG", "info,ternmq_proxy.catalog=debug", "ternmq_broker = debug , error"])
+def test_levels_that_are_some_are_taken(text: str) -> None:
+    assert load(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={}).settings.log_level == text

@@ -13,6 +13,7 @@ from ternmq_common.settings import (
     OTHER_VARIABLES,
     InvalidSetting,
     SettingsError,
+    differing,
     load,
     rendered,
     variable_name,
@@ -215,3 +216,63 @@ def test_sizes(text: str, expected: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="needed"):
         parsed_size(text)
+
+
+def test_what_differs_from_the_defaults_is_told_as_it_would_be_written() -> None:
+    assert differing(Sample()) == {}
+    settings = Sample(poll_ms=90_000, name="http://u:secret@h", limit=3, switch=False)
+    assert differing(settings) == {"poll_ms": "90s", "name": "http://u:***@h", "limit": "3"}
+
+
+LINKS = {
+    "TERNMQ_PORT": "tcp://10.0.0.1:8081",
+    "TERNMQ_SERVICE_HOST": "10.0.0.1",
+    "TERNMQ_SERVICE_PORT": "8081",
+    "TERNMQ_SERVICE_PORT_GRPC": "8081",
+    "TERNMQ_PORT_8081_TCP": "tcp://10.0.0.1:8081",
+    "TERNMQ_PORT_8081_TCP_ADDR": "10.0.0.1",
+    "TERNMQ_PORT_8081_TCP_PORT": "8081",
+    "TERNMQ_PORT_8081_TCP_PROTO": "tcp",
+    "TERNMQ_SERVICE_SERVICE_PORT": "8081",
+    "TERNMQ_SERVICE_PORT_8081_TCP": "tcp://10.0.0.2:8081",
+    "TERNMQ_PROXY_PORT": "tcp://[fd00::1]:8081",
+    "TERNMQ_PROXY_0_SERVICE_HOST": "fd00::1",
+    "TERNMQ_BROKER_PORT_53_UDP": "udp://fd00::1:53",
+}
+
+
+def test_service_links_are_no_settings_and_are_told() -> None:
+    loaded = load(Sample, file=None, environ={**LINKS, "TERNMQ_NUMBER": "3"}, flags={})
+    assert loaded.settings == Sample(number=3)
+    assert loaded.ignored == tuple(sorted(LINKS))
+    assert load(Sample, file=None, environ={"TERNMQ_NUMBER": "3"}, flags={}).ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TERNMQ_PORT", "8081"),
+        ("TERNMQ_PORT", "tcp://10.0.0.1"),
+        ("TERNMQ_PORT", "http://10.0.0.1:8081"),
+        ("TERNMQ_PORT", ""),
+        ("TERNMQ_GRPC_PORT", "8081"),
+        ("TERNMQ_SERVICE_HOST", "localhost"),
+        ("TERNMQ_SERVICE_PORT", "http"),
+        ("TERNMQ_SERVICE_NAME", "10.0.0.1"),
+        ("TERNMQ_PORT_8081_TCP_PROTO", "http"),
+        ("TERNMQ_PORT_8081_TCP_ADDR", "here"),
+        ("TERNMQ_PORT_8081_HTTP", "tcp://10.0.0.1:8081"),
+        ("TERNMQ_NUMBR", "tcp://10.0.0.1:8081"),
+    ],
+)
+def test_what_only_begins_like_a_service_link_is_an_unknown_variable(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"unknown variable {name}"):
+        load(Sample, file=None, environ={**LINKS, name: value}, flags={})
+
+
+def test_a_setting_is_one_whatever_its_value_looks_like() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Ported:
+        port: str = ""
+
+    assert load(Ported, file=None, environ=LINKS, flags={}).settings.port == "tcp://10.0.0.1:8081"

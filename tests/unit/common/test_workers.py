@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ternmq_common.errors import StartupError
-from ternmq_common.server_settings import LogLevel, ProxySettings, ServerSettings
+from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_common.workers import health
 from ternmq_common.workers.child import Child, Killed, ending
 from ternmq_common.workers.health import Said
@@ -127,7 +127,7 @@ def test_a_label_s_value_may_hold_what_is_syntax_elsewhere() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        ServerSettings(workers=3, data_dir=Path("a folder/ä"), log_level=LogLevel.DEBUG, disk_free_min_bytes=None),
+        ServerSettings(workers=3, data_dir=Path("a folder/ä"), log_level="debug,hpack=info", disk_free_min_bytes=None),
         ProxySettings(workers=2, registry="postgresql://u@h:1/d", otlp_endpoint="http://h:1", trace_ratio=0.5),
     ],
 )

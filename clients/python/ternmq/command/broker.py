@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ternmq.command import broker_admin
+from ternmq.command.early_end import as_other_commands
 from ternmq.command.failures import WrongUsage
 from ternmq.command.server_options import config_option, loaded_settings, server_options
 from ternmq.command.server_process import server_failures
@@ -33,6 +34,7 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
       ternmq broker drain broker-1 --wait
     """
     if context.invoked_subcommand is not None:
+        as_other_commands()
         if any(value is not None for value in flags.values()):
             raise WrongUsage(
                 f"options of the process don't go with `{context.command_path} {context.invoked_subcommand}`"

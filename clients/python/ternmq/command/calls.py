@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
-from ternmq.command.failures import CommandFailure, Refused, Unreachable
+from ternmq.command.failures import CallBroken, CommandFailure, Refused, Unreachable
 from ternmq_common.addresses import parsed_address
 from ternmq_common.grpc_http2.messages import Status, StreamBroken
 from ternmq_common.grpc_stream.blocking_calls import BlockingConnection
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 10
 # A broker is not on the far side of the proxy that a company's environment names for the web.
 CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
+# gRPC's statuses of a call that did not get to its end: cancelled, unknown, aborted, internal.
+_BROKEN = frozenset({Status.CANCELLED, Status.UNKNOWN, 10, Status.INTERNAL})
 
 
 class _Answer(Protocol):
@@ -89,4 +91,5 @@ def call_failure(endpoint: str, status: int | None, details: str, *, timeout_s: 
         return Unreachable(endpoint, f"no answer within {timeout_s} s")
     if status == Status.UNIMPLEMENTED:
         return CommandFailure(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
-    return CommandFailure(f"the call to {endpoint} failed: gRPC status {status}: {details}")
+    failure = CallBroken if status in _BROKEN else CommandFailure
+    return failure(f"the call to {endpoint} failed: gRPC status {status}: {details}")

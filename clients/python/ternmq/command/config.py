@@ -75,4 +75,4 @@ def _plain(name: str, value: object) -> object:
     """As JSON has it; a URL without its password."""
     if isinstance(value, Path):
         return str(value)
-    return rendered(name, value) if name == "registry" else value
+    return rendered(name, value) if isinstance(value, str) else value

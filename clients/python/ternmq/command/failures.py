@@ -38,10 +38,15 @@ class Unreachable(CommandFailure):
     exit_code = 3
 
     def __init__(self, endpoint: str, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"can't reach a broker at {endpoint} ({reason}); "
             "start one with `ternmq up`, or name another with --endpoint"
         )
+
+
+class CallBroken(CommandFailure):
+    """A call ended in the middle, as those of a server do that ends."""
 
 
 class RegistryUnreachable(CommandFailure):

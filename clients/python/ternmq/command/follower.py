@@ -1,7 +1,8 @@
 """Follows all queues of a topic over the pull calls of the protocol (`QueryRoute`, `QueryOffset`, `PullMessage`).
 
 One task per queue pulls and puts messages into a short queue, so a slow reader slows the pulls. The tasks belong to one
-iteration of `messages` and end with it.
+iteration of `messages` and end with it. Once they pull they outlive the server: each goes on behind the last message
+that it put there.
 """
 
 import asyncio
@@ -13,9 +14,11 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from ternmq.command.calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, call_failure, client_metadata
-from ternmq.command.failures import CommandFailure, Refused
+from ternmq.command.failures import CallBroken, CommandFailure, Refused, Unreachable
+from ternmq.command.link import Link, pause
 from ternmq.endpoints import Endpoints
 from ternmq.message_view import MessageView
+from ternmq_common.errors import RETRYABLE
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
 A = TypeVar("A", bound=Message)
@@ -27,6 +30,18 @@ WAITING_MAX = 256
 READABLE = (definition_pb2.READ, definition_pb2.READ_WRITE)
 # Nothing came, or retention removed what we were about to read: in both cases next_offset says where to go on.
 HARMLESS = (definition_pb2.OK, definition_pb2.MESSAGE_NOT_FOUND)
+# grpc's own way back takes up to two minutes.
+RECONNECTS = (("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 5000))
+AT_ONCE = timedelta(0)
+
+
+class _Position:
+    """Where a queue is pulled from next."""
+
+    __slots__ = ("next_offset",)
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
 
 
 class Follower:
@@ -38,7 +53,8 @@ class Follower:
         self._endpoint, self._topic, self._expression = endpoint, topic, expression
         self._long_poll = long_poll
         self._metadata = client_metadata()
-        self._channel = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+        self._link = Link(endpoint)
+        self._channel = grpc.aio.insecure_channel(endpoint, options=(*CHANNEL_OPTIONS, *RECONNECTS))
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,49 +99,61 @@ class Follower:
         next_offset: int,
         arrived: "asyncio.Queue[MessageView | BaseException]",
     ) -> None:
-        try:
-            while True:
-                next_offset = await self._pull(queue, next_offset, arrived)
-        except CommandFailure as failure:
-            await arrived.put(failure)
+        position, failures = _Position(next_offset), 0
+        while True:
+            try:
+                await self._pull(queue, position, arrived)
+            except CommandFailure as failure:
+                if (why := _interruption(failure)) is None:
+                    await arrived.put(failure)
+                    return
+                self._link.lost(why)
+                failures += 1
+                await pause(failures)
+            else:
+                failures = 0
 
     async def _pull(
         self,
         queue: definition_pb2.MessageQueue,
-        pull_offset: int,
+        position: "_Position",
         arrived: "asyncio.Queue[MessageView | BaseException]",
-    ) -> int:
-        """One long poll; the offset of the next one."""
+    ) -> None:
+        """One long poll, which moves the position; none that is long while it has to turn out who is there."""
+        long_poll = AT_ONCE if self._link.is_lost else self._long_poll
+        begun_after = self._link.failures
         request = service_pb2.PullMessageRequest(
             group=definition_pb2.Resource(name=GROUP),
             message_queue=queue,
-            offset=pull_offset,
+            offset=position.next_offset,
             batch_size=BATCH_MAX,
             filter_expression=self._expression,
-            long_polling_timeout=self._long_poll,
+            long_polling_timeout=long_poll,
         )
         call = self._channel.unary_stream(
             f"/{SERVICE}/PullMessage",
             request_serializer=service_pb2.PullMessageRequest.SerializeToString,
             response_deserializer=service_pb2.PullMessageResponse.FromString,
         )
-        timeout_s = self._long_poll.total_seconds() + CALL_TIMEOUT_S
-        next_offset, status = pull_offset, None
+        timeout_s = long_poll.total_seconds() + CALL_TIMEOUT_S
+        status = None
         endpoints = Endpoints.from_proto(queue.broker.endpoints)
         try:
             async for answer in call(request, timeout=timeout_s, metadata=self._metadata):
                 kind = answer.WhichOneof("content")
                 if kind == "message":
+                    self._link.back(begun_after)
                     await arrived.put(MessageView(answer.message, broker=queue.broker.name, endpoints=endpoints))
+                    position.next_offset = answer.message.system_properties.queue_offset + 1
                 elif kind == "next_offset":
-                    next_offset = answer.next_offset
+                    position.next_offset = answer.next_offset
                 elif kind == "status":
                     status = answer.status
         except grpc.aio.AioRpcError as error:
             raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
         if status is not None and status.code not in HARMLESS:
             _check(status)
-        return next_offset
+        self._link.back(begun_after)
 
     async def _unary(self, method: str, request: Message, answer_type: type[A]) -> A:
         call = self._channel.unary_unary(
@@ -143,3 +171,11 @@ class Follower:
 def _check(status: definition_pb2.Status) -> None:
     if status.code != definition_pb2.OK:
         raise Refused(status.code, status.message)
+
+
+def _interruption(failure: CommandFailure) -> str | None:
+    """What interrupts a pull that is to go on later; None for a failure that does not pass."""
+    if isinstance(failure, Unreachable):
+        return failure.reason
+    passes = isinstance(failure, CallBroken) or (isinstance(failure, Refused) and failure.code in RETRYABLE)
+    return failure.message if passes else None

@@ -3,6 +3,10 @@
 0 done · 1 the server refused · 2 wrong usage or settings · 3 nothing answers at the endpoint · 130 Ctrl-C
 """
 
+import ternmq.command.early_end  # noqa: F401 - first, as a signal may come at any time
+
+# isort: split
+
 import functools
 import importlib
 import sys

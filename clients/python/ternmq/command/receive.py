@@ -1,7 +1,6 @@
 """`ternmq receive`: take messages in a group's name, print them, acknowledge them."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,11 +8,6 @@ from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Duration, endpoint_option, json_lines_option, raw_option
 from ternmq.command.printing import echo
 
-if TYPE_CHECKING:
-    from ternmq import SimpleConsumer
-
-BATCH_MAX = 32
-INVISIBLE_DURATION = timedelta(seconds=30)
 FOLLOW_WAIT = timedelta(seconds=15)
 
 
@@ -63,36 +57,27 @@ def command(
 
     from ternmq import SimpleConsumer
     from ternmq.command.library import client_errors
+    from ternmq.command.receiving import BATCH_MAX, Receiving
+    from ternmq.command.receiving import follow as follow_on
     from ternmq.filters import SqlFilter
 
     wanted = tags if sql is None else SqlFilter(sql)
     wait = FOLLOW_WAIT if follow else wait
     limit = messages_max or (None if follow else BATCH_MAX)
+    receiving = Receiving(limit, acknowledges=not no_ack, as_json=as_json, raw=raw)
 
-    async def receive() -> int:
-        received = 0
-        subscriptions = {topic: wanted}
-        async with SimpleConsumer(endpoint, group=group, subscriptions=subscriptions, await_duration=wait) as consumer:
-            while limit is None or received < limit:
-                batch_max = BATCH_MAX if limit is None else min(BATCH_MAX, limit - received)
-                count = await _receive_batch(consumer, batch_max, ack=not no_ack, as_json=as_json, raw=raw)
-                received += count
-                if not count and not follow:
-                    break
-        return received
+    def consumer(wait: timedelta) -> SimpleConsumer:
+        return SimpleConsumer(endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait)
+
+    async def receive() -> None:
+        if follow:
+            await follow_on(endpoint, receiving, consumer, wait)
+            return
+        async with consumer(wait) as running:
+            while not receiving.is_enough and await receiving.batch(running):
+                pass
 
     with client_errors(endpoint):
-        received = asyncio.run(receive())
-    if not received:
+        asyncio.run(receive())
+    if not receiving.count:
         echo(f"no message came within {wait.total_seconds():g} s", err=True)
-
-
-async def _receive_batch(consumer: "SimpleConsumer", batch_max: int, *, ack: bool, as_json: bool, raw: bool) -> int:
-    from ternmq.command.library import print_message
-
-    views = await consumer.receive(max_messages=batch_max, invisible_duration=INVISIBLE_DURATION)
-    for view in views:
-        print_message(view, as_json=as_json, raw=raw)
-    if ack and views:
-        await consumer.ack(views)
-    return len(views)

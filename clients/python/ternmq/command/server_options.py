@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from ternmq.command.failures import WrongUsage
-from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, LogLevel, ProcessSettings
+from ternmq.command.printing import echo
+from ternmq_common.log_levels import LogLevel
+from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings
 from ternmq_common.settings import Loaded, SettingsError, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,8 +57,10 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "test_clock": click.option("--test-clock", is_flag=True, default=None,
                                help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests "
                                "only."),
-    "log_level": click.option("--log-level", type=click.Choice([each.value for each in LogLevel]),
-                              help="[default: info]"),
+    "log_level": click.option("--log-level", metavar="LEVEL[,PACKAGE=LEVEL]...",
+                              shell_complete=lambda *_: [each.value for each in LogLevel],
+                              help="What is logged, debug, info, warning or error: of our own packages, and of others "
+                              "warnings; info,ternmq_proxy=debug has a package tell more.  [default: info]"),
     "log_format": click.option("--log-format", type=click.Choice([each.value for each in LogFormat]),
                                help="[default: text]"),
     "loop": click.option("--loop", type=click.Choice([each.value for each in EventLoop]),
@@ -91,6 +95,13 @@ def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
 def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> Loaded[S]:
     """Settings in force, given the options; what is wrong with them ends the command with exit code 2."""
     try:
-        return load(settings, file=config, environ=os.environ, flags=flags)
+        loaded = load(settings, file=config, environ=os.environ, flags=flags)
     except SettingsError as error:
         raise WrongUsage(str(error)) from None
+    if loaded.ignored:
+        echo(
+            f"WARNING: ignored {', '.join(loaded.ignored)}: made by Kubernetes of a Service's name, no settings "
+            "(enableServiceLinks: false leaves them out)",
+            err=True,
+        )
+    return loaded

@@ -7,9 +7,11 @@ import click
 from ternmq.command.printing import echo
 from ternmq.command.server_options import config_option, loaded_settings, server_options
 from ternmq.command.server_process import SERVER_EXTRA_MODULES, server_failures
-from ternmq_common.server_settings import LogLevel, ServerSettings
+from ternmq_common.log_levels import LogLevel, parsed_log_levels
+from ternmq_common.server_settings import ServerSettings
 
 __all__ = ["SERVER_EXTRA_MODULES", "command"]
+SERVER_LOGGER = "ternmq_proxy.main"
 
 
 @click.command()
@@ -36,7 +38,7 @@ def command(config: Path | None, **flags: object) -> int:
       TERNMQ_RETENTION_MS=3d ternmq up --config ternmq.toml
     """
     settings = loaded_settings(ServerSettings, config, flags).settings
-    if settings.test_clock and settings.log_level is LogLevel.ERROR:
+    if settings.test_clock and not parsed_log_levels(settings.log_level).shows(SERVER_LOGGER, LogLevel.WARNING):
         # The server warns in its log, which would not show it.
         echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
     with server_failures():

@@ -1,0 +1,68 @@
+"""When something that others can bring about as often as they like is logged again, and how often it was left out.
+
+Each kind of thing has its turn once a minute for each host, or a few times. What came more often is counted, and told
+with the next line of that kind. As many kinds and hosts are remembered as `REMEMBERED_MAX`; all beyond are one.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERVAL_S = 60.0
+REMEMBERED_MAX = 1000
+_OTHERS = ("others", "")
+
+
+class _Minute:
+    """From `since` on; `said` and `left_out` count what came in it."""
+
+    __slots__ = ("left_out", "said", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.said = 1
+        self.left_out = 0
+
+
+class LogThrottle:
+    """Lets `per_minute` lines of a kind and host through. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, now: "Callable[[], float]", *, per_minute: int = 1) -> None:
+        self._now = now
+        self._per_minute = per_minute
+        self._minutes: dict[tuple[str, str], _Minute] = {}  # the oldest first
+
+    def __len__(self) -> int:
+        return len(self._minutes)
+
+    def admit(self, peer: str, kind: str, *, times: int = 1) -> int | None:
+        """How many were left out since the last line, for who logs one now; None: it is left out, and counted.
+        `peer` is `host:port`."""
+        now = self._now()
+        key = self._key(peer, kind, now)
+        minute = self._minutes.get(key)
+        if minute is None or now - minute.since >= INTERVAL_S:
+            self._minutes.pop(key, None)
+            self._minutes[key] = _Minute(now)
+            return minute.left_out if minute is not None else 0
+        if minute.said >= self._per_minute:
+            minute.left_out += times
+            return None
+        minute.said += 1
+        return 0
+
+    def _key(self, peer: str, kind: str, now: float) -> tuple[str, str]:
+        key = (peer.rpartition(":")[0], kind)
+        if key in self._minutes or len(self._minutes) < REMEMBERED_MAX:
+            return key
+        oldest = next(iter(self._minutes))
+        if now - self._minutes[oldest].since < INTERVAL_S:
+            return _OTHERS
+        del self._minutes[oldest]
+        return key
+
+
+def more_times(left_out: int) -> str:
+    """The end of a line after which so many were left out."""
+    return f"; {left_out} times more since it was said last" if left_out else ""

@@ -1,0 +1,78 @@
+"""Says who made, changed or deleted which topic or group.
+
+Anybody may do so as often as a registry takes it, so each host has so many lines a minute.
+"""
+
+import dataclasses
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.log_throttle import LogThrottle, more_times
+from ternmq_common.model import Topic
+from ternmq_common.printable import cut
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.call import current_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.model import Group
+
+_log = logging.getLogger(__name__)
+PER_MINUTE = 600
+# What nobody asks for in words.
+_UNTOLD = frozenset({"name", "created_ms", "made"})
+_ALWAYS = frozenset({"type", "queues"})
+
+
+class ChangeLog:
+    """Of one process. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, now: "Callable[[], float]") -> None:
+        self._throttle = LogThrottle(now, per_minute=PER_MINUTE)
+
+    def made(self, what: "Topic | Group", *, by_use: bool) -> None:
+        """It is there from now on; `by_use`: nobody asked for it by name."""
+        details = ", ".join(f"{name} {value}" for name, value in _told(what, unusual_only=True).items())
+        self._say(f"{_kind(what)} {what.name} was made{' on first use' if by_use else ''}", details)
+
+    def changed(self, before: "Topic | Group | None", after: "Topic | Group") -> None:
+        """It has other settings; `before` is None if they are not known here."""
+        old = {} if before is None else _told(before)
+        changes = (
+            f"{name} {old[name]} to {value}" if name in old else f"{name} {value}"
+            for name, value in _told(after).items()
+            if old.get(name) != value
+        )
+        self._say(f"{_kind(after)} {after.name} was changed", ", ".join(changes))
+
+    def deleted(self, kind: str, name: str) -> None:
+        """It is gone."""
+        self._say(f"{kind} {name} was deleted", "")
+
+    def _say(self, done: str, details: str) -> None:
+        call = current_call.get()
+        left_out = self._throttle.admit("" if call is None else call.peer, "changes")
+        if left_out is None:
+            return
+        who = "the server" if call is None else call.caller
+        _log.info("%s by %s%s%s", done, who, f": {details}" if details else "", more_times(left_out))
+
+
+def _kind(what: "Topic | Group") -> str:
+    return "topic" if isinstance(what, Topic) else "group"
+
+
+def _told(what: "Topic | Group", *, unusual_only: bool = False) -> dict[str, str]:
+    """Settings in words, the defaults too unless `unusual_only`."""
+    told: dict[str, str] = {}
+    for field in dataclasses.fields(what):
+        value = getattr(what, field.name)
+        if field.name in _UNTOLD or (unusual_only and field.name not in _ALWAYS and value == field.default):
+            continue
+        if field.name == "type":
+            value = definition_pb2.MessageType.Name(value)
+        elif field.name == "brokers":
+            value = " ".join(value) or "none"
+        told[field.name] = cut(str(value))
+    return told
