@@ -69,7 +69,7 @@ def test_topics_live_and_die(call: Call) -> None:
     assert "life" in [entry["name"] for entry in json.loads(call("topic", "list", "--json").stdout)]
     described = json.loads(call("topic", "describe", "life", "--json").stdout)
     assert (described["type"], described["queues"], len(described["message_queues"])) == ("fifo", 3, 3)
-    assert call("topic", "delete", "life").returncode == 0
+    assert call("topic", "delete", "life", "--yes").returncode == 0
     gone = call("topic", "describe", "life")
     assert (gone.returncode, gone.stderr.partition(": ")[2].partition(":")[0]) == (1, "TOPIC_NOT_FOUND")
 
@@ -79,7 +79,7 @@ def test_groups_live_and_die(call: Call) -> None:
     assert call("group", "create", "living", "--fifo", "--max-attempts", "3").returncode == 0
     described = json.loads(call("group", "describe", "living", "--json").stdout)
     assert (described["fifo"], described["max_attempts"]) == (True, 3)
-    assert call("group", "delete", "living").returncode == 0
+    assert call("group", "delete", "living", "--yes").returncode == 0
     assert call("group", "describe", "living").stderr.startswith("ternmq: CONSUMER_GROUP_NOT_FOUND: ")
 
 

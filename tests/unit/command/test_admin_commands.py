@@ -105,7 +105,7 @@ def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: C
 
 def test_a_topic_is_deleted(call_server: Call, server: AdminServer) -> None:
     call_server("topic", "create", "orders")
-    assert call_server("topic", "delete", "orders").stdout == "topic orders deleted\n"
+    assert call_server("topic", "delete", "orders", "--yes").stdout == "topic orders deleted\n"
     assert not server.topics
 
 
@@ -118,7 +118,7 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
     assert described["clients"] == ["client-1"]
     assert described["progress"][0]["lag"] == 4
-    assert call_server("group", "delete", "g").exit_code == 0
+    assert call_server("group", "delete", "g", "--yes").exit_code == 0
     assert not server.groups
 
 
@@ -141,7 +141,7 @@ UNANSWERED = (
     ("clock", "advance", "2h"),
     ("transaction", "list"),
     ("transaction", "show", "id"),
-    ("transaction", "commit", "id", "id-2"),
+    ("transaction", "commit", "--yes", "id", "id-2"),
     ("recall", "orders", "handle"),
     ("send", "orders", "later", "--delay", "2h"),
 )

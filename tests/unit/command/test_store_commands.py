@@ -71,6 +71,8 @@ def test_damage_is_verified_exported_around_and_repaired(call: Call, data_dir: P
     assert rehearsed.exit_code == 1
     assert f"bytes at log offset {damaged_at}" in rehearsed.stdout
     assert state_of(data_dir) == before
+    unasked = call("store", "repair", str(data_dir))
+    assert (unasked.exit_code, "--yes" in unasked.stderr, state_of(data_dir)) == (2, True, before)
     repaired = call("store", "repair", str(data_dir), "--yes")
     assert repaired.exit_code == 0, repaired.stderr
     assert "lost: what was in 1 damaged place of the log; the index named 1 message there" in repaired.stdout

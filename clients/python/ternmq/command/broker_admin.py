@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import counted, iso, print_records
 from ternmq.command.printing import echo, echo_lines
@@ -133,10 +133,10 @@ def permission(name: str, permission: str, endpoint: str) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Although messages are there that somebody may want: they are lost.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 def remove(name: str, force: bool, yes: bool, endpoint: str) -> None:
-    """Forget broker NAME and take it off all topics. Asks first when standard input is a terminal.
+    """Forget broker NAME and take it off all topics. Asks first; without a terminal it needs --yes.
 
     A broker that runs must be drained before. Stop its process then: one that goes on registers again, as a new broker.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from ternmq.command import group_offset
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
 from ternmq.command.options import endpoint_option, json_option
@@ -182,10 +182,10 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
 
 @command.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 def delete(name: str, yes: bool, endpoint: str) -> None:
-    """Delete consumer group NAME and its progress. Asks first when standard input is a terminal.
+    """Delete consumer group NAME and its progress. Asks first; without a terminal it needs --yes.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import Moment, json_option
 from ternmq.command.output import counted, described, iso_datetime, json_text, print_json, table
@@ -339,7 +339,7 @@ def _write(file: "IO[str]", records: "Iterable[Record]") -> int:
 @directory_argument
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--cut-newer", is_flag=True, help="Set aside and cut off a newer version's records at the log's end.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool) -> int:
     """Put right what `ternmq store verify` finds wrong in the store of DIR, which no broker may be using.
 

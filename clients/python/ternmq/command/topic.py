@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq.command.broker_admin import PERMISSION_NAMES
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
@@ -171,10 +171,10 @@ def update(
 
 @command.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 def delete(name: str, yes: bool, endpoint: str) -> None:
-    """Delete topic NAME with all its messages. Asks first when standard input is a terminal.
+    """Delete topic NAME with all its messages. Asks first; without a terminal it needs --yes.
 
     \b
     Examples:
