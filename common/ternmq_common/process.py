@@ -61,8 +61,7 @@ async def _serve(start: "Start", over: asyncio.Event) -> int:
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(over.wait())]
         await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            sys.stdout.write(starting.result() + "\n")
-            sys.stdout.flush()
+            _tell(starting.result())
             _spare_the_collector()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         else:
@@ -72,6 +71,18 @@ async def _serve(start: "Start", over: asyncio.Event) -> int:
         for end in ends:
             end.cancel()
     return 1 if over.is_set() else 0
+
+
+def _tell(ready: str) -> None:
+    """Print the ready line; StartupError if that can't be, since whoever waits for it would wait for ever."""
+    try:
+        sys.stdout.write(ready + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = None  # Python would try, and complain, once more at exit
+        raise StartupError(f"can't write to standard output: {error.strerror}") from None
 
 
 def _spare_the_collector() -> None:

@@ -398,9 +398,8 @@ def test_an_offset_is_one_of_a_named_broker(call_server: Call, server: AdminServ
 
 @pytest.mark.usefixtures("spread")
 def test_letters_are_resent_broker_by_broker(call_server: Call, server: AdminServer) -> None:
-    assert (
-        call_server("dlq", "resend", "--yes", "billing", "--all").stdout == "resent 13 dead letters of group billing\n"
-    )
+    result = call_server("dlq", "resend", "--yes", "billing", "--all")
+    assert result.stdout == "resent 13 dead letters of group billing\n"
     assert [(request.broker, list(request.offsets)) for request in server.resends] == [
         ("broker-0", [*range(10)]),
         ("broker-1", [0, 1, 2]),

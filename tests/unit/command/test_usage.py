@@ -12,7 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from ternmq.command.main import COMMANDS, INTERRUPTED, cli
+from ternmq.command.leaving import INTERRUPTED
+from ternmq.command.main import COMMANDS, cli
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
 from tests.unit.command.conftest import Call

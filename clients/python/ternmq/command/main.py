@@ -5,15 +5,12 @@
 
 import functools
 import importlib
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
-from ternmq.command.printing import echo, escape_warnings
-
-INTERRUPTED = 130
+from ternmq.command.leaving import leave
 
 # Name of the subcommand and its module, in the order of `--help`.
 COMMANDS = {
@@ -61,35 +58,6 @@ class RootGroup(click.Group):
         """Run, and leave the process with one of the codes of this module's docstring."""
         extra.pop("standalone_mode", None)
         leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False))
-
-
-def leave(run: Callable[[], object]) -> NoReturn:
-    """Leave the process as `run`, a click command without its standalone mode, says by its result or failure."""
-    escape_warnings()
-    try:
-        code = run()
-    except click.Abort:
-        sys.exit(INTERRUPTED)
-    except click.ClickException as failure:
-        show(failure)
-        sys.exit(failure.exit_code)
-    except BrokenPipeError:
-        # The reader of our output (`head`, say) has what it wanted; Python would complain once more at exit.
-        sys.stdout = None
-        sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def show(failure: click.ClickException) -> None:
-    """One line on standard error; only a group without a subcommand answers with its whole help."""
-    if type(failure).__name__ == "NoArgsIsHelpError":
-        failure.show()
-        return
-    if not isinstance(failure, click.UsageError):
-        echo(f"ternmq: {' '.join(failure.format_message().split())}", err=True)
-        return
-    path = failure.ctx.command_path if failure.ctx else "ternmq"
-    echo(f"{path}: {' '.join(failure.format_message().split())} (see `{path} --help`)", err=True)
 
 
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
