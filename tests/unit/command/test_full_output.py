@@ -66,7 +66,9 @@ def test_a_result_that_can_not_be_written_is_one_line(
         server.memory.put(topic, 0, message("one"))
     monkeypatch.setenv("TERNMQ_ENDPOINT", server.endpoint)
     assert ended(*arguments) == 1
-    assert COMPLAINT in capsys.readouterr().err
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert "can't write to standard output: No space left on device" in complaint
+    assert ("--json" in arguments) is complaint.startswith('{"error": {"code": "OUTPUT", ')
 
 
 @pytest.mark.slow

@@ -184,7 +184,8 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
 @click.argument("name")
 @yes_option
 @endpoint_option
-def delete(name: str, yes: bool, endpoint: str) -> None:
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     """Delete consumer group NAME and its progress. Asks first; without a terminal it needs --yes.
 
     \b
@@ -197,4 +198,7 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     confirm(f"Delete group {name} and its progress?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.delete_group(name)
-    echo(f"group {name} deleted")
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"group {name} deleted")

@@ -5,12 +5,13 @@
 
 import functools
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
-from ternmq.command.leaving import leave
+from ternmq.command.leaving import leave, wants_json
 
 # Name of the subcommand and its module, in the order of `--help`.
 COMMANDS = {
@@ -57,7 +58,8 @@ class RootGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
         """Run, and leave the process with one of the codes of this module's docstring."""
         extra.pop("standalone_mode", None)
-        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False))
+        as_json = wants_json(sys.argv[1:] if args is None else args)
+        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False), as_json=as_json)
 
 
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -82,7 +84,8 @@ def cli() -> None:
       ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
 
     Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
-    the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted.
+    the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted. With --json a failure is
+    JSON too, in the last line of standard error: {"error": {"code": ..., "message": ..., "hint": ...}}.
     """
 
 

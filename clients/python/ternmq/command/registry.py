@@ -67,7 +67,8 @@ def registry_options(function: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="How long to wait for a database that can't be reached.",
 )
-def migrate(url: str, wait: timedelta) -> None:
+@json_option
+def migrate(url: str, wait: timedelta, as_json: bool) -> None:
     """Bring the database to the schema that this version needs.
 
     Run it before brokers and proxies of a new version start; those never change the schema. It is safe to run it again,
@@ -84,7 +85,9 @@ def migrate(url: str, wait: timedelta) -> None:
 
         done = _patiently(lambda: schema.migrate(url), wait.total_seconds())
     shown = without_password(url)
-    if done.before == done.after:
+    if as_json:
+        print_json({"registry": shown, "before": done.before, "after": done.after})
+    elif done.before == done.after:
         echo(f"the registry {shown} has schema {done.after} already")
     else:
         echo(f"the registry {shown} went from {_named(done.before)} to schema {done.after}")

@@ -173,7 +173,8 @@ def update(
 @click.argument("name")
 @yes_option
 @endpoint_option
-def delete(name: str, yes: bool, endpoint: str) -> None:
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     """Delete topic NAME with all its messages. Asks first; without a terminal it needs --yes.
 
     \b
@@ -186,7 +187,10 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     confirm(f"Delete topic {name} and all its messages?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.delete_topic(name)
-    echo(f"topic {name} deleted")
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"topic {name} deleted")
 
 
 def topic_record(topic: "admin_pb2.Topic") -> dict[str, object]:
