@@ -105,6 +105,8 @@ class AdminServer:
         )
 
     def UpdateTopic(self, request: admin_pb2.UpdateTopicRequest) -> admin_pb2.UpdateTopicResponse:  # noqa: N802
+        if request.name not in self.topics:
+            return admin_pb2.UpdateTopicResponse(status=_not_found(pb.TOPIC_NOT_FOUND, "topic", request.name))
         topic = self.topics[request.name]
         if request.HasField("queues"):
             topic.queues = request.queues
@@ -116,9 +118,8 @@ class AdminServer:
 
     def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:  # noqa: N802
         gone = self.topics.pop(request.name, None)
-        return admin_pb2.DeleteTopicResponse(
-            status=OK if gone else pb.Status(code=pb.TOPIC_NOT_FOUND, message=f"no topic {request.name}")
-        )
+        status = OK if gone else _not_found(pb.TOPIC_NOT_FOUND, "topic", request.name)
+        return admin_pb2.DeleteTopicResponse(status=status)
 
     def CreateGroup(self, request: admin_pb2.CreateGroupRequest) -> admin_pb2.CreateGroupResponse:  # noqa: N802
         group = request.group
@@ -179,8 +180,9 @@ class AdminServer:
         return admin_pb2.ResendDeadLettersResponse(status=OK, letters=letters)
 
     def DeleteGroup(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:  # noqa: N802
-        self.groups.pop(request.name)
-        return admin_pb2.DeleteGroupResponse(status=OK)
+        gone = self.groups.pop(request.name, None)
+        status = OK if gone else _not_found(pb.CONSUMER_GROUP_NOT_FOUND, "group", request.name)
+        return admin_pb2.DeleteGroupResponse(status=status)
 
     def AdvanceClock(self, request: admin_pb2.AdvanceClockRequest) -> admin_pb2.AdvanceClockResponse:  # noqa: N802
         if not self.test_clock or self.ahead is None:
@@ -199,3 +201,8 @@ class AdminServer:
             answer.now.FromDatetime(datetime.now(UTC) + self.ahead)
             answer.test_clock = self.test_clock
         return answer
+
+
+def _not_found(code: "pb.Code", kind: str, name: str) -> pb.Status:
+    """As the server says it, which does not know what the caller is about."""
+    return pb.Status(code=code, message=f"{kind} {name!r} does not exist; make it with `ternmq {kind} create {name}`")

@@ -33,8 +33,39 @@ def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call) -> N
     assert refused.stdout == ""
 
 
-def test_a_refusal_of_several_lines_becomes_one(call_server: Call) -> None:
-    assert call_server("topic", "describe", "x").stderr == "ternmq: TOPIC_NOT_FOUND: no topic x\n"
+def test_a_refusal_of_several_lines_becomes_one(call_server: Call, server: AdminServer) -> None:
+    server.memory.before = lambda method, _: pb.Status(code=pb.BAD_REQUEST, message=f"{method}\nno")
+    assert call_server("recall", "orders", "handle").stderr == "ternmq: BAD_REQUEST: RecallMessage no\n"
+
+
+NAMED = [
+    ("topic", "describe"),
+    ("topic", "update", "--queues", "9"),
+    ("topic", "delete", "--yes"),
+    ("group", "describe"),
+    ("group", "update", "--max-attempts", "9"),
+    ("group", "delete", "--yes"),
+]
+CODES = {"topic": "TOPIC_NOT_FOUND", "group": "CONSUMER_GROUP_NOT_FOUND"}
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_what_is_not_there_is_told_with_near_names(call_server: Call, words: tuple[str, ...]) -> None:
+    kind, verb, *flags = words
+    for name in ("orders", "orders-2", "payments"):
+        call_server(kind, "create", name)
+    near = call_server(kind, verb, "order", *flags)
+    assert (near.exit_code, near.stdout) == (1, "")
+    assert near.stderr == (f"ternmq: {CODES[kind]}: there is no {kind} 'order'; did you mean 'orders' or 'orders-2'?\n")
+    far = call_server(kind, verb, "nope", *flags)
+    assert far.stderr == f"ternmq: {CODES[kind]}: there is no {kind} 'nope'; `ternmq {kind} list` shows all\n"
+
+
+def test_a_name_of_any_length_is_told_at_once(call_server: Call) -> None:
+    call_server("topic", "create", "orders")
+    result = call_server("topic", "delete", "o" * 100_000, "--yes")
+    assert result.exit_code == 1
+    assert len(result.stderr) < 1000
 
 
 def test_topics_are_listed_by_name(call_server: Call) -> None:

@@ -46,6 +46,9 @@ class AdminClient(Calls):
         answer = self._call("ListTopics", admin_pb2.ListTopicsRequest(), admin_pb2.ListTopicsResponse)
         return sorted(answer.topics, key=lambda topic: topic.name)
 
+    def topic_names(self) -> list[str]:
+        return [topic.name for topic in self.topics()]
+
     def topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
         request = admin_pb2.DescribeTopicRequest(name=name)
         return self._call("DescribeTopic", request, admin_pb2.DescribeTopicResponse)
@@ -70,6 +73,9 @@ class AdminClient(Calls):
     def groups(self) -> list[admin_pb2.Group]:
         answer = self._call("ListGroups", admin_pb2.ListGroupsRequest(), admin_pb2.ListGroupsResponse)
         return sorted(answer.groups, key=lambda group: group.name)
+
+    def group_names(self) -> list[str]:
+        return [group.name for group in self.groups()]
 
     def group(self, name: str) -> admin_pb2.DescribeGroupResponse:
         request = admin_pb2.DescribeGroupRequest(name=name)

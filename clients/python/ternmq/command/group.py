@@ -8,6 +8,7 @@ from ternmq.command import group_offset
 from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
+from ternmq.command.near import naming_near
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import cell, described, print_json, print_records, table
 from ternmq.command.printing import echo, echo_lines, echo_warning
@@ -99,7 +100,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq.command.admin import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         answer = admin.group(name)
     total = totals(answer.progress)
     record: dict[str, object] = {
@@ -162,7 +163,7 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
     from ternmq.command.admin import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         group = admin.group(name).group
         before = group_record(group)
         set_given(group, settings)
@@ -196,7 +197,7 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     from ternmq.command.admin import AdminClient
 
     confirm(f"Delete group {name} and its progress?", yes=yes)
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         admin.delete_group(name)
     if as_json:
         print_json({"name": name, "deleted": True})

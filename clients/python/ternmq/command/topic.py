@@ -7,6 +7,7 @@ import click
 from ternmq.command.broker_admin import PERMISSION_NAMES
 from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
+from ternmq.command.near import naming_near
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
 from ternmq.command.printing import echo, echo_lines
@@ -101,7 +102,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq.command.admin import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         answer = admin.topic(name)
     record = described_record(answer.topic)
     queues = [
@@ -161,7 +162,7 @@ def update(
     request = admin_pb2.UpdateTopicRequest(name=name, queues=queues, added_brokers=added, removed_brokers=removed)
     if permission is not None:
         request.permission = PERMISSIONS[permission]
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         record = described_record(admin.update_topic(request))
     if as_json:
         print_json(record)
@@ -185,7 +186,7 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     from ternmq.command.admin import AdminClient
 
     confirm(f"Delete topic {name} and all its messages?", yes=yes)
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         admin.delete_topic(name)
     if as_json:
         print_json({"name": name, "deleted": True})
