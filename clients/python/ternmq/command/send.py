@@ -23,13 +23,23 @@ BATCH_BYTES = 1024 * 1024
 MILLISECOND = timedelta(milliseconds=1)
 
 
+def _renamed(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """`--group` is a consumer group everywhere else."""
+    del option
+    if value is not None:
+        raise click.UsageError("--group is called --message-group now; consumer groups have no part in a send", context)
+
+
 @click.command()
 @click.argument("topic")
 @click.argument("body", required=False)
 @click.option("--tag", help="One tag, for filters.")
 @click.option("--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
 @click.option("--property", "properties", type=Pair(), multiple=True, help="A user property; may be repeated.")
-@click.option("--group", "message_group", help="Message group, for fifo topics: its messages are delivered in order.")
+@click.option(
+    "--message-group", metavar="NAME", help="For fifo topics: messages of one message group are delivered in order."
+)
+@click.option("--group", hidden=True, expose_value=False, callback=_renamed, help="What --message-group was.")
 @click.option("--delay", type=Duration(), help="For delay topics: deliver it this much later.")
 @click.option(
     "--at", type=ExactMoment(), help="For delay topics: deliver it at this time, ISO 8601; now if it is past."
@@ -75,6 +85,7 @@ def command(
       ternmq send orders 'hello' --tag paid --key order-17 --property region=eu
       echo '{"id": 1}' | ternmq send orders -
       ternmq send orders --file orders.jsonl
+      ternmq send payments '{"id": 1}' --message-group customer-7
       ternmq send reminders 'call back' --delay 1h30m
       ternmq send reminders 'call back' --at 2026-08-01T12:00
     """
