@@ -165,7 +165,9 @@ def test_bad_names_and_bodies_are_refused_by_name(call: Call, topic: str) -> Non
     assert call("topic", "create", "no spaces").stderr.startswith("ternmq: ILLEGAL_TOPIC: ")
     assert call("group", "create", "no spaces").stderr.startswith("ternmq: ILLEGAL_CONSUMER_GROUP: ")
     assert call("send", topic, "").stderr.startswith("ternmq: MESSAGE_BODY_EMPTY: ")
-    assert call("send", topic, "x", "--message-group", "g").stderr.startswith("ternmq: MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: ")
+    assert call("send", topic, "x", "--message-group", "g").stderr.startswith(
+        "ternmq: MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: "
+    )
 
 
 def test_the_server_tells_its_version(call: Call) -> None:

@@ -101,6 +101,18 @@ async def test_lines_are_sent_for_later(send: Send, scripted: ScriptedServer) ->
     assert all(due(message) > datetime.now(UTC) for message in sent(scripted))
 
 
+async def test_a_line_is_sent_as_it_is_and_help_promises_no_more(
+    send: Send, scripted: ScriptedServer, call: Call
+) -> None:
+    line = '{"body": "x", "tag": "paid"}'
+    assert (await send("--file", "-", stdin=f"{line}\n")).exit_code == 0
+    [message] = sent(scripted)
+    assert (message.body.decode(), message.system_properties.tag) == (line, "")
+    help_text = " ".join(call("send", "--help").stdout.split())
+    assert "Send each line of FILE (- is standard input) as it is, as the body of a message" in help_text
+    assert "jsonl" not in help_text
+
+
 async def test_a_message_for_now_has_no_handle(send: Send, scripted: ScriptedServer) -> None:
     result = await send("now")
     [message] = sent(scripted)

@@ -56,7 +56,7 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
     "--file",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
-    help="Send each line of FILE (- is standard input) as a message; empty lines are skipped.",
+    help="Send each line of FILE (- is standard input) as it is, as the body of a message; empty lines are skipped.",
 )
 @endpoint_option
 @json_lines_option
@@ -84,7 +84,7 @@ def command(
     Examples:
       ternmq send orders 'hello' --tag paid --key order-17 --property region=eu
       echo '{"id": 1}' | ternmq send orders -
-      ternmq send orders --file orders.jsonl
+      ternmq send orders --file bodies.txt
       ternmq send payments '{"id": 1}' --message-group customer-7
       ternmq send reminders 'call back' --delay 1h30m
       ternmq send reminders 'call back' --at 2026-08-01T12:00
