@@ -7,6 +7,7 @@ import click
 
 from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import CommandFailure, WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.printing import echo, echo_over
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_BATCH = 100
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Move the backlog of a consumer group.
 

@@ -9,6 +9,7 @@ from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
 from ternmq.command.near import naming_near
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import cell, described, print_json, print_records, table
 from ternmq.command.printing import echo, echo_lines, echo_warning
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Create, list, describe, change and delete consumer groups, and move them to other messages.
 

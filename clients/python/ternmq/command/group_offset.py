@@ -7,6 +7,7 @@ import click
 
 from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Moment, endpoint_option, json_option
 from ternmq.command.output import counted, print_json, table
 from ternmq.command.printing import echo, echo_lines
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Show the offsets of a consumer group, reset them, or skip its backlog.
 

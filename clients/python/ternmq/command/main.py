@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import click
 
 from ternmq.command.leaving import leave, wants_json
+from ternmq.command.nearest_group import NearestGroup
+from ternmq.command.printing import echo
 
 # Name of the subcommand and its module, in the order of `--help`.
 COMMANDS = {
@@ -40,7 +42,7 @@ COMMANDS = {
 }
 
 
-class RootGroup(click.Group):
+class RootGroup(NearestGroup):
     """Imports a subcommand's module when it is asked for, and ends on Ctrl-C as shells expect it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,7 +64,24 @@ class RootGroup(click.Group):
         leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False), as_json=as_json)
 
 
+def _print_version(context: click.Context, option: click.Parameter, is_given: bool) -> None:
+    del option
+    if is_given and not context.resilient_parsing:
+        from importlib import metadata
+
+        echo(f"ternmq {metadata.version('ternmq')}")
+        context.exit()
+
+
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit; `ternmq version` tells more.",
+)
 def cli() -> None:
     """A message broker that speaks the RocketMQ 5 protocol, and the tools to work with one.
 

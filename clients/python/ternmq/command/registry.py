@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq.command.failures import RegistryUnreachable
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Duration, json_option
 from ternmq.command.output import print_json
 from ternmq.command.printing import echo
@@ -35,7 +36,7 @@ class AnyMemberSettings(BrokerServerSettings, ProxySettings):
     """Of a broker or a proxy: the file and the variables of either can be used here too."""
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost.
 

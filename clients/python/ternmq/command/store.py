@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from ternmq.command.failures import WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Moment, json_option
 from ternmq.command.output import counted, described, iso_datetime, json_text, print_json, table
 from ternmq.command.printing import echo, echo_lines
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store_tools.verification import Verified
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Look into the files of a broker. All but `repair` only read, and can be used while a broker runs.
 

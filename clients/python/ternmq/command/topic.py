@@ -8,6 +8,7 @@ from ternmq.command.broker_admin import PERMISSION_NAMES
 from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.near import naming_near
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
 from ternmq.command.printing import echo, echo_lines
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite")
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Create, list, describe, update and delete topics.
 

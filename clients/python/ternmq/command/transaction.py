@@ -6,6 +6,7 @@ import click
 
 from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import CommandFailure, Refused
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_lines_option, json_option, raw_option
 from ternmq.command.output import counted, iso, print_json, print_json_line, print_stream, print_whole
 from ternmq.command.printing import echo
@@ -22,7 +23,7 @@ OPEN_STATES = ("pending", "discarded")
 DONE = {"commit": "committed", "rollback": "rolled back"}
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Look at open transactions, and end them in the place of their producers.
 
