@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import grpc
 
+from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers
@@ -25,9 +26,9 @@ class AdminServer:
     """Serves until the `with` block ends; `topics` and `groups` are what it was told to create.
 
     `progress`, `members` and `inconsistencies` are what it tells of every group; `moves` is its answer to a reset;
-    `unsendable` are offsets of dead letters that it refuses to resend, `refusal` is what it says to all of
-    them, `resends` are the requests that it got. `ahead` is how far its clock is ahead of this machine's, None if it is
-    too old to tell; it can be moved if `test_clock` says so.
+    `unsendable` are offsets of dead letters that it refuses to resend, `refusal` is what it says to all of them,
+    `resends` are the requests that it got. Topics whose names are in `full` can't be made. `ahead` is how far its clock
+    is ahead of this machine's, None if it is too old to tell; it can be moved if `test_clock` says so.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class AdminServer:
         self.resends: list[admin_pb2.ResendDeadLettersRequest] = []
         self.unsendable: set[int] = set()
         self.refusal: pb.Status | None = None
+        self.full: set[str] = set()
         self._server = grpc.server(ThreadPoolExecutor(2))
         self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
@@ -79,6 +81,9 @@ class AdminServer:
 
     def CreateTopic(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:  # noqa: N802
         topic = request.topic
+        if topic.name in self.full:
+            refusal = pb.Status(code=pb.TOO_MANY_REQUESTS, message=f"no room for {topic.name}")
+            return admin_pb2.CreateTopicResponse(status=refusal)
         topic.queues = topic.queues or 8
         before = self.topics.setdefault(topic.name, topic)
         self.memory.make(topic.name, topic.queues)
@@ -127,7 +132,7 @@ class AdminServer:
         return admin_pb2.CreateGroupResponse(status=OK, created=before is group)
 
     def ListGroups(self, _: admin_pb2.ListGroupsRequest) -> admin_pb2.ListGroupsResponse:  # noqa: N802
-        return admin_pb2.ListGroupsResponse(status=OK, groups=self.groups.values())
+        return admin_pb2.ListGroupsResponse(status=OK, groups=map(_as_kept, self.groups.values()))
 
     def DescribeGroup(self, request: admin_pb2.DescribeGroupRequest) -> admin_pb2.DescribeGroupResponse:  # noqa: N802
         if request.name not in self.groups:
@@ -201,6 +206,16 @@ class AdminServer:
             answer.now.FromDatetime(datetime.now(UTC) + self.ahead)
             answer.test_clock = self.test_clock
         return answer
+
+
+def _as_kept(asked: admin_pb2.Group) -> admin_pb2.Group:
+    """The group with the defaults of a server, which writes each strategy in one way."""
+    group = admin_pb2.Group()
+    group.CopyFrom(asked)
+    group.max_attempts = asked.max_attempts or 17
+    group.consume_from = asked.consume_from or "auto"
+    group.assignment = str(AssignmentStrategy.parse(asked.assignment))
+    return group
 
 
 def _not_found(code: "pb.Code", kind: str, name: str) -> pb.Status:

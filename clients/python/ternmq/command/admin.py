@@ -31,6 +31,14 @@ OPEN_STATES = {"pending": admin_pb2.PENDING, "discarded": admin_pb2.DISCARDED}
 RESOLUTIONS = {"commit": definition_pb2.COMMIT, "rollback": definition_pb2.ROLLBACK}
 
 
+Request = (
+    admin_pb2.CreateTopicRequest
+    | admin_pb2.UpdateTopicRequest
+    | admin_pb2.CreateGroupRequest
+    | admin_pb2.UpdateGroupRequest
+)
+
+
 class AdminClient(Calls):
     """Topics, groups and progress of the broker at an endpoint; raises `Refused` and `Unreachable`."""
 
@@ -41,6 +49,11 @@ class AdminClient(Calls):
         topic = admin_pb2.Topic(name=name, type=TYPES[type_name], queues=queues, brokers=brokers)
         request = admin_pb2.CreateTopicRequest(topic=topic)
         return self._call("CreateTopic", request, admin_pb2.CreateTopicResponse).created
+
+    def carry_out(self, request: Request) -> None:
+        """Create or update a topic or a group."""
+        method = type(request).__name__.removesuffix("Request")
+        self._call(method, request, getattr(admin_pb2, f"{method}Response"))
 
     def topics(self) -> list[admin_pb2.Topic]:
         answer = self._call("ListTopics", admin_pb2.ListTopicsRequest(), admin_pb2.ListTopicsResponse)

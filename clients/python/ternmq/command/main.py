@@ -31,6 +31,7 @@ COMMANDS = {
     "backlog": "backlog",
     "pipeline": "pipeline",
     "apply": "apply",
+    "export": "export",
     "registry": "registry",
     "store": "store",
     "backup": "backup",
