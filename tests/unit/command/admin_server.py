@@ -129,6 +129,10 @@ class AdminServer:
     def CreateGroup(self, request: admin_pb2.CreateGroupRequest) -> admin_pb2.CreateGroupResponse:  # noqa: N802
         group = request.group
         before = self.groups.setdefault(group.name, group)
+        if _as_kept(before) != _as_kept(group):
+            return admin_pb2.CreateGroupResponse(
+                status=pb.Status(code=pb.PRECONDITION_FAILED, message=f"group {group.name} exists with other settings")
+            )
         return admin_pb2.CreateGroupResponse(status=OK, created=before is group)
 
     def ListGroups(self, _: admin_pb2.ListGroupsRequest) -> admin_pb2.ListGroupsResponse:  # noqa: N802

@@ -16,6 +16,8 @@ from ternmq.command.printing import echo, echo_lines, echo_warning
 from ternmq.command.progress import lag_sentence, progress_record, shown_progress, totals
 
 if TYPE_CHECKING:
+    from ternmq.command.admin import AdminClient
+    from ternmq.command.convergence import Change
     from ternmq_protos.admin_v1 import admin_pb2
 
 
@@ -53,16 +55,30 @@ def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpa
       ternmq group create alarms --priority-factor 90
     """
     from ternmq.command.admin import AdminClient
+    from ternmq.command.creating import telling_how_to_change
     from ternmq_protos.admin_v1 import admin_pb2
 
     group = admin_pb2.Group(name=name, fifo=fifo)
     set_given(group, settings)
-    with AdminClient(endpoint) as admin:
+    with (
+        AdminClient(endpoint) as admin,
+        telling_how_to_change(lambda: _compared(admin, name, fifo=fifo, settings=settings)),
+    ):
         created = admin.create_group(group)
     if as_json:
         print_json({"name": name, "created": created})
     else:
         echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
+
+
+def _compared(admin: "AdminClient", name: str, *, fifo: bool, settings: GroupSettings) -> "Change | None":
+    """What would make the group that is there as asked; None if there is none."""
+    from ternmq.command.convergence import group_change
+    from ternmq.command.declarations import DeclaredGroup
+
+    there = next((group for group in admin.groups() if group.name == name), None)
+    declared = DeclaredGroup(name=name, fifo=fifo, settings=settings, begins_ago=False)
+    return None if there is None else group_change(declared, there)
 
 
 @command.command(name="list")

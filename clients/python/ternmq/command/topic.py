@@ -14,6 +14,10 @@ from ternmq.command.output import described, iso, print_json, print_records, tab
 from ternmq.command.printing import echo, echo_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq.command.admin import AdminClient
+    from ternmq.command.convergence import Change
     from ternmq_protos.admin_v1 import admin_pb2
 
 # The keys of `admin.TYPES`, which needs the protocol's code to be imported.
@@ -61,14 +65,32 @@ def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint
       ternmq topic create audit --brokers broker-0,broker-1
     """
     from ternmq.command.admin import AdminClient
+    from ternmq.command.creating import telling_how_to_change
 
-    with AdminClient(endpoint) as admin:
-        places = [place for broker in brokers.split(",") if (place := broker.strip())]
+    places = [place for broker in brokers.split(",") if (place := broker.strip())]
+    with (
+        AdminClient(endpoint) as admin,
+        telling_how_to_change(lambda: _compared(admin, name, type_name, queues, places)),
+    ):
         created = admin.create_topic(name, type_name, queues or 0, places)
     if as_json:
         print_json({"name": name, "created": created})
     else:
         echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
+
+
+def _compared(
+    admin: "AdminClient", name: str, type_name: str, queues: int | None, places: "Sequence[str]"
+) -> "Change | None":
+    """What would make the topic that is there as asked; None if there is none, or if only its brokers differ."""
+    from ternmq.command.convergence import topic_change
+    from ternmq.command.declarations import DeclaredTopic
+
+    there = next((topic for topic in admin.topics() if topic.name == name), None)
+    if there is None:
+        return None
+    change = topic_change(DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None), there)
+    return None if places and not (change.is_needed or change.is_refused) else change
 
 
 @command.command(name="list")
