@@ -147,6 +147,16 @@ def rendered_duration(milliseconds: int) -> str:
     return _in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
 
 
+def spelled_duration(milliseconds: int) -> str:
+    """`39d4h12m5s`: to the second, in all units that it has a part of."""
+    rest, parts = milliseconds, list[str]()
+    for unit, size in DURATION_UNITS_MS.items():
+        number, rest = divmod(rest, size)
+        if number and size >= DURATION_UNITS_MS["s"]:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
+
+
 def without_password(url: str) -> str:
     """The URL as it may be shown. It need not be a right one: what could be a password is hidden."""
     return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)

@@ -66,6 +66,17 @@ def test_timed_messages_and_transactions_work(stack: Stack, tmp_path: Path) -> N
     assert "..." in run([sys.executable, "-m", "ternmq.command.main", *tail], stack, tmp_path)
 
 
+def test_the_times_that_are_shown_can_be_sent_for_on_any_day(stack: Stack, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ternmq.command.main"]
+    run([*command, "topic", "create", "reminders", "--type", "delay"], stack, tmp_path)
+    for text in (README.read_text(), run([*command, "send", "--help"], stack, tmp_path)):
+        times = re.findall(r"--at (\S*\d\S*|\"\$\(.*?\)\")", text)
+        assert times
+        for time in times:
+            line = f"{shlex.join(command)} send reminders x --at {time}"
+            assert "to be delivered at" in run(["bash", "-c", line], stack, tmp_path)
+
+
 def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -> None:
     overview = run([sys.executable, "-m", "ternmq.command.main", "--help"], stack, tmp_path)
     typed = [re.split(r"\s{3,}", line.strip())[0] for line in overview.splitlines() if line.startswith("    ternmq ")]

@@ -40,9 +40,15 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
     "--message-group", metavar="NAME", help="For fifo topics: messages of one message group are delivered in order."
 )
 @click.option("--group", hidden=True, expose_value=False, callback=_renamed, help="What --message-group was.")
-@click.option("--delay", type=Duration(), help="For delay topics: deliver it this much later.")
 @click.option(
-    "--at", type=ExactMoment(), help="For delay topics: deliver it at this time, ISO 8601; now if it is past."
+    "--delay",
+    type=Duration(),
+    help="For delay topics: deliver it this much later; by default a server allows 72h (its setting delay_max_ms).",
+)
+@click.option(
+    "--at",
+    type=ExactMoment(),
+    help="For delay topics: deliver it at this time, ISO 8601, as far ahead as --delay may be; now if it is past.",
 )
 @click.option(
     "--delay-level",
@@ -87,7 +93,7 @@ def command(
       ternmq send orders --file bodies.txt
       ternmq send payments '{"id": 1}' --message-group customer-7
       ternmq send reminders 'call back' --delay 1h30m
-      ternmq send reminders 'call back' --at 2026-08-01T12:00
+      ternmq send reminders 'call back' --at "$(date -u -d '+2 hours' +%FT%TZ)"
     """
     if body is not None and file is not None:
         raise WrongUsage("give a body or --file, not both")
