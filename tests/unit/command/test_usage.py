@@ -314,5 +314,5 @@ def test_without_the_servers_packages_a_process_says_what_to_install(
     a_server(monkeypatch, run, module_name)
     result = call(process)
     assert result.exit_code == 1
-    assert "pip install 'ternmq[server]'" in result.stderr
+    assert "in a checkout of TernMQ, run pip install '.[server]'" in result.stderr
     assert len(result.stderr.splitlines()) == 1

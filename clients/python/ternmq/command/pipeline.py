@@ -36,7 +36,7 @@ class PipelineGroup(NearestGroup):
 
 @click.group(cls=PipelineGroup)
 def command() -> None:
-    """Move topics into files and back with Spark (pip install 'ternmq[spark]', Java 17).
+    """Move topics into files and back with Spark (the extra `spark`, Java 17).
 
     A pipeline that was stopped or killed goes on from its checkpoint folder when it is started with the same words.
 
