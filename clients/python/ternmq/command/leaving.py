@@ -12,7 +12,6 @@ hint        what to do, null where nothing more is known than the message says
 
 import itertools
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -71,6 +70,8 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 def _is_of_output(error: OSError) -> bool:
     """Whether it comes of printing: help and all that commands print goes by click's `echo`."""
+    import traceback  # not for calls that succeed
+
     return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
