@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from ternmq_common.errors import StartupError
+from ternmq_common.installing import install_hint
 from ternmq_common.server_settings import EventLoop
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -19,7 +20,7 @@ def loop_factory(wanted: EventLoop) -> LoopFactory:
         import uvloop
     except ImportError as error:
         raise StartupError(
-            f"the setting loop asks for uvloop, which can't be had ({error}): pip install 'ternmq[uvloop]', or choose "
+            f"the setting loop asks for uvloop, which can't be had ({error}): {install_hint('uvloop')}, or choose "
             "--loop auto"
         ) from None
     return uvloop.new_event_loop

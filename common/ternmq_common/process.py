@@ -89,8 +89,7 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
             ready = starting.result()
             if settings is not None:
                 _log.info("%s", described(settings, ready))
-            sys.stdout.write(ready + "\n")
-            sys.stdout.flush()
+            _tell(ready)
             _spare_the_collector()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         else:
@@ -100,6 +99,18 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
         for end in ends:
             end.cancel()
     return 1 if over.is_set() else 0
+
+
+def _tell(ready: str) -> None:
+    """Print the ready line; StartupError if that can't be, since whoever waits for it would wait for ever."""
+    try:
+        sys.stdout.write(ready + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = None  # Python would try, and complain, once more at exit
+        raise StartupError(f"can't write to standard output: {error.strerror}") from None
 
 
 def _spare_the_collector() -> None:

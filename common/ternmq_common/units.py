@@ -54,6 +54,16 @@ def rendered_duration(milliseconds: int) -> str:
     return in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
 
 
+def spelled_duration(milliseconds: int) -> str:
+    """`39d4h12m5s`: to the second, in all units that it has a part of."""
+    rest, parts = milliseconds, list[str]()
+    for unit, size in DURATION_UNITS_MS.items():
+        number, rest = divmod(rest, size)
+        if number and size >= DURATION_UNITS_MS["s"]:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
+
+
 def in_largest_unit(value: int, units: Mapping[str, int]) -> str:
     unit, factor = next((unit, factor) for unit, factor in units.items() if value % factor == 0)
     return f"{value // factor}{unit}"

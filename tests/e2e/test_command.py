@@ -69,9 +69,40 @@ def test_topics_live_and_die(call: Call) -> None:
     assert "life" in [entry["name"] for entry in json.loads(call("topic", "list", "--json").stdout)]
     described = json.loads(call("topic", "describe", "life", "--json").stdout)
     assert (described["type"], described["queues"], len(described["message_queues"])) == ("fifo", 3, 3)
-    assert call("topic", "delete", "life").returncode == 0
+    assert call("topic", "delete", "life", "--yes").returncode == 0
     gone = call("topic", "describe", "life")
     assert (gone.returncode, gone.stderr.partition(": ")[2].partition(":")[0]) == (1, "TOPIC_NOT_FOUND")
+
+
+def test_a_server_becomes_what_a_file_declares_and_an_export_of_it_says_so(call: Call) -> None:
+    assert call("topic", "create", "declared", "--type", "fifo", "--queues", "2").returncode == 0
+    assert call("send", "made-by-use", "x").returncode == 0
+    assert call("receive", "made-by-use", "--group", "made-by-use-too", "--max", "1").returncode == 0
+    declared = json.dumps(
+        {
+            "topics": [
+                {"name": "declared", "queues": 4, "permission": "read"},
+                {"name": "declared-2", "type": "delay"},
+            ],
+            "groups": [
+                {"name": "made-by-use-too", "max_attempts": 5, "retry_backoff": "exponential:1s,10m,2"},
+                {"name": "declared", "consume_from": "2026-08-01T12:00", "assignment": "AVG_BY_CIRCLE"},
+            ],
+        }
+    )
+    applied = call("apply", "-f", "-", "--json", stdin=declared)
+    assert applied.returncode == 0, applied.stderr
+    assert [record["outcome"] for record in json.loads(applied.stdout)] == ["updated", "created", "updated", "created"]
+    assert call("apply", "-f", "-", "--dry-run", stdin=declared).stdout == "nothing to do\n"
+    for exported in (call("export"), call("export", "--json")):
+        assert exported.returncode == 0, exported.stderr
+        assert call("apply", "-f", "-", "--dry-run", stdin=exported.stdout).stdout == "nothing to do\n"
+    topic = json.loads(call("topic", "describe", "declared", "--json").stdout)
+    assert (topic["type"], topic["queues"], topic["permission"]) == ("fifo", 4, "read")
+    fewer = json.dumps({"topics": [{"name": "declared", "queues": 3}, {"name": "never-made"}]})
+    refused = call("apply", "-f", "-", stdin=fewer)
+    assert (refused.returncode, "so nothing was changed" in refused.stderr) == (1, True)
+    assert call("topic", "describe", "never-made").returncode == 1
 
 
 def test_groups_live_and_die(call: Call) -> None:
@@ -79,7 +110,7 @@ def test_groups_live_and_die(call: Call) -> None:
     assert call("group", "create", "living", "--fifo", "--max-attempts", "3").returncode == 0
     described = json.loads(call("group", "describe", "living", "--json").stdout)
     assert (described["fifo"], described["max_attempts"]) == (True, 3)
-    assert call("group", "delete", "living").returncode == 0
+    assert call("group", "delete", "living", "--yes").returncode == 0
     assert call("group", "describe", "living").stderr.startswith("ternmq: CONSUMER_GROUP_NOT_FOUND: ")
 
 
@@ -165,7 +196,9 @@ def test_bad_names_and_bodies_are_refused_by_name(call: Call, topic: str) -> Non
     assert call("topic", "create", "no spaces").stderr.startswith("ternmq: ILLEGAL_TOPIC: ")
     assert call("group", "create", "no spaces").stderr.startswith("ternmq: ILLEGAL_CONSUMER_GROUP: ")
     assert call("send", topic, "").stderr.startswith("ternmq: MESSAGE_BODY_EMPTY: ")
-    assert call("send", topic, "x", "--group", "g").stderr.startswith("ternmq: MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: ")
+    assert call("send", topic, "x", "--message-group", "g").stderr.startswith(
+        "ternmq: MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: "
+    )
 
 
 def test_the_server_tells_its_version(call: Call) -> None:

@@ -50,8 +50,9 @@ def test_the_commands_work_in_their_order(stack: Stack, tmp_path: Path) -> None:
     (declared,) = blocks("docs/command.md", "yaml", "topics:")
     (tmp_path / "topics.yaml").write_text(declared)
     (commands,) = blocks("docs/command.md", "", "ternmq topic describe")
-    typed = [shlex.split(line, comments=True) for line in commands.splitlines() if line.startswith("ternmq ")]
-    assert len(typed) > 5
+    lines = [line.removeprefix("./run ") for line in commands.splitlines()]
+    typed = [shlex.split(line, comments=True) for line in lines if line.startswith("ternmq ")]
+    assert len(typed) == len(lines) > 5
     for words in typed:
         endless = ["--max", "1"] if words[1] == "tail" else []
         run([sys.executable, "-m", "ternmq.command.main", *words[1:], *endless], stack, tmp_path)
@@ -77,6 +78,17 @@ def test_timed_messages_and_transactions_work(stack: Stack, tmp_path: Path) -> N
     run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
     tail = ["tail", "payments-made", "--from-beginning", "--max", "1"]
     assert "..." in run([sys.executable, "-m", "ternmq.command.main", *tail], stack, tmp_path)
+
+
+def test_the_times_that_are_shown_can_be_sent_for_on_any_day(stack: Stack, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ternmq.command.main"]
+    run([*command, "topic", "create", "reminders", "--type", "delay"], stack, tmp_path)
+    for text in ((ROOT / "docs/messages.md").read_text(), run([*command, "send", "--help"], stack, tmp_path)):
+        times = re.findall(r"--at (\S*\d\S*|\"\$\(.*?\)\")", text)
+        assert times
+        for time in times:
+            line = f"{shlex.join(command)} send reminders x --at {time}"
+            assert "to be delivered at" in run(["bash", "-c", line], stack, tmp_path)
 
 
 def test_the_examples_of_the_command_itself_work(stack: Stack, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Traces of what producers and consumers do, by OpenTelemetry (`pip install 'ternmq[otel]'`).
+"""Traces of what producers and consumers do, by OpenTelemetry (`pip install '.[otel]'` in a checkout).
 
     hooks = [OpenTelemetryHooks()]
     Producer(..., hooks=hooks)

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.installing import install_hint
 from ternmq_common.observability.samples import Sources, bounded
 from ternmq_common.observability.tracing import NOTHING, Within, recorded
 
@@ -92,7 +93,7 @@ class Observability:
             metrics, self._traces = await asyncio.to_thread(self._with_collector, self._endpoint)
         except ModuleNotFoundError as missing:
             raise StartupError(
-                f"otlp_endpoint is set, and {missing.name} is not installed: pip install 'ternmq[otel,server]'"
+                f"otlp_endpoint is set, and {missing.name} is not installed: {install_hint('otel,server')}"
             ) from None
         self._metrics = metrics
         self._exporting = asyncio.create_task(self._export_forever(metrics), name="export of metrics")

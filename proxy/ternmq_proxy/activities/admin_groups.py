@@ -7,7 +7,13 @@ from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, INVISIBLE_MAX_MS, SECOND_MS
+from ternmq_common.limits import (
+    ATTEMPTS_MAX,
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_PRIORITY_FACTOR,
+    INVISIBLE_MAX_MS,
+    SECOND_MS,
+)
 from ternmq_common.model import DEFAULT_CONSUME_FROM, Group
 from ternmq_common.names import checked_group
 from ternmq_common.retry_backoff import parse_backoff
@@ -20,7 +26,6 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-_ATTEMPTS_MAX = 1000
 _PRIORITY_FACTOR_MAX = 100
 _BEGINNINGS = (DEFAULT_CONSUME_FROM, "earliest", "latest")
 _TIME_DIGITS_MAX = 15
@@ -56,9 +61,9 @@ async def update_group(
 def _checked(asked: admin_pb2.Group) -> Group:
     """The settings that were asked for, with defaults for those that were not."""
     attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
-    if not 1 <= attempts <= _ATTEMPTS_MAX:
+    if not 1 <= attempts <= ATTEMPTS_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{attempts} attempts were asked for; 1 to {_ATTEMPTS_MAX} are allowed"
+            definition_pb2.BAD_REQUEST, f"{attempts} attempts were asked for; 1 to {ATTEMPTS_MAX} are allowed"
         )
     hold_ms: int = asked.queue_lock_hold.ToMilliseconds()
     if hold_ms and not SECOND_MS <= hold_ms <= INVISIBLE_MAX_MS:

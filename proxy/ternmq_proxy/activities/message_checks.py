@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX
 from ternmq_common.printable import cut, has_control
+from ternmq_common.units import rendered_duration, spelled_duration
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -158,7 +159,8 @@ def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_
         if ahead_ms > limits.delay_max_ms:
             _refuse(
                 definition_pb2.ILLEGAL_DELIVERY_TIME,
-                f"the delivery time is {ahead_ms} ms ahead; {limits.delay_max_ms} are allowed (delay_max_ms)",
+                f"the delivery time is {spelled_duration(ahead_ms)} ahead; this server allows "
+                f"{rendered_duration(limits.delay_max_ms)}, which its setting delay_max_ms raises, up to 365d",
             )
     if properties.HasField("priority") and properties.priority < 0:
         _refuse(definition_pb2.BAD_REQUEST, f"the priority is {properties.priority}; it must not be negative")

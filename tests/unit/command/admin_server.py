@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import grpc
 
+from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers
@@ -25,9 +26,9 @@ class AdminServer:
     """Serves until the `with` block ends; `topics` and `groups` are what it was told to create.
 
     `progress`, `members` and `inconsistencies` are what it tells of every group; `moves` is its answer to a reset;
-    `unsendable` are offsets of dead letters that it refuses to resend, `refusal` is what it says to all of
-    them, `resends` are the requests that it got. `ahead` is how far its clock is ahead of this machine's, None if it is
-    too old to tell; it can be moved if `test_clock` says so.
+    `unsendable` are offsets of dead letters that it refuses to resend, `refusal` is what it says to all of them,
+    `resends` are the requests that it got. Topics whose names are in `full` can't be made. `ahead` is how far its clock
+    is ahead of this machine's, None if it is too old to tell; it can be moved if `test_clock` says so.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class AdminServer:
         self.resends: list[admin_pb2.ResendDeadLettersRequest] = []
         self.unsendable: set[int] = set()
         self.refusal: pb.Status | None = None
+        self.full: set[str] = set()
         self._server = grpc.server(ThreadPoolExecutor(2))
         self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
@@ -79,6 +81,9 @@ class AdminServer:
 
     def CreateTopic(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:  # noqa: N802
         topic = request.topic
+        if topic.name in self.full:
+            refusal = pb.Status(code=pb.TOO_MANY_REQUESTS, message=f"no room for {topic.name}")
+            return admin_pb2.CreateTopicResponse(status=refusal)
         topic.queues = topic.queues or 8
         before = self.topics.setdefault(topic.name, topic)
         self.memory.make(topic.name, topic.queues)
@@ -105,6 +110,8 @@ class AdminServer:
         )
 
     def UpdateTopic(self, request: admin_pb2.UpdateTopicRequest) -> admin_pb2.UpdateTopicResponse:  # noqa: N802
+        if request.name not in self.topics:
+            return admin_pb2.UpdateTopicResponse(status=_not_found(pb.TOPIC_NOT_FOUND, "topic", request.name))
         topic = self.topics[request.name]
         if request.HasField("queues"):
             topic.queues = request.queues
@@ -116,17 +123,20 @@ class AdminServer:
 
     def DeleteTopic(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:  # noqa: N802
         gone = self.topics.pop(request.name, None)
-        return admin_pb2.DeleteTopicResponse(
-            status=OK if gone else pb.Status(code=pb.TOPIC_NOT_FOUND, message=f"no topic {request.name}")
-        )
+        status = OK if gone else _not_found(pb.TOPIC_NOT_FOUND, "topic", request.name)
+        return admin_pb2.DeleteTopicResponse(status=status)
 
     def CreateGroup(self, request: admin_pb2.CreateGroupRequest) -> admin_pb2.CreateGroupResponse:  # noqa: N802
         group = request.group
         before = self.groups.setdefault(group.name, group)
+        if _as_kept(before) != _as_kept(group):
+            return admin_pb2.CreateGroupResponse(
+                status=pb.Status(code=pb.PRECONDITION_FAILED, message=f"group {group.name} exists with other settings")
+            )
         return admin_pb2.CreateGroupResponse(status=OK, created=before is group)
 
     def ListGroups(self, _: admin_pb2.ListGroupsRequest) -> admin_pb2.ListGroupsResponse:  # noqa: N802
-        return admin_pb2.ListGroupsResponse(status=OK, groups=self.groups.values())
+        return admin_pb2.ListGroupsResponse(status=OK, groups=map(_as_kept, self.groups.values()))
 
     def DescribeGroup(self, request: admin_pb2.DescribeGroupRequest) -> admin_pb2.DescribeGroupResponse:  # noqa: N802
         if request.name not in self.groups:
@@ -179,8 +189,9 @@ class AdminServer:
         return admin_pb2.ResendDeadLettersResponse(status=OK, letters=letters)
 
     def DeleteGroup(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:  # noqa: N802
-        self.groups.pop(request.name)
-        return admin_pb2.DeleteGroupResponse(status=OK)
+        gone = self.groups.pop(request.name, None)
+        status = OK if gone else _not_found(pb.CONSUMER_GROUP_NOT_FOUND, "group", request.name)
+        return admin_pb2.DeleteGroupResponse(status=status)
 
     def AdvanceClock(self, request: admin_pb2.AdvanceClockRequest) -> admin_pb2.AdvanceClockResponse:  # noqa: N802
         if not self.test_clock or self.ahead is None:
@@ -199,3 +210,18 @@ class AdminServer:
             answer.now.FromDatetime(datetime.now(UTC) + self.ahead)
             answer.test_clock = self.test_clock
         return answer
+
+
+def _as_kept(asked: admin_pb2.Group) -> admin_pb2.Group:
+    """The group with the defaults of a server, which writes each strategy in one way."""
+    group = admin_pb2.Group()
+    group.CopyFrom(asked)
+    group.max_attempts = asked.max_attempts or 17
+    group.consume_from = asked.consume_from or "auto"
+    group.assignment = str(AssignmentStrategy.parse(asked.assignment))
+    return group
+
+
+def _not_found(code: "pb.Code", kind: str, name: str) -> pb.Status:
+    """As the server says it, which does not know what the caller is about."""
+    return pb.Status(code=code, message=f"{kind} {name!r} does not exist; make it with `ternmq {kind} create {name}`")

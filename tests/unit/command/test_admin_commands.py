@@ -1,6 +1,7 @@
 """topic, group and version against an admin service: output for people and programs, exit codes, errors of one line."""
 
 import json
+import shlex
 import socket
 
 import pytest
@@ -25,16 +26,102 @@ def test_every_type_of_topic_can_be_asked_for(call_server: Call, server: AdminSe
     assert server.topics["t"].type == pb.MessageType.Value(type_name.upper())
 
 
-def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call) -> None:
-    call_server("topic", "create", "orders", "--queues", "4")
-    refused = call_server("topic", "create", "orders", "--queues", "5")
+def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call, server: AdminServer) -> None:
+    server.full = {"orders"}
+    refused = call_server("topic", "create", "orders")
     assert refused.exit_code == 1
-    assert refused.stderr == "ternmq: PRECONDITION_FAILED: topic orders exists with other settings\n"
+    assert refused.stderr == "ternmq: TOO_MANY_REQUESTS: no room for orders\n"
     assert refused.stdout == ""
 
 
-def test_a_refusal_of_several_lines_becomes_one(call_server: Call) -> None:
-    assert call_server("topic", "describe", "x").stderr == "ternmq: TOPIC_NOT_FOUND: no topic x\n"
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("topic", "create", "orders", "--queues", "5"),
+            "PRECONDITION_FAILED: topic orders is there: queues 4 -> 5; "
+            "to change it: `ternmq topic update orders --queues 5`",
+        ),
+        (
+            ("topic", "create", "orders", "--queues", "3"),
+            "PRECONDITION_FAILED: topic orders is there: it has 4 queues on each broker; "
+            "queues can be added, not taken away",
+        ),
+        (
+            ("topic", "create", "orders"),
+            "PRECONDITION_FAILED: topic orders is there: it has other settings than are the default; see "
+            "`ternmq topic describe orders`, and change it with `ternmq topic update orders`, or ask for what it has",
+        ),
+        (
+            ("topic", "create", "orders", "--type", "fifo"),
+            "PRECONDITION_FAILED: topic orders is there: its type is normal, and a topic's type can't change; "
+            "`ternmq topic delete orders` deletes it with its messages",
+        ),
+        (
+            ("group", "create", "g", "--max-attempts", "5", "--retry-backoff", "customized:1s,5s"),
+            "PRECONDITION_FAILED: group g is there: max_attempts 3 -> 5, retry_backoff customized:1s -> "
+            "customized:1s,5s; to change it: `ternmq group update g --max-attempts 5 --retry-backoff customized:1s,5s`",
+        ),
+        (
+            ("group", "create", "g", "--fifo"),
+            "PRECONDITION_FAILED: group g is there: it is not FIFO, and that can't change; "
+            "`ternmq group delete g` deletes it with its progress",
+        ),
+    ],
+)
+def test_creating_what_is_there_otherwise_tells_the_command_that_changes_it(
+    call_server: Call, arguments: tuple[str, ...], told: str
+) -> None:
+    call_server("topic", "create", "orders", "--queues", "4")
+    call_server("group", "create", "g", "--max-attempts", "3", "--retry-backoff", "customized:1s")
+    refused = call_server(*arguments)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == f"ternmq: {told}\n"
+    if "`ternmq" in told and " update " in told and "change it:" in told:
+        assert call_server(*shlex.split(told.partition("`ternmq ")[2].rstrip("`"))).exit_code == 0
+        assert call_server(*arguments).exit_code == 0
+
+
+def test_the_command_that_changes_it_goes_to_the_same_endpoint(call: Call, server: AdminServer) -> None:
+    create = ("topic", "create", "orders", "--endpoint", server.endpoint)
+    assert call(*create, "--queues", "4").exit_code == 0
+    told = call(*create, "--queues", "5").stderr
+    assert told.endswith(f"`ternmq topic update orders --queues 5 --endpoint {server.endpoint}`\n")
+
+
+def test_a_refusal_of_several_lines_becomes_one(call_server: Call, server: AdminServer) -> None:
+    server.memory.before = lambda method, _: pb.Status(code=pb.BAD_REQUEST, message=f"{method}\nno")
+    assert call_server("recall", "orders", "handle").stderr == "ternmq: BAD_REQUEST: RecallMessage no\n"
+
+
+NAMED = [
+    ("topic", "describe"),
+    ("topic", "update", "--queues", "9"),
+    ("topic", "delete", "--yes"),
+    ("group", "describe"),
+    ("group", "update", "--max-attempts", "9"),
+    ("group", "delete", "--yes"),
+]
+CODES = {"topic": "TOPIC_NOT_FOUND", "group": "CONSUMER_GROUP_NOT_FOUND"}
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_what_is_not_there_is_told_with_near_names(call_server: Call, words: tuple[str, ...]) -> None:
+    kind, verb, *flags = words
+    for name in ("orders", "orders-2", "payments"):
+        call_server(kind, "create", name)
+    near = call_server(kind, verb, "order", *flags)
+    assert (near.exit_code, near.stdout) == (1, "")
+    assert near.stderr == (f"ternmq: {CODES[kind]}: there is no {kind} 'order'; did you mean 'orders' or 'orders-2'?\n")
+    far = call_server(kind, verb, "nope", *flags)
+    assert far.stderr == f"ternmq: {CODES[kind]}: there is no {kind} 'nope'; `ternmq {kind} list` shows all\n"
+
+
+def test_a_name_of_any_length_is_told_at_once(call_server: Call) -> None:
+    call_server("topic", "create", "orders")
+    result = call_server("topic", "delete", "o" * 100_000, "--yes")
+    assert result.exit_code == 1
+    assert len(result.stderr) < 1000
 
 
 def test_topics_are_listed_by_name(call_server: Call) -> None:
@@ -105,20 +192,20 @@ def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: C
 
 def test_a_topic_is_deleted(call_server: Call, server: AdminServer) -> None:
     call_server("topic", "create", "orders")
-    assert call_server("topic", "delete", "orders").stdout == "topic orders deleted\n"
+    assert call_server("topic", "delete", "orders", "--yes").stdout == "topic orders deleted\n"
     assert not server.topics
 
 
 def test_groups_are_created_listed_described_and_deleted(call_server: Call, server: AdminServer) -> None:
     assert call_server("group", "create", "g", "--fifo", "--max-attempts", "5").stdout == "group g created\n"
     assert (server.groups["g"].fifo, server.groups["g"].max_attempts) == (True, 5)
-    assert call_server("group", "create", "g").exit_code == 0
+    assert call_server("group", "create", "g", "--fifo", "--max-attempts", "5").exit_code == 0
     listed = call_server("group", "list").stdout.splitlines()[1].split()
     assert listed == ["g", "yes", "5", "default", "auto", "averagely", "-", "99", "-"]
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
     assert described["clients"] == ["client-1"]
     assert described["progress"][0]["lag"] == 4
-    assert call_server("group", "delete", "g").exit_code == 0
+    assert call_server("group", "delete", "g", "--yes").exit_code == 0
     assert not server.groups
 
 
@@ -141,7 +228,7 @@ UNANSWERED = (
     ("clock", "advance", "2h"),
     ("transaction", "list"),
     ("transaction", "show", "id"),
-    ("transaction", "commit", "id", "id-2"),
+    ("transaction", "commit", "--yes", "id", "id-2"),
     ("recall", "orders", "handle"),
     ("send", "orders", "later", "--delay", "2h"),
 )

@@ -49,13 +49,17 @@ def test_applying_again_changes_nothing(call_server: Call, tmp_path: Path) -> No
     assert result.stdout.count("unchanged") == 3
 
 
-def test_a_refused_item_does_not_stop_the_others(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
-    call_server("topic", "create", "orders", "--queues", "2")
+def test_what_the_server_refuses_all_the_same_does_not_stop_the_others(
+    call_server: Call, server: AdminServer, tmp_path: Path
+) -> None:
+    server.full = {"orders"}
     result = call_server("apply", "-f", written(tmp_path, YAML))
     assert result.exit_code == 1
-    assert "1 of 3 were refused; the first: PRECONDITION_FAILED" in result.stderr
-    assert {"audit"} < set(server.topics)
-    assert "billing" in server.groups
+    assert result.stderr == (
+        "ternmq: 1 of 3 were refused; the first: topic orders: TOO_MANY_REQUESTS: no room for orders\n"
+    )
+    assert set(server.topics) == {"audit"}
+    assert set(server.groups) == {"billing"}
 
 
 def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> None:
@@ -70,13 +74,23 @@ def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> Non
         ("topics: [{name: a, queue: 3}]", "topics[0]: unknown key 'queue'; did you mean 'queues'?"),
         ("topics: [{name: a, type: fofo}]", "topics[0]: type 'fofo'; did you mean 'fifo'?"),
         ("topics: [{type: fifo}]", "topics[0]: a name is needed"),
-        ("topics: [{name: a}, {name: b, queues: 0}]", "topics[1]: queues must be a whole number above 0"),
+        ("topics: [{name: a}, {name: b, queues: 0}]", "topics[1]: queues must be a whole number from 1 to 1024"),
         ("topics: [{name: a, queues: yes}]", "queues must be a whole number"),
         ("groups: [{name: a, fifo: 1}]", "groups[0]: fifo must be true or false"),
         ("groups: {name: a}", "groups: a list is needed"),
         ("groups: [a]", "groups[0]: a table with name, fifo, max_attempts, retry_backoff, "),
         ("[]", "a table with topics, groups is needed"),
         ("a: [", "topics.yaml"),
+        ("topics: [{name: a}, {name: b}, {name: a}]", "topics[0] and topics[2] both declare 'a'"),
+        ("groups: [{name: a}, {name: a}]", "groups[0] and groups[1] both declare 'a'"),
+        ("topics: [{name: a b}]", "topics[0]: topic 'a b': letters, digits"),
+        ("topics: [{name: '%DLQ%a'}]", "is there with its consumer group"),
+        ("topics: [{name: TBW102}]", "is reserved for the broker"),
+        ("topics: [{name: a, queues: 1025}]", "from 1 to 1024, not 1025"),
+        ("topics: [{name: a, permission: wread}]", "permission 'wread'; did you mean 'read'?"),
+        ("groups: [{name: a, max_attempts: 1001}]", "from 1 to 1000, not 1001"),
+        ("groups: [{name: a, assignment: random}]", "assignment 'random': the assignment strategy can't be used"),
+        ("groups: [{name: a, queue_lock_hold: 5ms}]", "queue_lock_hold '5ms': 1s to 12h are allowed"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_and_nothing_is_created(
@@ -93,6 +107,119 @@ def test_a_mistake_in_the_file_is_one_line_and_nothing_is_created(
 def test_a_file_that_is_not_what_its_ending_says_is_one_line(call: Call, tmp_path: Path, ending: str) -> None:
     result = call("apply", "-f", written(tmp_path, "{", ending))
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+# --- what is there already
+
+
+def test_what_can_change_is_updated_and_the_rest_stays(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
+    call_server("topic", "create", "orders", "--type", "fifo", "--queues", "2")
+    call_server("topic", "create", "audit", "--queues", "3")
+    call_server("group", "create", "billing", "--fifo", "--retry-backoff", "exponential:1s,10m,2")
+    file = written(tmp_path, YAML)
+    result = call_server("apply", "-f", file, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == [
+        {
+            "kind": "topic",
+            "name": "orders",
+            "outcome": "updated",
+            "reason": "",
+            "changes": {"queues": {"from": 2, "to": 4}},
+        },
+        {"kind": "topic", "name": "audit", "outcome": "unchanged", "reason": "", "changes": {}},
+        {
+            "kind": "group",
+            "name": "billing",
+            "outcome": "updated",
+            "reason": "",
+            "changes": {"max_attempts": {"from": 17, "to": 5}},
+        },
+    ]
+    assert (server.topics["orders"].queues, server.topics["audit"].queues) == (4, 3)
+    assert (server.groups["billing"].max_attempts, server.groups["billing"].fifo) == (5, True)
+    assert server.groups["billing"].retry_backoff == "exponential:1s,10m,2"
+    assert call_server("apply", "-f", file, "--dry-run").stdout == "nothing to do\n"
+
+
+def test_people_see_what_was_updated(call_server: Call, tmp_path: Path) -> None:
+    call_server("topic", "create", "orders", "--type", "fifo", "--queues", "2")
+    text = "topics: [{name: orders, queues: 4, permission: READ}, {name: audit}]"
+    lines = call_server("apply", "-f", written(tmp_path, text)).stdout.splitlines()
+    assert lines[1].split(maxsplit=3) == ["topic", "orders", "updated", "queues 2 -> 4, permission read-write -> read"]
+    assert lines[2].split() == ["topic", "audit", "created"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "topics: [{name: new}, {name: orders, queues: 1}]",
+            "topic orders: it has 2 queues on each broker; queues can be added, not taken away",
+        ),
+        (
+            "topics: [{name: new}, {name: orders, type: fifo, queues: 4}]",
+            "topic orders: its type is normal, and a topic's type can't change; "
+            "`ternmq topic delete orders` deletes it with its messages",
+        ),
+        (
+            "{topics: [{name: new}], groups: [{name: billing, fifo: true, max_attempts: 3}]}",
+            "group billing: it is not FIFO, and that can't change; `ternmq group delete billing` deletes it with its "
+            "progress",
+        ),
+    ],
+)
+def test_what_can_not_change_is_refused_before_anything_is_changed(
+    call_server: Call, server: AdminServer, tmp_path: Path, text: str, reason: str
+) -> None:
+    call_server("topic", "create", "orders", "--queues", "2")
+    call_server("group", "create", "billing")
+    file = written(tmp_path, text)
+    result = call_server("apply", "-f", file)
+    assert result.exit_code == 1
+    assert result.stderr == f"ternmq: 1 of 2 were refused, so nothing was changed; the first: {reason}\n"
+    assert "new" not in result.stdout
+    assert (set(server.topics), server.topics["orders"].queues) == ({"orders"}, 2)
+    assert not server.groups["billing"].max_attempts
+    rehearsed = call_server("apply", "-f", file, "--dry-run")
+    assert (rehearsed.exit_code, rehearsed.stderr) == (1, result.stderr)
+    assert rehearsed.stdout.splitlines() == ["create topic new", f"refuse {reason}"]
+
+
+def test_a_dry_run_prints_the_plan_and_changes_nothing(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
+    call_server("topic", "create", "orders", "--type", "fifo", "--queues", "2")
+    file = written(tmp_path, YAML)
+    result = call_server("apply", "-f", file, "--dry-run")
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        0,
+        ["update topic orders: queues 2 -> 4", "create topic audit", "create group billing: fifo yes, max_attempts 5"],
+    )
+    told = json.loads(call_server("apply", "-f", file, "--dry-run", "--json").stdout)
+    assert [(each["kind"], each["name"], each["outcome"]) for each in told] == [
+        ("topic", "orders", "update"),
+        ("topic", "audit", "create"),
+        ("group", "billing", "create"),
+    ]
+    assert told[2]["changes"] == {"fifo": {"from": None, "to": True}, "max_attempts": {"from": None, "to": 5}}
+    assert (set(server.topics), server.topics["orders"].queues, server.groups) == ({"orders"}, 2, {})
+
+
+def test_a_plan_with_nothing_in_it_says_so(call_server: Call, tmp_path: Path) -> None:
+    file = written(tmp_path, YAML)
+    call_server("apply", "-f", file)
+    assert call_server("apply", "-f", file, "--dry-run").stdout == "nothing to do\n"
+    assert call_server("apply", "-f", file, "--dry-run", "--json").stdout == "[]\n"
+
+
+def test_a_beginning_some_time_ago_counts_from_when_the_group_is_made(
+    call_server: Call, server: AdminServer, tmp_path: Path
+) -> None:
+    file = written(tmp_path, "groups: [{name: report, consume_from: 2h}]")
+    assert call_server("apply", "-f", file).exit_code == 0
+    began = server.groups["report"].consume_from
+    assert began.isdigit()
+    assert call_server("apply", "-f", file).stdout.count("unchanged") == 1
+    assert server.groups["report"].consume_from == began
 
 
 # --- files that are to do harm

@@ -20,7 +20,8 @@ from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 from tests.unit.command.messaging_server import BROKER, message
 
-MOVE = ("backlog", "move", "billing", "--topic", "orders", "--to", "wide", "--queues", "8")
+ASK_MOVE = ("backlog", "move", "billing", "--topic", "orders", "--to", "wide", "--queues", "8")
+MOVE = (*ASK_MOVE, "--yes")
 
 
 @pytest.fixture(autouse=True)
@@ -411,7 +412,7 @@ def test_a_queue_that_another_reader_has_for_itself_gets_nothing_sent_twice(
 @pytest.mark.usefixtures("terminal")
 def test_a_person_is_asked_before_anything_moves(call_server: Call, server: AdminServer) -> None:
     fill(call_server, server, 20)
-    answered = call_server(*MOVE, stdin="n\n")
+    answered = call_server(*ASK_MOVE, stdin="n\n")
     assert (answered.exit_code, set(server.topics)) == (130, {"orders"})
     assert "Move 20 messages of orders to wide for group billing?" in answered.stderr
-    assert call_server(*MOVE, stdin="y\n").exit_code == 0
+    assert call_server(*ASK_MOVE, stdin="y\n").exit_code == 0

@@ -102,8 +102,8 @@ def test_a_broker_gets_a_permission_and_keeps_the_rest(
 
 
 def test_a_broker_is_removed(call_server: Call, server: AdminServer) -> None:
-    assert call_server("broker", "remove", "a").stdout == "broker a removed\n"
-    assert call_server("broker", "remove", "b", "--force").exit_code == 0
+    assert call_server("broker", "remove", "--yes", "a").stdout == "broker a removed\n"
+    assert call_server("broker", "remove", "--yes", "b", "--force").exit_code == 0
     assert server.brokers.removed == [("a", False), ("b", True)]
 
 
@@ -116,7 +116,7 @@ def test_a_person_is_asked_before_a_broker_is_removed(call_server: Call, server:
 
 
 @pytest.mark.parametrize("arguments", [("drain", "c", "--wait"), ("resume", "c"), ("permission", "c", "read"),
-                                       ("remove", "c")])  # fmt: skip
+                                       ("remove", "c", "--yes")])  # fmt: skip
 def test_a_broker_that_is_not_there_is_one_line(call_server: Call, arguments: tuple[str, ...]) -> None:
     result = call_server("broker", *arguments)
     assert (result.exit_code, result.stdout) == (1, "")

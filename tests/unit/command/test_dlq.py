@@ -199,7 +199,7 @@ def test_a_letter_that_is_not_there_is_an_error(call_server: Call, name: str) ->
 def test_of_a_message_that_died_twice_the_newest_letter_is_meant(call_server: Call, server: AdminServer) -> None:
     server.memory.put(TOPIC, 0, dead_letter(3), stored_ms=T0_MS + 3_600_000)
     assert json.loads(call_server("dlq", "show", "billing", "id-3", "--json").stdout)["offset"] == 10
-    call_server("dlq", "resend", "billing", "--id", "id-3")
+    call_server("dlq", "resend", "--yes", "billing", "--id", "id-3")
     assert list(server.resends[0].offsets) == [10]
 
 
@@ -250,7 +250,7 @@ def test_the_same_letters_are_exported_rehearsed_and_resent(
     assert offsets(rehearsed) == expected
     assert "would be resent; nothing was changed" in rehearsed.stderr
     assert not server.resends
-    assert offsets(call_server("dlq", "resend", "billing", *flags, "--json")) == expected
+    assert offsets(call_server("dlq", "resend", "--yes", "billing", *flags, "--json")) == expected
     assert [list(request.offsets) for request in server.resends] == [expected]
 
 
@@ -292,7 +292,7 @@ def test_a_resend_must_say_which(call: Call) -> None:
 
 def test_a_resend_that_is_refused_as_a_whole_claims_nothing(call_server: Call, server: AdminServer) -> None:
     server.refusal = pb.Status(code=pb.TOPIC_NOT_FOUND, message="no topic repaired")
-    result = call_server("dlq", "resend", "billing", "--all", "--to-topic", "repaired")
+    result = call_server("dlq", "resend", "--yes", "billing", "--all", "--to-topic", "repaired")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "ternmq: TOPIC_NOT_FOUND: no topic repaired\n"
 
@@ -300,7 +300,7 @@ def test_a_resend_that_is_refused_as_a_whole_claims_nothing(call_server: Call, s
 def test_many_letters_are_resent_in_batches(call_server: Call, server: AdminServer) -> None:
     for number in range(10, 600):
         put(server, number)
-    result = call_server("dlq", "resend", "billing", "--all", "--to-topic", "repaired")
+    result = call_server("dlq", "resend", "--yes", "billing", "--all", "--to-topic", "repaired")
     assert result.stdout == "resent 600 dead letters of group billing to repaired\n"
     assert "they stay in the dead letter topic: resending them again delivers them again" in result.stderr
     assert [len(request.offsets) for request in server.resends] == [256, 256, 88]
@@ -309,7 +309,7 @@ def test_many_letters_are_resent_in_batches(call_server: Call, server: AdminServ
 
 def test_letters_that_can_not_be_resent_are_named(call_server: Call, server: AdminServer) -> None:
     server.unsendable = {3, 5}
-    result = call_server("dlq", "resend", "billing", "--all")
+    result = call_server("dlq", "resend", "--yes", "billing", "--all")
     assert (result.exit_code, result.stdout) == (1, "resent 8 dead letters of group billing\n")
     assert result.stderr.splitlines() == [
         "offset 3: MESSAGE_NOT_FOUND: gone",
@@ -322,7 +322,7 @@ def test_letters_that_can_not_be_resent_are_named(call_server: Call, server: Adm
 def test_an_id_that_is_no_letters_is_a_failure_and_the_others_are_resent(
     call_server: Call, server: AdminServer
 ) -> None:
-    result = call_server("dlq", "resend", "billing", "--id", "id-99", "--id", "id-2")
+    result = call_server("dlq", "resend", "--yes", "billing", "--id", "id-99", "--id", "id-2")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[0] == "id id-99: there is no such dead letter"
     assert list(server.resends[0].offsets) == [2]
@@ -330,7 +330,7 @@ def test_an_id_that_is_no_letters_is_a_failure_and_the_others_are_resent(
 
 def test_a_resend_that_matches_nothing_says_so(call_server: Call, server: AdminServer) -> None:
     for flags in (("--key", "none"), ("--key", "none", "--dry-run"), ("--since", "2026-08-02")):
-        result = call_server("dlq", "resend", "billing", *flags)
+        result = call_server("dlq", "resend", "--yes", "billing", *flags)
         assert (result.exit_code, result.stderr) == (0, "no dead letter of group billing matches\n")
     assert not server.resends
 
@@ -393,20 +393,21 @@ def test_an_offset_is_one_of_a_named_broker(call_server: Call, server: AdminServ
     shown = json.loads(call_server("dlq", "show", "billing", "1", "--broker", "broker-1", "--json").stdout)
     assert (shown["broker"], shown["message_id"]) == ("broker-1", "id-101")
     assert json.loads(call_server("dlq", "show", "billing", "id-102", "--json").stdout)["broker"] == "broker-1"
-    assert call_server("dlq", "resend", "billing", "--offset", "1", "--broker", "broker-1").exit_code == 0
+    assert call_server("dlq", "resend", "--yes", "billing", "--offset", "1", "--broker", "broker-1").exit_code == 0
     assert [(request.broker, list(request.offsets)) for request in server.resends] == [("broker-1", [1])]
 
 
 @pytest.mark.usefixtures("spread")
 def test_letters_are_resent_broker_by_broker(call_server: Call, server: AdminServer) -> None:
-    assert call_server("dlq", "resend", "billing", "--all").stdout == "resent 13 dead letters of group billing\n"
+    result = call_server("dlq", "resend", "--yes", "billing", "--all")
+    assert result.stdout == "resent 13 dead letters of group billing\n"
     assert [(request.broker, list(request.offsets)) for request in server.resends] == [
         ("broker-0", [*range(10)]),
         ("broker-1", [0, 1, 2]),
     ]
     server.resends.clear()
     server.unsendable = {2}
-    result = call_server("dlq", "resend", "billing", "--key", "far", "--json")
+    result = call_server("dlq", "resend", "--yes", "billing", "--key", "far", "--json")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[0] == "offset 2 on broker-1: MESSAGE_NOT_FOUND: gone"
     resent = [json.loads(line) for line in result.stdout.splitlines()]

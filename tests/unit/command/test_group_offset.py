@@ -9,8 +9,10 @@ from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 from tests.unit.command.messaging_server import message
 
-RESET = ("group", "offset", "reset", "g", "--topic", "orders")
-SKIP = ("group", "offset", "skip", "g", "--topic", "orders")
+ASK_RESET = ("group", "offset", "reset", "g", "--topic", "orders")
+ASK_SKIP = ("group", "offset", "skip", "g", "--topic", "orders")
+RESET = (*ASK_RESET, "--yes")
+SKIP = (*ASK_SKIP, "--yes")
 
 
 @pytest.fixture(autouse=True)
@@ -124,13 +126,13 @@ def test_a_dry_run_says_that_nothing_was_changed(call_server: Call, server: Admi
 
 @pytest.mark.usefixtures("terminal")
 def test_a_person_sees_the_moves_before_they_are_made(call_server: Call, server: AdminServer) -> None:
-    refused = call_server(*RESET, "--to-earliest", stdin="n\n")
+    refused = call_server(*ASK_RESET, "--to-earliest", stdin="n\n")
     assert refused.exit_code == 130
     assert "queue 0  5 -> 0" in refused.stderr
     assert [request.dry_run for request in server.resets] == [True]
-    assert call_server(*RESET, "--to-earliest", stdin="y\n").exit_code == 0
+    assert call_server(*ASK_RESET, "--to-earliest", stdin="y\n").exit_code == 0
     assert [request.dry_run for request in server.resets] == [True, True, False]
-    call_server(*RESET, "--to-earliest", "--yes")
+    call_server(*ASK_RESET, "--to-earliest", "--yes")
     assert [request.dry_run for request in server.resets[3:]] == [False]
 
 
@@ -142,22 +144,21 @@ def test_skipping_asks_with_the_number_of_messages(call_server: Call, server: Ad
     ]
     for number in range(3):
         server.memory.put("orders", 1, message(f"m{number}"))
-    refused = call_server(*SKIP, stdin="n\n")
+    refused = call_server(*ASK_SKIP, stdin="n\n")
     assert (refused.exit_code, server.resets) == (130, [])
     assert "Skip 7 messages of orders, so that group g does not get them?" in refused.stderr
-    done = call_server(*SKIP, stdin="y\n")
+    done = call_server(*ASK_SKIP, stdin="y\n")
     assert done.stdout.splitlines()[-1] == "skipped 7 messages"
     assert server.resets[0].latest
 
 
-def test_skipping_without_a_person_or_with_yes_does_not_ask(call_server: Call, server: AdminServer) -> None:
-    assert call_server(*SKIP).exit_code == 0
-    assert json.loads(call_server(*SKIP, "--yes", "--json").stdout)["moves"][0]["after"] == 0
-    assert [request.latest for request in server.resets] == [True, True]
+def test_skipping_with_yes_does_not_ask(call_server: Call, server: AdminServer) -> None:
+    assert json.loads(call_server(*SKIP, "--json").stdout)["moves"][0]["after"] == 0
+    assert [request.latest for request in server.resets] == [True]
 
 
 def test_one_message_is_skipped(call_server: Call, server: AdminServer) -> None:
-    done = call_server(*SKIP, "--queue", "1", "--offset", "4", "--broker", "broker-0", "--yes")
+    done = call_server(*SKIP, "--queue", "1", "--offset", "4", "--broker", "broker-0")
     assert done.stdout.splitlines()[-1] == "skipped the message at offset 4 of queue 1 of orders"
     (request,) = server.resets
     assert (request.WhichOneof("target"), request.skip, list(request.queue_ids)) == ("skip", 4, [1])
@@ -166,7 +167,7 @@ def test_one_message_is_skipped(call_server: Call, server: AdminServer) -> None:
 
 @pytest.mark.parametrize("options", [("--offset", "4"), ("--queue", "1"), ("--broker", "broker-0")])
 def test_which_message_is_skipped_is_said_in_full(call_server: Call, server: AdminServer, options: tuple[str]) -> None:
-    result = call_server(*SKIP, *options, "--yes")
+    result = call_server(*SKIP, *options)
     assert (result.exit_code, server.resets) == (2, [])
     assert "--offset goes with --queue" in result.stderr
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import ternmq.command
 from ternmq.command.demo.display import BarDisplay, LineDisplay
 from ternmq.command.failures import CommandFailure
-from ternmq.command.main import leave
+from ternmq.command.leaving import leave
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.scripted_server import ScriptedServer

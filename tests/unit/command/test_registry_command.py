@@ -33,6 +33,8 @@ def test_a_migration_says_what_it_did(call: Call, url: str) -> None:
     assert (first.exit_code, first.stderr) == (0, "")
     assert first.stdout == f"the registry {shown} went from no schema to schema {NEWEST}\n"
     assert schema.schema_version(url) == NEWEST
+    told = json.loads(call("registry", "migrate", "--registry", url, "--json").stdout)
+    assert told["before"] == told["after"] == NEWEST
     again = call("registry", "migrate", "--registry", url)
     assert (again.exit_code, again.stdout) == (0, f"the registry {shown} has schema {NEWEST} already\n")
 

@@ -88,7 +88,7 @@ def kinds(topics: dict[str, Topic]) -> dict[str, tuple[str, int]]:
 
 
 def test_a_registry_that_is_gone_is_made_of_the_store(call: Call, data_dir: Path) -> None:
-    done = call("registry", "rebuild", "--data-dir", str(data_dir), "--json")
+    done = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json")
     assert (done.exit_code, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     topics, groups = known(data_dir)
@@ -102,14 +102,14 @@ def test_a_registry_that_is_gone_is_made_of_the_store(call: Call, data_dir: Path
 
 
 def test_people_see_a_table_and_what_was_guessed(call: Call, data_dir: Path) -> None:
-    done = call("registry", "rebuild", "--data-dir", str(data_dir))
+    done = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["KIND", "NAME", "TYPE", "QUEUES", "MESSAGES", "WAITING", "SOURCE"]
     assert ["topic", "reminders", "delay", "4", "0", "1", "store"] in [line.split() for line in lines]
     assert "guessed by the store" in done.stderr
     assert "6 topics and 5 groups are there again" in done.stderr
-    again = call("registry", "rebuild", "--data-dir", str(data_dir))
+    again = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     assert (again.exit_code, again.stdout) == (0, "")
     assert again.stderr == "the registry knows all topics and groups that the store has\n"
 
@@ -128,6 +128,12 @@ def test_a_dry_run_changes_nothing(call: Call, data_dir: Path) -> None:
     assert content_of(data_dir) == before
 
 
+def test_without_a_terminal_yes_is_needed(call: Call, data_dir: Path) -> None:
+    unasked = call("registry", "rebuild", "--data-dir", str(data_dir))
+    assert (unasked.exit_code, "--yes" in unasked.stderr) == (2, True)
+    assert not (data_dir / "registry.db").exists()
+
+
 @pytest.mark.usefixtures("terminal")
 def test_a_person_is_asked(call: Call, data_dir: Path) -> None:
     refused = call("registry", "rebuild", "--data-dir", str(data_dir), stdin="n\n")
@@ -144,7 +150,7 @@ def test_what_the_registry_knows_stays_and_gets_the_queues_that_it_lacks(call: C
     empty, _ = registry.create_topic(Topic(name="empty", type=pb.NORMAL))
     talk, _ = registry.create_group(Group(name="talk", max_attempts=3))
     registry.close()
-    told = json.loads(call("registry", "rebuild", "--data-dir", str(data_dir), "--json").stdout)
+    told = json.loads(call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json").stdout)
     assert {"chat", "empty", "talk"}.isdisjoint(record["name"] for record in told["made"])
     topics, groups = known(data_dir)
     assert (topics["chat"], topics["empty"], groups["talk"]) == (chat, empty, talk)
@@ -162,7 +168,7 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
     database.execute("UPDATE topics SET queues = 17 WHERE name = 'orders'")
     database.commit()
     database.close()
-    told = json.loads(call("registry", "rebuild", "--data-dir", str(data_dir), "--json").stdout)
+    told = json.loads(call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json").stdout)
     topics, groups = known(data_dir)
     assert kinds(topics) == ALL_TOPICS | {"empty": ("normal", 16)}
     assert groups["talk"].max_attempts == 3
@@ -175,7 +181,7 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
 
 def test_while_a_server_runs_nothing_is_done(call: Call, data_dir: Path) -> None:
     with StoreLock(data_dir / "store"):
-        done = call("registry", "rebuild", "--data-dir", str(data_dir))
+        done = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     assert done.exit_code == 1
     assert "is in use by another stack" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -183,7 +189,7 @@ def test_while_a_server_runs_nothing_is_done(call: Call, data_dir: Path) -> None
 
 
 def test_where_no_store_is_nothing_is_made(call: Call, tmp_path: Path) -> None:
-    done = call("registry", "rebuild", "--data-dir", str(tmp_path))
+    done = call("registry", "rebuild", "--yes", "--data-dir", str(tmp_path))
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(f"ternmq: there is no store in {tmp_path}; ")
     assert list(tmp_path.iterdir()) == []
@@ -210,7 +216,7 @@ def url(postgres: Postgres) -> Iterator[str]:
 def rebuilt(call: Call, data_dir: Path, url: str, broker: str = "b1") -> list[str]:
     """The names of what was made."""
     options = ("--data-dir", str(data_dir), "--registry", url, "--broker-name", broker)
-    done = call("registry", "rebuild", *options, "--json")
+    done = call("registry", "rebuild", "--yes", *options, "--json")
     assert done.exit_code == 0, done.stderr
     return [record["name"] for record in json.loads(done.stdout)["made"]]
 
@@ -241,7 +247,7 @@ def test_what_was_deleted_while_the_broker_was_away_is_not_made_again(call: Call
 
 
 def test_a_clusters_failures_are_one_line(call: Call, data_dir: Path, url: str) -> None:
-    options = ("registry", "rebuild", "--data-dir", str(data_dir))
+    options = ("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     unknown = call(*options, "--registry", url, "--broker-name", "b9")
     assert (unknown.exit_code, len(unknown.stderr.splitlines())) == (1, 1)
     assert "the registry has no broker 'b9'" in unknown.stderr

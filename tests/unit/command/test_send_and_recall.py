@@ -101,6 +101,18 @@ async def test_lines_are_sent_for_later(send: Send, scripted: ScriptedServer) ->
     assert all(due(message) > datetime.now(UTC) for message in sent(scripted))
 
 
+async def test_a_line_is_sent_as_it_is_and_help_promises_no_more(
+    send: Send, scripted: ScriptedServer, call: Call
+) -> None:
+    line = '{"body": "x", "tag": "paid"}'
+    assert (await send("--file", "-", stdin=f"{line}\n")).exit_code == 0
+    [message] = sent(scripted)
+    assert (message.body.decode(), message.system_properties.tag) == (line, "")
+    help_text = " ".join(call("send", "--help").stdout.split())
+    assert "Send each line of FILE (- is standard input) as it is, as the body of a message" in help_text
+    assert "jsonl" not in help_text
+
+
 async def test_a_message_for_now_has_no_handle(send: Send, scripted: ScriptedServer) -> None:
     result = await send("now")
     [message] = sent(scripted)
@@ -150,10 +162,24 @@ def test_times_that_can_not_be_are_wrong_usage(call: Call, flags: tuple[str, ...
 
 
 async def test_what_is_both_ordered_and_timed_is_refused(send: Send, scripted: ScriptedServer) -> None:
-    result = await send("x", "--delay", "2h", "--group", "g")
+    result = await send("x", "--delay", "2h", "--message-group", "g")
     assert result.exit_code == 1
     assert result.stderr.startswith("ternmq: MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: ")
     assert not sent(scripted)
+
+
+async def test_a_message_has_a_message_group(send: Send, scripted: ScriptedServer) -> None:
+    assert (await send("x", "--message-group", "customer-7")).exit_code == 0
+    [message] = sent(scripted)
+    assert message.system_properties.message_group == "customer-7"
+
+
+@pytest.mark.parametrize("option", [("--group", "g"), ("--group=",)])
+def test_the_old_name_of_the_message_group_tells_the_new_one(call: Call, option: tuple[str, ...]) -> None:
+    result = call("send", TOPIC, "x", *option)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "--group is called --message-group now" in result.stderr
+    assert "--group " not in call("send", "--help").stdout.replace("--message-group", "")
 
 
 def test_a_message_is_recalled(call_server: Call, server: AdminServer) -> None:

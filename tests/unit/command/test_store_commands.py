@@ -70,10 +70,17 @@ def test_damage_is_verified_exported_around_and_repaired(call: Call, data_dir: P
     rehearsed = call("store", "repair", str(data_dir), "--dry-run")
     assert rehearsed.exit_code == 1
     assert f"bytes at log offset {damaged_at}" in rehearsed.stdout
+    told = json.loads(call("store", "repair", str(data_dir), "--dry-run", "--json").stdout)
+    assert (told["dry_run"], told["sound"], len(told["problems"])) == (True, False, 1)
+    assert any(f"bytes at log offset {damaged_at}" in each for each in told["would"])
     assert state_of(data_dir) == before
+    unasked = call("store", "repair", str(data_dir))
+    assert (unasked.exit_code, "--yes" in unasked.stderr, state_of(data_dir)) == (2, True, before)
     repaired = call("store", "repair", str(data_dir), "--yes")
     assert repaired.exit_code == 0, repaired.stderr
     assert "lost: what was in 1 damaged place of the log; the index named 1 message there" in repaired.stdout
+    told = json.loads(call("store", "repair", str(data_dir), "--yes", "--json").stdout)
+    assert (told["dry_run"], told["sound"], told["done"]) == (False, True, [])
     again = call("store", "verify", str(data_dir))
     assert again.exit_code == 0
     assert "accepted  log" in again.stdout

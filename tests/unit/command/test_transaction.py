@@ -113,7 +113,8 @@ def test_a_body_that_is_no_text_is_shown_as_base64(call_server: Call, server: Ad
 
 @pytest.mark.parametrize("command", ["show", "commit", "rollback"])
 def test_a_transaction_that_is_not_there_is_one_line(call_server: Call, command: str) -> None:
-    result = call_server("transaction", command, "id-99@broker-0@63")
+    flags = () if command == "show" else ("--yes",)
+    result = call_server("transaction", command, "id-99@broker-0@63", *flags)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "ternmq: INVALID_TRANSACTION_ID: no transaction id-99@broker-0@63\n"
 
@@ -125,9 +126,9 @@ def test_a_transaction_that_is_not_there_is_one_line(call_server: Call, command:
 def test_transactions_are_ended_by_hand(
     call_server: Call, server: AdminServer, command: str, resolution: str, done: str, state: str
 ) -> None:
-    one = call_server("transaction", command, name(0))
+    one = call_server("transaction", command, name(0), "--yes")
     assert (one.exit_code, one.stdout) == (0, f"transaction {name(0)} {done}\n")
-    several = call_server("transaction", command, name(2), name(1), name(2), "--json")
+    several = call_server("transaction", command, name(2), name(1), name(2), "--json", "--yes")
     ended = [json.loads(line) for line in several.stdout.splitlines()]
     assert [(record["transaction_id"], record["state"]) for record in ended] == [(name(2), state), (name(1), state)]
     assert server.transactions.resolved == [(name(number), resolution) for number in (0, 2, 1)]
@@ -135,7 +136,7 @@ def test_transactions_are_ended_by_hand(
 
 def test_each_transaction_is_tried_by_itself(call_server: Call, server: AdminServer) -> None:
     server.transactions.unavailable = {name(4)}
-    result = call_server("transaction", "commit", "nonsense", name(1), name(4), name(7))
+    result = call_server("transaction", "commit", "--yes", "nonsense", name(1), name(4), name(7))
     assert (result.exit_code, result.stdout.splitlines()) == (
         1,
         [f"transaction {name(1)} committed", f"transaction {name(7)} committed"],

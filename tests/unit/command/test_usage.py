@@ -6,13 +6,15 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from ternmq.command.main import COMMANDS, INTERRUPTED, cli
+from ternmq.command.leaving import INTERRUPTED
+from ternmq.command.main import COMMANDS, cli
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
 from tests.unit.command.conftest import Call
@@ -147,6 +149,34 @@ def test_completion_offers_subcommands_and_choices() -> None:
     assert {"list", "show", "commit", "rollback"} == set(offered("ternmq transaction"))
     assert {"pending", "discarded", "all"} == set(offered("ternmq transaction list --state"))
     assert {"show", "advance"} == set(offered("ternmq clock"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("topc",), "did you mean 'topic'"),
+        (("topic", "creat", "x"), "did you mean 'create'"),
+        (("pipeline", "lke"), "did you mean 'lake'"),
+        (("group", "offset", "rest"), "did you mean 'reset'"),
+        (("broker", "dran"), "did you mean 'drain'"),
+        (("topic", "list", "--jsn"), "did you mean '--json'"),
+        (("--versoin",), "did you mean '--version'"),
+    ],
+)
+def test_a_misspelt_command_or_option_names_what_was_meant(call: Call, arguments: tuple[str, ...], meant: str) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert meant in result.stderr.lower()
+
+
+def test_a_command_that_is_near_to_nothing_is_just_unknown(call: Call) -> None:
+    assert call("xyzzy").stderr == "ternmq: No such command 'xyzzy'. (see `ternmq --help`)\n"
+
+
+def test_the_version_is_an_option_too(call: Call) -> None:
+    result = call("--version")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"ternmq {metadata.version('ternmq')}\n"
 
 
 def test_version_is_printed(call: Call) -> None:
@@ -330,5 +360,5 @@ def test_without_the_servers_packages_a_process_says_what_to_install(
     a_server(monkeypatch, run, module_name)
     result = call(process)
     assert result.exit_code == 1
-    assert "pip install 'ternmq[server]'" in result.stderr
+    assert "in a checkout of TernMQ, run pip install '.[server]'" in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -18,7 +18,7 @@ from ternmq_common.settings import (
     rendered,
     variable_name,
 )
-from ternmq_common.units import parsed_duration, parsed_size
+from ternmq_common.units import parsed_duration, parsed_size, spelled_duration
 
 
 class Colour(enum.StrEnum):
@@ -182,6 +182,12 @@ def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path) -> None:
 @given(st.integers(0, 2**50))
 def test_a_rendered_size_reads_back(size: int) -> None:
     assert parsed_size(rendered("buffer_bytes", size)) == size
+
+
+def test_a_duration_is_spelled_to_the_second() -> None:
+    day, hour, minute = 86_400_000, 3_600_000, 60_000
+    assert spelled_duration(39 * day + 4 * hour + 12 * minute + 5_999) == "39d4h12m5s"
+    assert (spelled_duration(3 * day), spelled_duration(999), spelled_duration(minute + 1)) == ("3d", "0s", "1m")
 
 
 @given(st.integers(0, 10**12))

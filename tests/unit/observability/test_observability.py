@@ -166,5 +166,5 @@ async def test_without_a_collector_no_trace_goes_on() -> None:
 async def test_without_the_packages_a_collector_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
     settings = ProcessSettings(otlp_endpoint="http://127.0.0.1:1")
-    with pytest.raises(StartupError, match=r"ternmq\[otel,server\]"):
+    with pytest.raises(StartupError, match=r"run pip install '\.\[otel,server\]'"):
         await Observability(settings, service="ternmq").start()

@@ -1,5 +1,6 @@
 """SendMessage: what a message may be, at each limit and one step beyond (`producer.md` 6.1 and 6.3)."""
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -178,6 +179,19 @@ async def test_a_recovery_duration_means_nothing_to_other_messages(client: RawCl
 )
 async def test_delivery_time(client: RawClient, new_topic: str, due: Timestamp, expected: str) -> None:
     assert await outcome_of_type(client, new_topic, pb.DELAY, delivery_timestamp=due) == expected
+
+
+async def test_a_delivery_time_that_is_too_far_is_told_the_limit_and_the_setting(
+    client: RawClient, new_topic: str
+) -> None:
+    await client.create_topic(new_topic, kind=pb.DELAY)
+    sent = message(new_topic, delivery_timestamp=hours_ahead(24 * 40))
+    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    assert re.fullmatch(
+        r"the delivery time is (39d23h59m\d+s|40d) ahead; "
+        r"this server allows 3d, which its setting delay_max_ms raises, up to 365d",
+        answer.status.message,
+    )
 
 
 async def test_the_first_rule_that_is_broken_decides(client: RawClient, topic: str) -> None:

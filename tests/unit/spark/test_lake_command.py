@@ -157,7 +157,7 @@ def test_without_a_package_one_line_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else object())
     result = ternmq(*LAKE)
     assert result.exit_code == 2
-    assert result.stderr == f"ternmq: {package} is not installed: pip install 'ternmq[spark]'\n"
+    assert result.stderr == f"ternmq: {package} is not installed: in a checkout of TernMQ, run pip install '.[spark]'\n"
 
 
 @pytest.mark.usefixtures("sessions")

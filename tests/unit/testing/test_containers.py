@@ -22,5 +22,5 @@ def test_without_testcontainers_it_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "testcontainers", None)
     monkeypatch.setitem(sys.modules, "testcontainers.core", None)
     monkeypatch.setitem(sys.modules, "testcontainers.core.container", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ternmq\[testing\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"in a checkout of TernMQ, run pip install '\.\[testing\]'"):
         importlib.import_module(containers.__name__)

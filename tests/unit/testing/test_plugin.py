@@ -148,7 +148,7 @@ def test_a_run_without_the_servers_packages_fails_only_where_they_are_needed(pyt
         """,
     )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*pip install 'ternmq[[]testing]'*"])
+    result.stdout.fnmatch_lines(["*in a checkout of TernMQ, run pip install '.[[]testing]'*"])
 
 
 def test_the_marker_and_the_fixtures_are_listed(pytester: pytest.Pytester) -> None:

@@ -160,7 +160,12 @@ def test_without_the_servers_packages_it_says_what_to_install(monkeypatch: pytes
     for name in [name for name in sys.modules if name.startswith(("ternmq_proxy", "ternmq_common.observability"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "h11", None)
-    with pytest.raises(StartupError, match=r"h11 is missing\): pip install 'ternmq\[testing\]'"), Stack():
+    with (
+        pytest.raises(
+            StartupError, match=r"h11 is missing\): in a checkout of TernMQ, run pip install '\.\[testing\]'"
+        ),
+        Stack(),
+    ):
         pass
 
 

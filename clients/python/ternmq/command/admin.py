@@ -31,6 +31,14 @@ OPEN_STATES = {"pending": admin_pb2.PENDING, "discarded": admin_pb2.DISCARDED}
 RESOLUTIONS = {"commit": definition_pb2.COMMIT, "rollback": definition_pb2.ROLLBACK}
 
 
+Request = (
+    admin_pb2.CreateTopicRequest
+    | admin_pb2.UpdateTopicRequest
+    | admin_pb2.CreateGroupRequest
+    | admin_pb2.UpdateGroupRequest
+)
+
+
 class AdminClient(Calls):
     """Topics, groups and progress of the broker at an endpoint; raises `Refused` and `Unreachable`."""
 
@@ -42,9 +50,17 @@ class AdminClient(Calls):
         request = admin_pb2.CreateTopicRequest(topic=topic)
         return self._call("CreateTopic", request, admin_pb2.CreateTopicResponse).created
 
+    def carry_out(self, request: Request) -> None:
+        """Create or update a topic or a group."""
+        method = type(request).__name__.removesuffix("Request")
+        self._call(method, request, getattr(admin_pb2, f"{method}Response"))
+
     def topics(self) -> list[admin_pb2.Topic]:
         answer = self._call("ListTopics", admin_pb2.ListTopicsRequest(), admin_pb2.ListTopicsResponse)
         return sorted(answer.topics, key=lambda topic: topic.name)
+
+    def topic_names(self) -> list[str]:
+        return [topic.name for topic in self.topics()]
 
     def topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
         request = admin_pb2.DescribeTopicRequest(name=name)
@@ -70,6 +86,9 @@ class AdminClient(Calls):
     def groups(self) -> list[admin_pb2.Group]:
         answer = self._call("ListGroups", admin_pb2.ListGroupsRequest(), admin_pb2.ListGroupsResponse)
         return sorted(answer.groups, key=lambda group: group.name)
+
+    def group_names(self) -> list[str]:
+        return [group.name for group in self.groups()]
 
     def group(self, name: str) -> admin_pb2.DescribeGroupResponse:
         request = admin_pb2.DescribeGroupRequest(name=name)

@@ -1,4 +1,4 @@
-"""`ternmq apply`: topics and groups as a file declares them; what is there with the same settings stays untouched."""
+"""`ternmq apply`: make a server have what a file declares, or change nothing where it can't have all of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,32 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.declared import count, declared_settings, shown
+from ternmq.command.declarations import declarations
 from ternmq.command.declaring_file import parsed
 from ternmq.command.failures import CommandFailure, Refused, WrongUsage
-from ternmq.command.group_settings import GroupSettings, set_given
 from ternmq.command.options import endpoint_option, json_option
-from ternmq.command.output import print_records
-from ternmq.command.topic import TYPE_NAMES
-from ternmq_common.printable import cut
-from ternmq_common.settings import did_you_mean
+from ternmq.command.output import print_json, print_records
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from ternmq.command.admin import AdminClient
+    from ternmq.command.convergence import Change
+    from ternmq.command.declarations import Declarations
+    from ternmq.command.output import Record
 
-TOPIC_KEYS = ("name", "type", "queues")
-GROUP_KEYS = ("name", "fifo", *GroupSettings.__annotations__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """One topic or group of the file, checked."""
-
-    kind: str
-    name: str
-    create: "Callable[[AdminClient], bool]"
+DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
 
 
 @click.command()
@@ -43,26 +33,32 @@ class Declaration:
     metavar="FILE",
     help="YAML, TOML or JSON by its ending; - is YAML or JSON on standard input.",
 )
+@click.option("--dry-run", is_flag=True, help="Print what would be done, one line a change, and change nothing.")
 @endpoint_option
 @json_option
-def command(file: Path, endpoint: str, as_json: bool) -> None:
-    """Create the topics and groups that FILE declares.
+def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
+    """Make a server have the topics and groups that FILE declares.
+
+    What is missing is created, and what differs is updated where no message is lost by it: more queues and another
+    permission of a topic, all settings of a group but whether it is FIFO. If something can't become as FILE says,
+    nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
 
     \b
     The file, as YAML:
       topics:
         - {name: orders, type: fifo, queues: 16}
-        - {name: audit}
+        - {name: audit, permission: read-write}
       groups:
         - {name: billing, fifo: true, max_attempts: 5}
         - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,
            assignment: consistent-hash, queue_lock_hold: 30s}
         - {name: alarms, priority_factor: 90}
 
-    All items are tried; the exit code is 1 if the server refused one. Nothing is deleted.
+    `ternmq export` writes such a file of what a server has.
 
     \b
     Examples:
+      ternmq apply -f topics.yaml --dry-run
       ternmq apply -f topics.yaml
       ternmq apply -f topics.toml --endpoint broker.example:8081 --json
     """
@@ -73,78 +69,73 @@ def command(file: Path, endpoint: str, as_json: bool) -> None:
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        records = [_applied(admin, declaration) for declaration in declared]
-    print_records(records, as_json=as_json, nothing=f"{file} declares nothing")
-    if refused := [record for record in records if record["outcome"] == "refused"]:
-        raise CommandFailure(f"{len(refused)} of {len(records)} were refused; the first: {refused[0]['reason']}")
+        changes = _planned(admin, declared)
+        outcomes = [Outcome(change, "refused", change.reason) for change in changes if change.is_refused]
+        if dry_run:
+            _print_plan(changes, as_json=as_json)
+        else:
+            outcomes = outcomes or [_carried_out(admin, change) for change in changes]
+            shown = [outcome.record() if as_json else outcome.row() for outcome in outcomes]
+            print_records(shown, as_json=as_json, nothing=f"{file} declares nothing")
+    refused = [outcome for outcome in outcomes if outcome.word == "refused"]
+    if refused:
+        first = refused[0]
+        consequence = ", so nothing was changed" if first.change.is_refused else ""
+        raise CommandFailure(
+            f"{len(refused)} of {len(changes)} were refused{consequence}; the first: "
+            f"{first.change.kind} {first.change.name}: {first.reason}"
+        )
 
 
-def _applied(admin: "AdminClient", declaration: Declaration) -> dict[str, object]:
-    record: dict[str, object] = {"kind": declaration.kind, "name": declaration.name}
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a change."""
+
+    change: "Change"
+    word: str
+    reason: str = ""
+
+    def record(self) -> "Record":
+        """For programs."""
+        changes = {name: {"from": before, "to": after} for name, (before, after) in self.change.settings.items()}
+        return {**self._head(), "reason": self.reason, "changes": changes}
+
+    def row(self) -> "Record":
+        """For people, who know from the file what was created."""
+        return {
+            **self._head(),
+            "changes": self.change.differences if self.word == "updated" else "",
+            "reason": self.reason,
+        }
+
+    def _head(self) -> dict[str, object]:
+        return {"kind": self.change.kind, "name": self.change.name, "outcome": self.word}
+
+
+def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
+    from ternmq.command.convergence import planned
+
+    topics = {topic.name: topic for topic in admin.topics()}
+    groups = {group.name: group for group in admin.groups()}
+    return list(planned(declared, topics, groups))
+
+
+def _carried_out(admin: "AdminClient", change: "Change") -> Outcome:
+    """The server may refuse what was possible when it was planned."""
     try:
-        created = declaration.create(admin)
+        if change.is_needed:
+            admin.carry_out(change.request)
     except Refused as refusal:
-        return {**record, "outcome": "refused", "reason": refusal.message}
-    return {**record, "outcome": "created" if created else "unchanged", "reason": ""}
+        return Outcome(change, "refused", refusal.message)
+    return Outcome(change, DONE[change.action.value])
 
 
-def declarations(content: object, *, source: str) -> list[Declaration]:
-    """Topics first, then groups, in the order of the file; WrongUsage for what the file must not say."""
-    sections = _checked_table({} if content is None else content, ("topics", "groups"), where=source)
-    makers = (("topics", TOPIC_KEYS, _topic), ("groups", GROUP_KEYS, _group))
-    declared: list[Declaration] = []
-    for section, known, make in makers:
-        where = f"{source}: {section}"
-        for i, item in enumerate(_checked_list(sections.get(section), where=where)):
-            declared.append(make(_checked_table(item, known, where=f"{where}[{i}]"), f"{where}[{i}]"))
-    return declared
-
-
-def _topic(item: dict[str, object], where: str) -> Declaration:
-    name, type_name = _name(item, where), item.get("type", "normal")
-    if not isinstance(type_name, str) or type_name.lower() not in TYPE_NAMES:
-        raise WrongUsage(f"{where}: type {shown(type_name)}{did_you_mean(cut(str(type_name)), TYPE_NAMES)}")
-    queues = count(item, "queues", where) or 0
-    return Declaration(
-        kind="topic", name=name, create=lambda admin: admin.create_topic(name, type_name.lower(), queues)
-    )
-
-
-def _group(item: dict[str, object], where: str) -> Declaration:
-    name, fifo = _name(item, where), item.get("fifo", False)
-    if not isinstance(fifo, bool):
-        raise WrongUsage(f"{where}: fifo must be true or false, not {shown(fifo)}")
-    settings = declared_settings(item, where)
-
-    def create(admin: "AdminClient") -> bool:
-        from ternmq_protos.admin_v1 import admin_pb2
-
-        group = admin_pb2.Group(name=name, fifo=fifo)
-        set_given(group, settings)
-        return admin.create_group(group)
-
-    return Declaration(kind="group", name=name, create=create)
-
-
-def _name(item: dict[str, object], where: str) -> str:
-    name = item.get("name")
-    if not isinstance(name, str) or not name:
-        raise WrongUsage(f"{where}: a name is needed, as text")
-    return name
-
-
-def _checked_table(content: object, known: tuple[str, ...], *, where: str) -> dict[str, object]:
-    if not isinstance(content, dict):
-        raise WrongUsage(f"{where}: a table with {', '.join(known)} is needed")
-    for key in content:
-        if key not in known:
-            raise WrongUsage(f"{where}: unknown key {shown(key)}{did_you_mean(cut(str(key)), known)}")
-    return content
-
-
-def _checked_list(content: object, *, where: str) -> list[object]:
-    if content is None:
-        return []
-    if not isinstance(content, list):
-        raise WrongUsage(f"{where}: a list is needed")
-    return content
+def _print_plan(changes: "Sequence[Change]", *, as_json: bool) -> None:
+    told = [change for change in changes if change.is_needed or change.is_refused]
+    if as_json:
+        print_json([Outcome(change, change.action.value, change.reason).record() for change in told])
+    elif told:
+        for change in told:
+            echo(change.text)
+    else:
+        echo("nothing to do")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import CommandFailure, WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import counted, print_json
 from ternmq.command.printing import echo, echo_over
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_BATCH = 100
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Move the backlog of a consumer group.
 
@@ -43,7 +44,7 @@ def command() -> None:
     help="Messages that are sent before the group's offset moves.",
 )
 @click.option("--include-in-flight", is_flag=True, help="Move although members of the group are at work on it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 @json_option
 def move(
@@ -67,7 +68,7 @@ def move(
     one batch of a queue comes twice then. With --include-in-flight, what members have in hand moves too, and what was
     acknowledged behind it: that comes twice.
 
-    Asks first when standard input is a terminal.
+    Asks first; without a terminal it needs --yes.
 
     \b
     Examples:

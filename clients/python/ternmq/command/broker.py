@@ -7,12 +7,13 @@ import click
 from ternmq.command import broker_admin
 from ternmq.command.early_end import as_other_commands
 from ternmq.command.failures import WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.server_options import config_option, loaded_settings, server_options
 from ternmq.command.server_process import server_failures
 from ternmq_common.server_settings import BrokerServerSettings
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=NearestGroup, invoke_without_command=True)
 @config_option
 @server_options(BrokerServerSettings)
 @click.pass_context

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
-from ternmq.command.options import endpoint_option, json_option
-from ternmq.command.output import counted, iso, print_records
+from ternmq.command.confirmation import confirm, yes_option
+from ternmq.command.options import endpoint_option, json_lines_option, json_option
+from ternmq.command.output import counted, iso, print_json, print_json_line, print_records
 from ternmq.command.printing import echo, echo_lines
 
 if TYPE_CHECKING:
@@ -48,11 +48,12 @@ def _for_people(record: dict[str, object]) -> dict[str, object]:
 @click.argument("name")
 @click.option("--wait", is_flag=True, help="Wait until nothing remains.")
 @endpoint_option
-def drain(name: str, wait: bool, endpoint: str) -> None:
+@json_lines_option
+def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
     """Let broker NAME give out what it has and take nothing new, and show what remains.
 
     What remains are messages that some group has not finished, timed messages, and transactions. With --wait the
-    command ends when there are none, so that the broker can be stopped and removed.
+    command ends when there are none, so that the broker can be stopped and removed. It is shown anew when it changes.
 
     \b
     Examples:
@@ -63,16 +64,28 @@ def drain(name: str, wait: bool, endpoint: str) -> None:
 
     with AdminClient(endpoint) as admin:
         admin.update_broker(name, draining=True)
-        echo(f"broker {name} is draining")
-        said = ""
+        if not as_json:
+            echo(f"broker {name} is draining")
+        shown = None
         while True:
             remaining = admin.remaining(name)
-            if (text := _remaining_text(remaining)) != said:
-                echo_lines(text)
-            said = text
+            if remaining != shown:
+                _show_remaining(name, remaining, as_json=as_json)
+            shown = remaining
             if not wait or _is_nothing(remaining):
                 return
             time.sleep(LOOK_INTERVAL_S)
+
+
+def _show_remaining(name: str, remaining: "admin_pb2.BrokerRemainingResponse", *, as_json: bool) -> None:
+    if not as_json:
+        echo_lines(_remaining_text(remaining))
+        return
+    backlogs = [
+        {"group": backlog.group, "topic": backlog.topic, "messages": backlog.messages} for backlog in remaining.backlogs
+    ]
+    waiting = {"timed_messages": remaining.timers, "transactions": remaining.transactions}
+    print_json_line({"name": name, "draining": True, "backlogs": backlogs, **waiting})
 
 
 def _is_nothing(remaining: "admin_pb2.BrokerRemainingResponse") -> bool:
@@ -97,7 +110,8 @@ def _remaining_text(remaining: "admin_pb2.BrokerRemainingResponse") -> str:
 @click.command()
 @click.argument("name")
 @endpoint_option
-def resume(name: str, endpoint: str) -> None:
+@json_option
+def resume(name: str, endpoint: str, as_json: bool) -> None:
     """Let broker NAME, which is draining, take messages again.
 
     \b
@@ -107,15 +121,19 @@ def resume(name: str, endpoint: str) -> None:
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        admin.update_broker(name, draining=False)
-    echo(f"broker {name} takes messages again")
+        broker = admin.update_broker(name, draining=False)
+    if as_json:
+        print_json(broker_record(broker))
+    else:
+        echo(f"broker {name} takes messages again")
 
 
 @click.command()
 @click.argument("name")
 @click.argument("permission", type=click.Choice(PERMISSION_NAMES), metavar="|".join(PERMISSION_NAMES))
 @endpoint_option
-def permission(name: str, permission: str, endpoint: str) -> None:
+@json_option
+def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None:
     """Say what clients may do with all queues of broker NAME.
 
     \b
@@ -126,17 +144,21 @@ def permission(name: str, permission: str, endpoint: str) -> None:
     from ternmq.command.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        admin.update_broker(name, permission_name=permission)
-    echo(f"broker {name} has permission {permission}")
+        broker = admin.update_broker(name, permission_name=permission)
+    if as_json:
+        print_json(broker_record(broker))
+    else:
+        echo(f"broker {name} has permission {permission}")
 
 
 @click.command()
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Although messages are there that somebody may want: they are lost.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
-def remove(name: str, force: bool, yes: bool, endpoint: str) -> None:
-    """Forget broker NAME and take it off all topics. Asks first when standard input is a terminal.
+@json_option
+def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Forget broker NAME and take it off all topics. Asks first; without a terminal it needs --yes.
 
     A broker that runs must be drained before. Stop its process then: one that goes on registers again, as a new broker.
 
@@ -150,7 +172,10 @@ def remove(name: str, force: bool, yes: bool, endpoint: str) -> None:
     confirm(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.remove_broker(name, force=force)
-    echo(f"broker {name} removed")
+    if as_json:
+        print_json({"name": name, "removed": True})
+    else:
+        echo(f"broker {name} removed")
 
 
 def broker_record(broker: "admin_pb2.Broker") -> dict[str, object]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq.command.failures import CommandFailure, Refused, WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Duration, endpoint_option, json_option
 from ternmq.command.output import age_text, described, iso_datetime, print_json
 from ternmq.command.printing import echo_lines
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Look at a server's clock, or let time pass there.
 

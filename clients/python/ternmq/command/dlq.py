@@ -17,6 +17,7 @@ from ternmq.command.letter_selection import (
     selection_options,
     tell_none,
 )
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_lines_option, json_option, raw_option
 from ternmq.command.output import counted, json_text, print_json, print_stream, print_whole
 from ternmq.command.printing import echo
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 OFFSET_DIGITS_MAX = 18
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Look at the dead letters of a consumer group, deliver them again, or export them.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import CommandFailure, WrongUsage
 from ternmq.command.letter_selection import (
     SelectionOptions,
@@ -33,7 +33,7 @@ BATCH_MAX = 256
 @selection_options
 @click.option("--to-topic", default="", metavar="TOPIC", help="Send them to this topic, for all of its groups.")
 @click.option("--dry-run", is_flag=True, help="List what would be resent, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 @json_lines_option
 def command(
@@ -46,7 +46,7 @@ def command(
     as_json: bool,
     **options: Unpack[SelectionOptions],
 ) -> None:
-    """Deliver dead letters of GROUP again, with all their attempts. Asks first when standard input is a terminal.
+    """Deliver dead letters of GROUP again, with all their attempts. Asks first; without a terminal it needs --yes.
 
     They go back to this group alone, through its retry topic; those of a FIFO group are sent to the topic that they
     came from, for all of its groups. The letters stay in the dead letter topic, which is a log: what is resent twice

@@ -5,19 +5,23 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from ternmq.command import group_offset
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
 from ternmq.command.group_settings import GroupSettings, for_people, group_record, set_given, settings_options
+from ternmq.command.near import naming_near
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import cell, described, print_json, print_records, table
 from ternmq.command.printing import echo, echo_lines, echo_warning
 from ternmq.command.progress import lag_sentence, progress_record, shown_progress, totals
 
 if TYPE_CHECKING:
+    from ternmq.command.admin import AdminClient
+    from ternmq.command.convergence import Change
     from ternmq_protos.admin_v1 import admin_pb2
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Create, list, describe, change and delete consumer groups, and move them to other messages.
 
@@ -51,16 +55,30 @@ def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpa
       ternmq group create alarms --priority-factor 90
     """
     from ternmq.command.admin import AdminClient
+    from ternmq.command.creating import telling_how_to_change
     from ternmq_protos.admin_v1 import admin_pb2
 
     group = admin_pb2.Group(name=name, fifo=fifo)
     set_given(group, settings)
-    with AdminClient(endpoint) as admin:
+    with (
+        AdminClient(endpoint) as admin,
+        telling_how_to_change(lambda: _compared(admin, name, fifo=fifo, settings=settings)),
+    ):
         created = admin.create_group(group)
     if as_json:
         print_json({"name": name, "created": created})
     else:
         echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
+
+
+def _compared(admin: "AdminClient", name: str, *, fifo: bool, settings: GroupSettings) -> "Change | None":
+    """What would make the group that is there as asked; None if there is none."""
+    from ternmq.command.convergence import group_change
+    from ternmq.command.declarations import DeclaredGroup
+
+    there = next((group for group in admin.groups() if group.name == name), None)
+    declared = DeclaredGroup(name=name, fifo=fifo, settings=settings, begins_ago=False)
+    return None if there is None else group_change(declared, there)
 
 
 @command.command(name="list")
@@ -99,7 +117,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq.command.admin import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         answer = admin.group(name)
     total = totals(answer.progress)
     record: dict[str, object] = {
@@ -162,7 +180,7 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
     from ternmq.command.admin import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         group = admin.group(name).group
         before = group_record(group)
         set_given(group, settings)
@@ -182,10 +200,11 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
 
 @command.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
-def delete(name: str, yes: bool, endpoint: str) -> None:
-    """Delete consumer group NAME and its progress. Asks first when standard input is a terminal.
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Delete consumer group NAME and its progress. Asks first; without a terminal it needs --yes.
 
     \b
     Examples:
@@ -195,6 +214,9 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     from ternmq.command.admin import AdminClient
 
     confirm(f"Delete group {name} and its progress?", yes=yes)
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         admin.delete_group(name)
-    echo(f"group {name} deleted")
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"group {name} deleted")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Moment, endpoint_option, json_option
 from ternmq.command.output import counted, print_json, table
 from ternmq.command.printing import echo, echo_lines
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_protos.admin_v1 import admin_pb2
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Show the offsets of a consumer group, reset them, or skip its backlog.
 
@@ -70,7 +71,7 @@ def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--shift", type=int, metavar="N", help="By so many messages; negative goes back.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 @json_option
 def reset(
@@ -87,7 +88,7 @@ def reset(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Move GROUP in a topic. Asks first when standard input is a terminal.
+    """Move GROUP in a topic. Asks first; without a terminal it needs --yes.
 
     Messages that members have in hand come again if they are behind the new place. Without --queue, what waits for a
     retry is dropped.
@@ -137,7 +138,7 @@ def _set_target(
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Only the message there; with --queue.")
 @click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of that message.")
 @click.option("--broker", default="", help="The broker of that message, if there is more than one.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 @json_option
 def skip(
@@ -154,7 +155,7 @@ def skip(
 
     The messages stay in the topic, so `ternmq group offset reset` can go back to them. What waits for a retry is
     dropped. With --offset nothing but that message is skipped: a FIFO group stops at one that can't be read any more,
-    and goes on then. Asks first when standard input is a terminal.
+    and goes on then. Asks first; without a terminal it needs --yes.
 
     \b
     Examples:

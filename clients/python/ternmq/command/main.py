@@ -10,17 +10,17 @@ import ternmq.command.early_end  # noqa: F401 - first, as a signal may come at a
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ternmq.command.printing import echo, escape_warnings
+from ternmq.command.leaving import leave, wants_json
+from ternmq.command.nearest_group import NearestGroup
+from ternmq.command.printing import echo
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-INTERRUPTED = 130
 
 # Each subcommand, which is a module of this package, in the order of `--help`; what that says of it is here, so that it
 # need not import them all.
@@ -40,6 +40,7 @@ COMMANDS = {
     "backlog": "Move the backlog of a group to a topic with more queues.",
     "pipeline": "Move topics into files and back with Spark.",
     "apply": "Make topics and groups as a file says.",
+    "export": "Write a file that apply reads, of what is there.",
     "registry": "Prepare the registry of a cluster, rebuild a lost one.",
     "store": "Look at, check and repair the files of a broker.",
     "backup": "Back up a broker into a folder.",
@@ -52,7 +53,7 @@ COMMANDS = {
 }
 
 
-class RootGroup(click.Group):
+class RootGroup(NearestGroup):
     """Imports a subcommand's module when it is asked for, and ends on Ctrl-C as shells expect it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -82,39 +83,28 @@ class RootGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
         """Run, and leave the process with one of the codes of this module's docstring."""
         extra.pop("standalone_mode", None)
-        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False))
+        as_json = wants_json(sys.argv[1:] if args is None else args)
+        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False), as_json=as_json)
 
 
-def leave(run: Callable[[], object]) -> NoReturn:
-    """Leave the process as `run`, a click command without its standalone mode, says by its result or failure."""
-    escape_warnings()
-    try:
-        code = run()
-    except click.Abort:
-        sys.exit(INTERRUPTED)
-    except click.ClickException as failure:
-        show(failure)
-        sys.exit(failure.exit_code)
-    except BrokenPipeError:
-        # The reader of our output (`head`, say) has what it wanted; Python would complain once more at exit.
-        sys.stdout = None
-        sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)
+def _print_version(context: click.Context, option: click.Parameter, is_given: bool) -> None:
+    del option
+    if is_given and not context.resilient_parsing:
+        from importlib import metadata
 
-
-def show(failure: click.ClickException) -> None:
-    """One line on standard error; only a group without a subcommand answers with its whole help."""
-    if type(failure).__name__ == "NoArgsIsHelpError":
-        failure.show()
-        return
-    if not isinstance(failure, click.UsageError):
-        echo(f"ternmq: {' '.join(failure.format_message().split())}", err=True)
-        return
-    path = failure.ctx.command_path if failure.ctx else "ternmq"
-    echo(f"{path}: {' '.join(failure.format_message().split())} (see `{path} --help`)", err=True)
+        echo(f"ternmq {metadata.version('ternmq')}")
+        context.exit()
 
 
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit; `ternmq version` tells more.",
+)
 def cli() -> None:
     """A message broker that speaks the RocketMQ 5 protocol, and the tools to work with one.
 
@@ -138,7 +128,8 @@ def cli() -> None:
       ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
 
     Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
-    the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted.
+    the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted. With --json a failure is
+    JSON too, in the last line of standard error: {"error": {"code": ..., "message": ..., "hint": ...}}.
     """
 
 

@@ -47,6 +47,14 @@ def _ago(text: str, now: datetime) -> datetime | None:
         return None
 
 
+def is_ago(text: str) -> bool:
+    """Whether it says how long ago, so that it is another time whenever it is read."""
+    try:
+        return _ago(text.strip(), datetime.now(UTC)) is not None
+    except OverflowError:
+        return True
+
+
 def consume_from_of(text: str, *, now: datetime) -> str:
     """`auto`, `earliest`, `latest`, or a time as the milliseconds that the wire has; ValueError for anything else."""
     word = text.strip().lower()

@@ -4,6 +4,8 @@ import importlib
 
 import click
 
+from ternmq.command.nearest_group import NearestGroup
+
 # Name of the pipeline and its module, in the order of `--help`. A new one is a module of this package whose click
 # command is called `command`, and a line here.
 PIPELINES = {
@@ -16,7 +18,7 @@ PIPELINES = {
 }
 
 
-class PipelineGroup(click.Group):
+class PipelineGroup(NearestGroup):
     """Imports a pipeline's module when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -34,7 +36,7 @@ class PipelineGroup(click.Group):
 
 @click.group(cls=PipelineGroup)
 def command() -> None:
-    """Move topics into files and back with Spark (pip install 'ternmq[spark]', Java 17).
+    """Move topics into files and back with Spark (the extra `spark`, Java 17).
 
     A pipeline that was stopped or killed goes on from its checkpoint folder when it is started with the same words.
 

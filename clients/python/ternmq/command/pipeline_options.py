@@ -19,6 +19,7 @@ import click
 from ternmq.command.failures import CommandFailure, WrongUsage
 from ternmq.command.options import Duration, Pair, endpoint_option
 from ternmq.command.printing import echo_lines
+from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,10 +141,10 @@ def credentials(file: Path | None) -> dict[str, str]:
 
 
 def check_spark() -> None:
-    """WrongUsage unless what `ternmq[spark]` brings is there."""
+    """WrongUsage unless what the extra `spark` brings is there."""
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
-            raise WrongUsage(f"{package} is not installed: pip install 'ternmq[spark]'")
+            raise WrongUsage(f"{package} is not installed: {install_hint('spark')}")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq.command.failures import RegistryUnreachable
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Duration, json_option
 from ternmq.command.output import print_json
 from ternmq.command.printing import echo
@@ -35,7 +36,7 @@ class AnyMemberSettings(BrokerServerSettings, ProxySettings):
     """Of a broker or a proxy: the file and the variables of either can be used here too."""
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost.
 
@@ -67,7 +68,8 @@ def registry_options(function: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="How long to wait for a database that can't be reached.",
 )
-def migrate(url: str, wait: timedelta) -> None:
+@json_option
+def migrate(url: str, wait: timedelta, as_json: bool) -> None:
     """Bring the database to the schema that this version needs.
 
     Run it before brokers and proxies of a new version start; those never change the schema. It is safe to run it again,
@@ -84,7 +86,9 @@ def migrate(url: str, wait: timedelta) -> None:
 
         done = _patiently(lambda: schema.migrate(url), wait.total_seconds())
     shown = without_password(url)
-    if done.before == done.after:
+    if as_json:
+        print_json({"registry": shown, "before": done.before, "after": done.after})
+    elif done.before == done.after:
         echo(f"the registry {shown} has schema {done.after} already")
     else:
         echo(f"the registry {shown} went from {_named(done.before)} to schema {done.after}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import CommandFailure, RegistryUnreachable, WrongUsage
 from ternmq.command.options import json_option
 from ternmq.command.output import counted, print_json, table
@@ -35,7 +35,7 @@ GUESSED = (
 @click.option("--registry", metavar="URL", help="The database of a cluster, to be given what a broker of it has.")
 @click.option("--broker-name", metavar="NAME", help="That broker's name.  [default: broker-0]")
 @click.option("--dry-run", is_flag=True, help="Only print what would be made.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 def rebuild(
     config: Path | None,

@@ -23,16 +23,32 @@ BATCH_BYTES = 1024 * 1024
 MILLISECOND = timedelta(milliseconds=1)
 
 
+def _renamed(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """`--group` is a consumer group everywhere else."""
+    del option
+    if value is not None:
+        raise click.UsageError("--group is called --message-group now; consumer groups have no part in a send", context)
+
+
 @click.command()
 @click.argument("topic")
 @click.argument("body", required=False)
 @click.option("--tag", help="One tag, for filters.")
 @click.option("--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
 @click.option("--property", "properties", type=Pair(), multiple=True, help="A user property; may be repeated.")
-@click.option("--group", "message_group", help="Message group, for fifo topics: its messages are delivered in order.")
-@click.option("--delay", type=Duration(), help="For delay topics: deliver it this much later.")
 @click.option(
-    "--at", type=ExactMoment(), help="For delay topics: deliver it at this time, ISO 8601; now if it is past."
+    "--message-group", metavar="NAME", help="For fifo topics: messages of one message group are delivered in order."
+)
+@click.option("--group", hidden=True, expose_value=False, callback=_renamed, help="What --message-group was.")
+@click.option(
+    "--delay",
+    type=Duration(),
+    help="For delay topics: deliver it this much later; by default a server allows 72h (its setting delay_max_ms).",
+)
+@click.option(
+    "--at",
+    type=ExactMoment(),
+    help="For delay topics: deliver it at this time, ISO 8601, as far ahead as --delay may be; now if it is past.",
 )
 @click.option(
     "--delay-level",
@@ -46,7 +62,7 @@ MILLISECOND = timedelta(milliseconds=1)
     "--file",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
-    help="Send each line of FILE (- is standard input) as a message; empty lines are skipped.",
+    help="Send each line of FILE (- is standard input) as it is, as the body of a message; empty lines are skipped.",
 )
 @endpoint_option
 @json_lines_option
@@ -74,9 +90,10 @@ def command(
     Examples:
       ternmq send orders 'hello' --tag paid --key order-17 --property region=eu
       echo '{"id": 1}' | ternmq send orders -
-      ternmq send orders --file orders.jsonl
+      ternmq send orders --file bodies.txt
+      ternmq send payments '{"id": 1}' --message-group customer-7
       ternmq send reminders 'call back' --delay 1h30m
-      ternmq send reminders 'call back' --at 2026-08-01T12:00
+      ternmq send reminders 'call back' --at "$(date -u -d '+2 hours' +%FT%TZ)"
     """
     if body is not None and file is not None:
         raise WrongUsage("give a body or --file, not both")

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from ternmq.command.failures import CommandFailure
 from ternmq_common.errors import StartupError
+from ternmq_common.installing import install_hint
 
 SERVER_EXTRA_MODULES = frozenset(
     {
@@ -32,7 +33,7 @@ def server_failures() -> Iterator[None]:
         if (missing.name or "").partition(".")[0] not in SERVER_EXTRA_MODULES:
             raise
         raise CommandFailure(
-            f"the server's packages are not installed ({missing.name} is missing): pip install 'ternmq[server]'"
+            f"the server's packages are not installed ({missing.name} is missing): {install_hint('server')}"
         ) from None
     except StartupError as error:
         raise CommandFailure(str(error)) from None

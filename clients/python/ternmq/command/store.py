@@ -6,26 +6,25 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
 from ternmq.command.failures import WrongUsage
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import Moment, json_option
 from ternmq.command.output import counted, described, iso_datetime, json_text, print_json, table
 from ternmq.command.printing import echo, echo_lines
+from ternmq.command.store_findings import UNSOUND, print_findings, summary, verified_record
 from ternmq.command.store_options import directory_argument, progress_bar, store_failures
+from ternmq.command.store_repair import repair
 from ternmq_common.private_files import private_umask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ternmq_broker.store.log.record import Record
-    from ternmq_broker.store_tools.findings import Finding
     from ternmq_broker.store_tools.inspection import Inspected
     from ternmq_broker.store_tools.verification import Verified
 
-UNSOUND = 1
 
-
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Look into the files of a broker. All but `repair` only read, and can be used while a broker runs.
 
@@ -38,6 +37,9 @@ def command() -> None:
       ternmq store export ternmq-data --topic orders --out orders.jsonl
       ternmq store repair ternmq-data --dry-run
     """
+
+
+command.add_command(repair)
 
 
 # --- inspect
@@ -188,80 +190,12 @@ def verify(directory: Path, as_json: bool) -> int:
 
         found = verified(directory, progress)
     if as_json:
-        print_json(_verified_record(found))
+        print_json(verified_record(found))
     else:
-        _print_findings(found)
-        echo_lines(described(_summary(found)))
+        print_findings(found)
+        echo_lines(described(summary(found)))
         echo_lines(_verdict(found))
     return 0 if found.findings.is_sound else UNSOUND
-
-
-def _verified_record(found: "Verified") -> dict[str, object]:
-    kept = found.findings.kept
-    return {
-        "sound": found.findings.is_sound,
-        **_summary(found),
-        "problems": [_finding_record(each) for each in kept if each.is_problem],
-        "accepted": [_finding_record(each) for each in kept if each.accepted],
-        "harmless": [_finding_record(each) for each in kept if each.harmless],
-        "not_listed": found.findings.not_kept,
-        "set_aside_files": found.set_aside,
-    }
-
-
-def _finding_record(finding: "Finding") -> dict[str, object]:
-    return {
-        "part": str(finding.part),
-        "place": finding.place,
-        "reason": finding.reason,
-        "log_offset": finding.log_offset,
-        "bytes": finding.size,
-        "messages": [
-            {"topic": each.topic, "queue": each.queue_id, "offset": each.queue_offset} for each in finding.messages
-        ],
-        "messages_more": finding.messages_more,
-    }
-
-
-def _print_findings(found: "Verified") -> None:
-    for finding in found.findings.kept:
-        echo(_finding_line(finding))
-    if found.findings.not_kept:
-        echo(f"and {found.findings.not_kept} more")
-    if found.findings.counted:
-        echo()
-
-
-def _finding_line(finding: "Finding") -> str:
-    word = "problem" if finding.is_problem else "accepted" if finding.accepted else "harmless"
-    place = finding.place
-    if finding.log_offset is not None and not place.startswith("log offset"):
-        place += f", log offset {finding.log_offset}"
-    if finding.size is not None:
-        place += f", {finding.size} bytes"
-    messages = [*map(str, finding.messages), *([f"{finding.messages_more} more"] if finding.messages_more else [])]
-    return f"{word:<8}  {finding.part}: {place}: {finding.reason}" + (f" ({'; '.join(messages)})" if messages else "")
-
-
-def _summary(found: "Verified") -> dict[str, object]:
-    return {
-        "in_use": found.is_running,
-        "log_start": found.log_start,
-        "log_end": found.log_end,
-        "segments": found.segments,
-        "records": found.records,
-        "messages": found.messages,
-        "indexed_to": found.index_to,
-        "index_rows": found.index_rows,
-        "index_keys": found.index_keys,
-        "timer_entries": found.timer_entries,
-        "pending_timers": found.pending_timers,
-        "waiting_half_messages": found.waiting_halves,
-        "journal_lines": found.journal_lines,
-        "torn_tail_bytes": found.torn_bytes,
-        "accepted_damage_bytes": sum(end - begin for begin, end in found.accepted),
-        "files_set_aside": len(found.set_aside),
-    }
 
 
 def _verdict(found: "Verified") -> str:
@@ -330,61 +264,3 @@ def _write(file: "IO[str]", records: "Iterable[Record]") -> int:
         file.write(json_text(shown) + "\n")
         count += 1
     return count
-
-
-# --- repair
-
-
-@command.command()
-@directory_argument
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-@click.option("--cut-newer", is_flag=True, help="Set aside and cut off a newer version's records at the log's end.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool) -> int:
-    """Put right what `ternmq store verify` finds wrong in the store of DIR, which no broker may be using.
-
-    What is derived from the log is made anew. What is broken is copied to `store/set-aside` before anything else, and
-    then cut off or stepped over: those messages are lost, and no others. Make a copy first if you can.
-
-    \b
-    Examples:
-      ternmq store repair --dry-run
-      ternmq store repair /var/lib/ternmq --yes
-    """
-    with store_failures():
-        from ternmq_broker.store_tools import repair as repairing
-        from ternmq_broker.store_tools.verification import verified
-
-        if dry_run or not yes:
-            with progress_bar("verifying") as progress:
-                before = verified(directory, progress)
-            plan = repairing.planned(before, cut_newer=cut_newer)
-            _print_findings(before)
-            _print_lines("would", plan)
-            if dry_run or not plan:
-                echo("nothing is to be repaired" if not plan else "nothing was changed (--dry-run)", err=True)
-                return 0 if before.findings.is_sound else UNSOUND
-            confirm("Repair the store?", yes=yes)
-        with progress_bar("repairing") as progress:
-            done = repairing.repaired(directory, progress, cut_newer=cut_newer)
-    _print_lines("", done.done or ["nothing was to be repaired"])
-    lost = done.before.messages_lost
-    if done.before.damage:
-        places = counted(len(done.before.damage), "damaged place")
-        echo(f"lost: what was in {places} of the log; the index named {counted(lost, 'message')} there")
-        for finding in done.after.findings.kept:
-            if finding.accepted:
-                echo(_finding_line(finding))
-    if done.after.findings.is_sound:
-        echo("the store is sound")
-        return 0
-    for finding in done.after.findings.kept:
-        if finding.is_problem:
-            echo(_finding_line(finding))
-    echo("the store is not sound yet", err=True)
-    return UNSOUND
-
-
-def _print_lines(word: str, lines: "Sequence[str]") -> None:
-    for line in lines:
-        echo(f"{word} {line}".strip())

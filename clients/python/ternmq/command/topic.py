@@ -5,20 +5,26 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq.command.broker_admin import PERMISSION_NAMES
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import WrongUsage
+from ternmq.command.near import naming_near
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import described, iso, print_json, print_records, table
 from ternmq.command.printing import echo, echo_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq.command.admin import AdminClient
+    from ternmq.command.convergence import Change
     from ternmq_protos.admin_v1 import admin_pb2
 
 # The keys of `admin.TYPES`, which needs the protocol's code to be imported.
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite")
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Create, list, describe, update and delete topics.
 
@@ -59,14 +65,32 @@ def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint
       ternmq topic create audit --brokers broker-0,broker-1
     """
     from ternmq.command.admin import AdminClient
+    from ternmq.command.creating import telling_how_to_change
 
-    with AdminClient(endpoint) as admin:
-        places = [place for broker in brokers.split(",") if (place := broker.strip())]
+    places = [place for broker in brokers.split(",") if (place := broker.strip())]
+    with (
+        AdminClient(endpoint) as admin,
+        telling_how_to_change(lambda: _compared(admin, name, type_name, queues, places)),
+    ):
         created = admin.create_topic(name, type_name, queues or 0, places)
     if as_json:
         print_json({"name": name, "created": created})
     else:
         echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
+
+
+def _compared(
+    admin: "AdminClient", name: str, type_name: str, queues: int | None, places: "Sequence[str]"
+) -> "Change | None":
+    """What would make the topic that is there as asked; None if there is none, or if only its brokers differ."""
+    from ternmq.command.convergence import topic_change
+    from ternmq.command.declarations import DeclaredTopic
+
+    there = next((topic for topic in admin.topics() if topic.name == name), None)
+    if there is None:
+        return None
+    change = topic_change(DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None), there)
+    return None if places and not (change.is_needed or change.is_refused) else change
 
 
 @command.command(name="list")
@@ -101,7 +125,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq.command.admin import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         answer = admin.topic(name)
     record = described_record(answer.topic)
     queues = [
@@ -161,7 +185,7 @@ def update(
     request = admin_pb2.UpdateTopicRequest(name=name, queues=queues, added_brokers=added, removed_brokers=removed)
     if permission is not None:
         request.permission = PERMISSIONS[permission]
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         record = described_record(admin.update_topic(request))
     if as_json:
         print_json(record)
@@ -171,10 +195,11 @@ def update(
 
 @command.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
-def delete(name: str, yes: bool, endpoint: str) -> None:
-    """Delete topic NAME with all its messages. Asks first when standard input is a terminal.
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Delete topic NAME with all its messages. Asks first; without a terminal it needs --yes.
 
     \b
     Examples:
@@ -184,9 +209,12 @@ def delete(name: str, yes: bool, endpoint: str) -> None:
     from ternmq.command.admin import AdminClient
 
     confirm(f"Delete topic {name} and all its messages?", yes=yes)
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         admin.delete_topic(name)
-    echo(f"topic {name} deleted")
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"topic {name} deleted")
 
 
 def topic_record(topic: "admin_pb2.Topic") -> dict[str, object]:

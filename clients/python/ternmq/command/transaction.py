@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq.command.confirmation import confirm
+from ternmq.command.confirmation import confirm, yes_option
 from ternmq.command.failures import CommandFailure, Refused
+from ternmq.command.nearest_group import NearestGroup
 from ternmq.command.options import endpoint_option, json_lines_option, json_option, raw_option
 from ternmq.command.output import counted, iso, print_json, print_json_line, print_stream, print_whole
 from ternmq.command.printing import echo
@@ -22,7 +23,7 @@ OPEN_STATES = ("pending", "discarded")
 DONE = {"commit": "committed", "rollback": "rolled back"}
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def command() -> None:
     """Look at open transactions, and end them in the place of their producers.
 
@@ -122,11 +123,11 @@ def _message_record(message: "definition_pb2.Message") -> dict[str, object]:
 
 @command.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 @json_lines_option
 def commit(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> None:
-    """Commit transactions: their messages are delivered. Asks first when standard input is a terminal.
+    """Commit transactions: their messages are delivered. Asks first; without a terminal it needs --yes.
 
     Each is tried by itself; the exit code is 1 if the server refused one.
 
@@ -142,11 +143,11 @@ def commit(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> Non
 
 @command.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @endpoint_option
 @json_lines_option
 def rollback(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> None:
-    """Roll transactions back: their messages are never delivered. Asks first when standard input is a terminal.
+    """Roll transactions back: their messages are never delivered. Asks first; without a terminal it needs --yes.
 
     Each is tried by itself; the exit code is 1 if the server refused one.
 

@@ -11,8 +11,8 @@ Fixtures    `ternmq` is a broker for one test; `@pytest.mark.ternmq(delay_max_ms
 Stack       the same without pytest, or for a fixture of your own: `with Stack() as stack: ...`
 Container   `ternmq.testing.containers.TernmqContainer` runs the image, for tests in other languages
 
-`pip install 'ternmq[testing]'` brings what is needed. The README beside this file tests the delays, retries and
-check-backs of a small application.
+`pip install '.[testing]'` in a checkout brings what is needed. The README beside this file tests the delays, retries
+and check-backs of a small application.
 """
 
 from ternmq.testing.controls import Controls

@@ -13,6 +13,7 @@ from typing import Self
 
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
+from ternmq_common.installing import install_hint
 from ternmq_common.settings import variable_name
 
 try:
@@ -20,7 +21,7 @@ try:
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f"what containers need is not installed ({missing.name} is missing): pip install 'ternmq[testing]'",
+        f"what containers need is not installed ({missing.name} is missing): {install_hint('testing')}",
         name=missing.name,
     ) from None
 

@@ -1,4 +1,4 @@
-"""What `pip install 'ternmq[testing]'` adds to pytest: two fixtures and a marker.
+"""What the extra `testing` adds to pytest: two fixtures and a marker.
 
 Nothing of the server is imported before a test asks for a fixture.
 """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq.command.up import SERVER_EXTRA_MODULES
 from ternmq_common.errors import StartupError
+from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,7 +80,7 @@ def _server_start() -> "Start":
         if (missing.name or "").partition(".")[0] not in SERVER_EXTRA_MODULES:
             raise
         raise StartupError(
-            f"the server's packages are not installed ({missing.name} is missing): pip install 'ternmq[testing]'"
+            f"the server's packages are not installed ({missing.name} is missing): {install_hint('testing')}"
         ) from None
     return start
 

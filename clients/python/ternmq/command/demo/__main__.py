@@ -16,7 +16,7 @@ from ternmq.command.demo.ledger import Ledger, UncleanLedger
 from ternmq.command.demo.replay import Folders, replay
 from ternmq.command.demo.report import report
 from ternmq.command.failures import CommandFailure
-from ternmq.command.main import leave
+from ternmq.command.leaving import leave
 from ternmq.command.printing import echo_lines
 from ternmq.errors import ClientError
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ternmq.command.failures import WrongUsage
 from ternmq.command.pipeline_options import check_spark
 from ternmq.command.printing import echo_lines
+from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
     from ternmq.command.demo.ledger import Ledger
@@ -20,7 +21,7 @@ def check() -> None:
     """WrongUsage that says what is missing; the first part takes minutes, and this is known before."""
     check_spark()
     if importlib.util.find_spec("matplotlib") is None:
-        raise WrongUsage("matplotlib is not installed: pip install 'ternmq[demo-spark]'")
+        raise WrongUsage(f"matplotlib is not installed: {install_hint('demo-spark')}")
     from pyspark_ternmq.pipelines.session import JAVA_NEEDED, java
 
     if java() is None:
