@@ -96,6 +96,10 @@ class Catalog:
         """The topic, if it is known here and now; not those that the broker derives of groups."""
         return self._directory.snapshot.topics.get(name)
 
+    def has_topic(self, name: str) -> bool:
+        """Whether the topic is known here and now; those of groups included."""
+        return name in self._known.topics or (group_of_derived(name) or "") in self._known.groups
+
     def find_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
         """TOPIC_NOT_FOUND if it isn't known, with a word on how to make it for messages of that kind; makes nothing.
         A group has its retry and dead letter topics, on every broker."""

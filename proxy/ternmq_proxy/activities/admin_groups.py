@@ -113,7 +113,10 @@ async def list_groups(
 async def describe_group(
     request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeGroupResponse:
-    """The group, how far it is in each queue, its members that are connected here, and where they contradict."""
+    """The group, how far it is in each queue, its members that are connected here, and where they contradict.
+
+    The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`.
+    """
     del call
     group = await services.catalog.existing_group(request.name)
     members = services.clients.members(group.name)
@@ -130,7 +133,8 @@ async def describe_group(
             subscriptions=services.subscriptions.of(group.name, client.client_id),
         )
     now = services.clock.now_ms()
-    answer.progress.extend(_progress(progress, now) for progress in await services.messages.progress(group.name))
+    rows = await services.messages.progress(group.name, services.subscriptions.topics(group.name))
+    answer.progress.extend(_progress(progress, now) for progress in rows)
     return answer
 
 

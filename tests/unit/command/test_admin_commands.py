@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
@@ -120,6 +121,14 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     assert described["progress"][0]["lag"] == 4
     assert call_server("group", "delete", "g").exit_code == 0
     assert not server.groups
+
+
+def test_a_group_without_a_topic_has_no_lag_to_tell(call_server: Call, server: AdminServer) -> None:
+    server.progress = []
+    call_server("group", "create", "g", "--consume-from", "earliest")
+    assert "lag              no topic yet\n" in call_server("group", "describe", "g").stdout
+    server.members = [admin_pb2.Member(client_id="client-1", subscriptions={"orders": "*"})]
+    assert "lag              0 messages\n" in call_server("group", "describe", "g").stdout
 
 
 def test_every_call_carries_a_client_id(call_server: Call, server: AdminServer) -> None:

@@ -288,3 +288,22 @@ async def test_where_a_group_began_outlives_a_restart(tmp_path_factory: pytest.T
         group = (await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups[0]
         assert group.consume_from == "latest"
         assert (await client.receive("orders", "g")).bodies == [b"1"]
+
+
+# --- what waits for them
+
+
+async def test_a_group_that_only_subscribes_is_described_with_what_waits_for_it(
+    client: RawClient, new_topic: str, group: str
+) -> None:
+    await client.create_topic(new_topic, queues=4)
+    await create_group(client, name=group, consume_from="earliest")
+    assert list((await describe_group(client, group)).progress) == []
+    for _ in range(4):
+        await client.send(new_topic, b"1", b"2")
+    await subscribe(client, group, {new_topic: "*"})
+    progress = (await describe_group(client, group)).progress
+    assert [(row.queue_id, row.committed, row.cursor, row.max_offset) for row in progress] == [
+        (queue_id, 0, 0, 2) for queue_id in range(4)
+    ]
+    assert all(row.HasField("oldest_age") for row in progress)

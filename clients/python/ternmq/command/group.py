@@ -89,8 +89,8 @@ def list_(endpoint: str, as_json: bool) -> None:
 def describe(name: str, endpoint: str, as_json: bool) -> None:
     """Show consumer group NAME, how far it is in each queue, and its connected members.
 
-    The lag of a queue is what is neither acknowledged nor given up. A warning says where members subscribe
-    differently, so that messages are lost to some.
+    The lag of a queue is what is neither acknowledged nor given up; where the group has never been, it counts from
+    where the group would begin. A warning says where members subscribe differently, so that messages are lost to some.
 
     \b
     Examples:
@@ -119,7 +119,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
 def _show(answer: "admin_pb2.DescribeGroupResponse") -> None:
     head = for_people(group_record(answer.group))
-    head["lag"] = lag_sentence(totals(answer.progress))
+    head["lag"] = lag_sentence(totals(answer.progress)) if has_topic(answer) else "no topic yet"
     head["clients"] = list(answer.client_ids)
     echo_lines(described(head))
     for inconsistency in answer.inconsistencies:
@@ -128,6 +128,11 @@ def _show(answer: "admin_pb2.DescribeGroupResponse") -> None:
         echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
     if answer.members:
         echo_lines("\n" + table([_member_row(member) for member in answer.members]))
+
+
+def has_topic(answer: "admin_pb2.DescribeGroupResponse") -> bool:
+    """Whether the group takes the messages of any topic, so that there is something to count."""
+    return bool(answer.progress) or any(member.subscriptions for member in answer.members)
 
 
 def member_record(member: "admin_pb2.Member") -> dict[str, object]:
