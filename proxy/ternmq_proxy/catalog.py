@@ -22,7 +22,7 @@ from ternmq_proxy.looking import Looking
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from ternmq_common.cluster import Snapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
@@ -165,19 +165,39 @@ class Catalog:
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
 
-    async def group(self, name: str) -> Group:
-        """The group, made now with the defaults if that is allowed. `name` is a checked name."""
+    async def group(self, name: str, *, fifo: bool = False) -> Group:
+        """The group, made now with the defaults if that is allowed, and as `fifo` says. `name` is a checked name."""
         known = self._known.groups.get(name)
         if known is not None:
             return known
         await self._look_for(f"group {name}")
         if name not in self._known.groups and self._auto_create:
-            await self._auto_creation.make("group", name, lambda: self._make_group(name))
+            await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
         return self.find_group(name)
 
-    async def _make_group(self, name: str) -> None:
+    async def group_of(self, name: str, topics: "Collection[str]") -> Group:
+        """The group, for who subscribes these topics in its name; made now, if that is allowed.
+
+        Its first subscription says whether it is FIFO: if all of the topics are that are there, since their order would
+        be lost. For a mixture it isn't: who reads a NORMAL topic expects no message to wait for another. While none of
+        the topics is there nobody can tell, so the group isn't made yet, and has the defaults.
+        """
+        if name not in self._known.groups:
+            await self._look_for(f"group {name}")
+        fifo = self.are_fifo(topics)
+        if fifo is None and self._auto_create and name not in self._known.groups:
+            return self.rules(name)
+        return await self.group(name, fifo=bool(fifo))
+
+    def are_fifo(self, topics: "Iterable[str]") -> bool | None:
+        """Whether all of these topics that are there are FIFO; None if none is."""
+        types = {self.find_topic(name).type for name in topics if self.has_topic(name)}
+        return types == {definition_pb2.FIFO} if types else None
+
+    async def _make_group(self, name: str, *, fifo: bool) -> None:
+        group = Group(name=name, fifo=fifo, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
         try:
-            await self.create_group(Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms()))
+            await self.create_group(group)
         except MessagingError as error:
             if error.code != definition_pb2.BAD_REQUEST:
                 raise

@@ -87,7 +87,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.topic(topic_name)
     check_readable(topic)
-    group = await services.catalog.group(group_name)
+    group = await services.catalog.group(group_name, fifo=topic.type == definition_pb2.FIFO)
     services.clients.seen(client_id, group_name)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)

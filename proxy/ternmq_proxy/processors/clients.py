@@ -35,7 +35,8 @@ class CommandStream(Protocol):
 @dataclass(slots=True)
 class Client:
     """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
-    heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last."""
+    heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: what the
+    answer to its settings said of its group."""
 
     client_id: str
     group: str = ""
@@ -45,6 +46,7 @@ class Client:
     was_attached: bool = False
     last_seen: float = 0.0
     topics: frozenset[str] = field(default_factory=frozenset)
+    was_told_fifo: bool = False
 
     @property
     def is_push(self) -> bool:

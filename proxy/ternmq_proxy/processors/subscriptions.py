@@ -135,6 +135,10 @@ class Subscriptions:
         """What members of the group subscribe."""
         return sorted(self._by_group.get(group, ()))
 
+    def readers(self, group: str, topic: str) -> list[str]:
+        """The ids of the group's members that subscribe the topic."""
+        return sorted(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
+
     def all(self) -> list[Subscription]:
         """Each group with each topic that a member of it subscribes."""
         return [Subscription(group, topic) for group, topics in self._by_group.items() for topic in topics]

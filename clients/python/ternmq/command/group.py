@@ -149,21 +149,28 @@ def _member_row(member: "admin_pb2.Member") -> dict[str, object]:
 
 @command.command()
 @click.argument("name")
+@click.option(
+    "--fifo/--no-fifo",
+    default=None,
+    help="Deliver the messages of a message group in order, or not; only while the group has taken no message.",
+)
 @settings_options
 @endpoint_option
 @json_option
-def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
     """Change settings of consumer group NAME; what is not given stays as it is.
 
-    Whether a group is FIFO can't change. Clients that are connected learn of it within five minutes.
+    Clients that are connected learn of it within five minutes, but start consumers again after --fifo or --no-fifo:
+    some look at that once.
 
     \b
     Examples:
       ternmq group update billing --max-attempts 8
       ternmq group update billing --retry-backoff exponential:1s,10m,2
       ternmq group update report --queue-lock-hold 0s
+      ternmq group update workers --fifo
     """
-    if all(value is None for value in settings.values()):
+    if fifo is None and all(value is None for value in settings.values()):
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
     from ternmq.command.admin import AdminClient
 
@@ -171,6 +178,7 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
         group = admin.group(name).group
         before = group_record(group)
         set_given(group, settings)
+        group.fifo = group.fifo if fifo is None else fifo
         after = group_record(admin.update_group(group))
     if as_json:
         print_json(after)
