@@ -85,7 +85,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         raise MessagingError(definition_pb2.BAD_REQUEST, f"the attempt id {problem}")
     batch = _batch(request.batch_size)
     invisible_ms = _invisible_ms(request)
-    topic = await services.catalog.topic(topic_name)
+    topic = await services.catalog.existing_topic(topic_name)
     check_readable(topic)
     group = await services.catalog.group(group_name, fifo=topic.type == definition_pb2.FIFO)
     services.clients.seen(client_id, group_name)

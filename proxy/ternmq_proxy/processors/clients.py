@@ -54,6 +54,16 @@ class Client:
         return self.client_type == definition_pb2.PUSH_CONSUMER
 
     @property
+    def is_consumer(self) -> bool:
+        """Whether it reads, as far as it ever told."""
+        return self.client_type not in (definition_pb2.CLIENT_TYPE_UNSPECIFIED, definition_pb2.PRODUCER)
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether its settings name the topic among those that it reads."""
+        entries = self.settings.subscription.subscriptions if self.settings else ()
+        return any(entry.topic.name == topic for entry in entries)
+
+    @property
     def is_pulling(self) -> bool:
         """Whether it reads by offset, so that queues are shared out to it."""
         return self.client_type == definition_pb2.PULL_CONSUMER
