@@ -108,7 +108,7 @@ class LocalMessageService:
     async def tell_subscriptions(
         self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
     ) -> None:
-        del everything  # it was told, since the broker has been there as long as this process
+        # Everything else was told: the broker has been there as long as this process.
         await self._broker.subscribed(news)
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
