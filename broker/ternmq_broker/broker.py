@@ -386,8 +386,8 @@ class Broker:
 
     def subscribed(self, subscriptions: "Sequence[Subscription]") -> Done[None]:
         """These groups are to have the messages of these topics, also where they have never been."""
-        for group, topic in subscriptions:
-            self._consumption.subscribed(group, topic)
+        for each in subscriptions:
+            self._consumption.subscribed(each.group, each.topic)
         return DONE
 
     # --- reading by offset

@@ -207,7 +207,7 @@ class QueueProgress:
     oldest_ms: Int64 | None = None
 
 
-class Subscription(NamedTuple):
+class Subscription(Struct, frozen=True, array_like=True, gc=False):
     """A group one of whose clients wants the messages of that topic."""
 
     group: str

@@ -42,7 +42,7 @@ def _is_known(subscription: "Subscription", services: "Services") -> bool:
 
 def order_problem(subscription: "Subscription", services: "Services") -> str | None:
     """Why the order of a FIFO topic is lost to those that subscribe it, and what to do; None while it is kept."""
-    group, topic = subscription
+    group, topic = subscription.group, subscription.topic
     known = services.catalog.known_topic(topic)
     if known is None or known.type != definition_pb2.FIFO:
         return None
@@ -62,7 +62,7 @@ def order_problem(subscription: "Subscription", services: "Services") -> str | N
 
 
 def _readers(subscription: "Subscription", services: "Services") -> "Iterator[Client]":
-    for client_id in services.subscriptions.readers(*subscription):
+    for client_id in services.subscriptions.readers(subscription.group, subscription.topic):
         client = services.clients.find(client_id)
         if client is not None:
             yield client

@@ -108,6 +108,7 @@ async def test_a_topic_without_messages_is_no_lag_and_one_that_is_deleted_no_mor
     assert await running.lags() == {}
 
 
+@pytest.mark.plain
 async def test_a_time_is_looked_up_once_for_all_groups_that_begin_then(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
