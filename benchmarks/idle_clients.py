@@ -333,7 +333,7 @@ class Crowd:
 async def connect(endpoints: Sequence[str], clients: int, *, polling: bool) -> Crowd:
     """That many clients, shared out to the endpoints (`host:port`) in turn; returns when all have their settings.
 
-    They use the topic TOPIC, which must be there or be made on first use, as must the groups `idle-0` and so on.
+    They use the topic TOPIC, which must be there; the groups `idle-0` and so on may be made by their use.
     """
     starts = range(0, clients, CLIENTS_PER_PROCESS)
     crowd = Crowd(

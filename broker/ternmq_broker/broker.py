@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         QueueBounds,
         QueueReaderId,
         Resolution,
+        Subscription,
         TimedMessage,
     )
     from ternmq_common.output_room import AnswerRoom
@@ -126,6 +127,7 @@ class Broker:
             self._transactions,
             opened.room,
             journal,
+            clock.now_ms,
         )
         self._counts = self.figures.counts
         self._appending = Appending(
@@ -380,6 +382,12 @@ class Broker:
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))
+        return DONE
+
+    def subscribed(self, subscriptions: "Sequence[Subscription]") -> Done[None]:
+        """These groups are to have the messages of these topics, also where they have never been."""
+        for each in subscriptions:
+            self._consumption.subscribed(each.group, each.topic)
         return DONE
 
     # --- reading by offset

@@ -3,14 +3,14 @@
 import os
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import RETRY_QUEUE_ID
+from ternmq_broker.lags import Lags
 from ternmq_common.observability.figures import BrokerFigures, Lag, MessageCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from ternmq_broker.consumption import Consumption, QueueState
+    from ternmq_broker.consumption import Consumption
     from ternmq_broker.disk_room import DiskRoom
     from ternmq_broker.flusher import Flusher
     from ternmq_broker.redelivery import Redelivery
@@ -38,6 +38,7 @@ class Figures:
         transactions: "Transactions",
         room: "DiskRoom",
         journal: "ProgressJournal",
+        now_ms: "Callable[[], int]",
     ) -> None:
         self.counts = MessageCounts()
         self._folder = folder
@@ -50,6 +51,7 @@ class Figures:
         self._transactions = transactions
         self._room = room
         self._journal = journal
+        self._lags = Lags(store, consumption, now_ms)
 
     def now(self) -> BrokerFigures:
         """For any thread."""
@@ -76,29 +78,13 @@ class Figures:
             syncs=self._flusher.syncs,
         )
 
-    def lags(self) -> "Iterator[Lag]":
-        """For the loop's thread, which may go on between two of them."""
-        for group, topic in self._consumption.pairs():
-            lag = _lag(group, topic, self._consumption.states(group, topic), self._store)
-            if lag is not None:
-                yield lag
+    def lags(self) -> "AsyncIterator[Lag]":
+        """See `Lags.count`."""
+        return self._lags.count()
 
     async def pending_timers(self) -> int:
         """How many timers are pending; counted up to a million."""
         return await self._timers.count(TIMERS_COUNTED_MAX)
-
-
-def _lag(group: str, topic: str, states: "Mapping[int, QueueState]", store: "MessageStore") -> Lag | None:
-    """None for a topic of which the group has nothing, as after a change of its settings."""
-    if not states:
-        return None
-    waiting = in_flight = 0
-    for queue_id, state in states.items():
-        in_flight += state.in_flight
-        if queue_id != RETRY_QUEUE_ID:
-            first, end = store.bounds(topic, queue_id)
-            waiting += max(0, end - max(first, state.cursor))
-    return Lag(group, topic, waiting + in_flight, in_flight)
 
 
 def disk_used(folder: "Path") -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.priority import turn_of_lower
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_broker.group_progress import progress_of
+from ternmq_broker.group_progress import progress_of, untouched_queues
 from ternmq_broker.ordered_popping import OrderedPop
 from ternmq_broker.popping import Pop, UnorderedPop
 from ternmq_broker.queue_reader import QueueReader, stored_message, within_bytes
@@ -241,6 +241,18 @@ class Consumption:
             raise _LooksUpTime(lambda: self._look_up(key, int(consume_from)))
         return self._begins.pop(key)
 
+    def would_begin(self, topic: str, queue_id: int, consume_from: str, *, may_block: bool) -> int:
+        """Where a group would begin if it came now to a queue that it was never in. A time is looked up, which reads;
+        for the others WouldBlock as in `pop`, unless it `may_block`."""
+        first, end = self._store.bounds(topic, queue_id)
+        if consume_from == "earliest":
+            return first
+        if consume_from in ("latest", "auto"):
+            if self._may_have_been(topic, queue_id, may_block=may_block):
+                return first
+            return first if consume_from == "auto" and self._store.is_complete(topic, queue_id) else end
+        return self._store.offset_at(topic, queue_id, int(consume_from))
+
     def _may_have_been(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
         """Whether groups of which nothing is known may have been in the queue; see `ProgressJournal.lost_below`."""
         first, end = self._store.bounds(topic, queue_id)
@@ -253,6 +265,11 @@ class Consumption:
         self._begins[key] = self._store.offset_at(key[1], key[2], time_ms)
 
     # --- what waits
+
+    def subscribed(self, group: str, topic: str) -> None:
+        """The group is to have the topic's messages, wherever it is in them. Forgotten in a restart, if it has taken
+        none by then."""
+        self._states.setdefault((group, topic), {})
 
     def states(self, group: str, topic: str) -> dict[int, QueueState]:
         """The group's states in the topic, by queue id."""
@@ -405,6 +422,17 @@ class Consumption:
         """How far the group is in every queue that it has touched; in its retry queue, with all topics together."""
         states = [(topic, states) for (owner, topic), states in sorted(self._states.items()) if owner == group]
         return progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
+
+    def untouched(self, group: str, topics: "Iterable[str]") -> list[QueueRef]:
+        """The queues with messages in which the group has never been, of the topics that it is known to have and of
+        `topics`."""
+        known = set(topics)
+        known.update(topic for owner, topic in self._states if owner == group)
+        return [
+            QueueRef(topic, self._broker, queue_id)
+            for topic in sorted(known)
+            for queue_id in untouched_queues(topic, self.states(group, topic), self._store)
+        ]
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         return QueueBounds(*self._store.bounds(topic, queue_id))

@@ -1,5 +1,9 @@
-"""How far a group is in its queues, as rows for people."""
+"""How far a group is in its queues, as rows for people.
 
+A queue in which it has never been has a row if it holds messages: the group is where it would begin if it came now.
+"""
+
+import operator
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
@@ -33,6 +37,22 @@ def progress_of(
     if retries:
         rows.append(_progress(retry_queue, retries, max(state.cursor for state in retries)))
     return rows
+
+
+def untouched_queues(topic: str, states: "Mapping[int, State]", store: "MessageStore") -> list[int]:
+    """The ids of the topic's queues that hold messages, and in which the group of these states has never been."""
+    queue_ids = store.queue_ids(topic)
+    if len(queue_ids) <= len(states) and all(queue_id in states for queue_id in queue_ids):
+        return []  # nearly always, and asked of thousands of groups
+    used = [queue_id for queue_id in queue_ids if queue_id not in states]
+    return sorted(queue_id for queue_id in used if operator.lt(*store.bounds(topic, queue_id)))
+
+
+def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> QueueProgress:
+    """The progress in a queue in which a group has never been, and would begin there."""
+    first, end = store.bounds(queue.topic, queue.queue_id)
+    at = min(max(first, begin), end)
+    return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)
 
 
 def _progress(queue: QueueRef, states: "list[State]", max_offset: int) -> QueueProgress:

@@ -5,10 +5,11 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_broker.group_progress import untouched_progress
 from ternmq_broker.queue_reader import stored_message
 from ternmq_common.cluster import Backlog, Remaining
 from ternmq_common.model import QueueRef
-from ternmq_common.names import dead_letter_topic
+from ternmq_common.names import RETRY_PREFIX, dead_letter_topic
 from ternmq_common.tag_filter import ALL
 
 if TYPE_CHECKING:
@@ -43,10 +44,24 @@ class Looking:
         self._timers = timers
         self._transactions = transactions
 
-    async def progress(self, group: str) -> "list[QueueProgress]":
-        """How far the group is in every queue that it has touched, and since when the first unfinished one is there."""
+    async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
+        """How far the group is, or where it would begin, in every queue with messages of the topics that it is known to
+        have, of `topics` too, and since when the first unfinished one is there."""
         progress = self._consumption.progress(group)
-        return await asyncio.to_thread(lambda: [self._with_age(queue) for queue in progress])
+        untouched = self._consumption.untouched(group, topics)
+        consume_from = self._consumption.rules(group).consume_from
+        return await asyncio.to_thread(self._rows, progress, untouched, consume_from)
+
+    def _rows(
+        self, progress: "list[QueueProgress]", untouched: list[QueueRef], consume_from: str
+    ) -> "list[QueueProgress]":
+        """Reads, so for a thread."""
+        begin = self._consumption.would_begin
+        rows = progress + [
+            untouched_progress(queue, begin(queue.topic, queue.queue_id, consume_from, may_block=True), self._store)
+            for queue in untouched
+        ]
+        return [self._with_age(row) for row in sorted(rows, key=_place)]
 
     def _with_age(self, progress: "QueueProgress") -> "QueueProgress":
         if progress.committed >= progress.max_offset:
@@ -81,3 +96,9 @@ class Looking:
                     backlogs[place] = backlogs.get(place, 0) + left
         listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items())]
         return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self._transactions.pending))
+
+
+def _place(progress: "QueueProgress") -> tuple[bool, str, int]:
+    """By topic and queue; the retry topic last, as it is of all topics."""
+    queue = progress.queue
+    return queue.topic.startswith(RETRY_PREFIX), queue.topic, queue.queue_id

@@ -193,7 +193,8 @@ class Delivery(Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`.
+    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`. In a queue in which it has
+    never been, `committed` and `cursor` are where it would begin if it came now.
 
     `oldest_ms` is when the first message that is not finished was stored, None when all are.
     """
@@ -204,6 +205,13 @@ class QueueProgress:
     in_flight: Int64
     max_offset: Int64
     oldest_ms: Int64 | None = None
+
+
+class Subscription(Struct, frozen=True, array_like=True, gc=False):
+    """A group one of whose clients wants the messages of that topic."""
+
+    group: str
+    topic: str
 
 
 class HeldTopic(NamedTuple):

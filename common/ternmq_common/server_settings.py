@@ -272,7 +272,7 @@ class FrontSettings(TrafficSettings):
     """Processes that serve clients, on as many cores: each has some of the connections, and limits of its own."""
 
     auto_create: bool = True
-    """Create NORMAL topics and groups when they are first used."""
+    """Create topics by the first message that is sent to them, and groups by their first use of a topic."""
 
     default_queues: int = DEFAULT_QUEUES
     """Message queues of a topic that is created without a number."""

@@ -23,20 +23,30 @@ from ternmq_proxy.looking import Looking
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from ternmq_common.cluster import Snapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
+# The kinds of messages that make their topic.
+_MADE_BY_USE = frozenset(
+    {
+        definition_pb2.NORMAL,
+        definition_pb2.FIFO,
+        definition_pb2.DELAY,
+        definition_pb2.TRANSACTION,
+        definition_pb2.PRIORITY,
+    }
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Catalog:
     """Finds topics and groups, and makes missing ones if `auto_create` says so, no more than so many a minute: the rest
-    is refused with TOO_MANY_REQUESTS.
+    is refused with TOO_MANY_REQUESTS. A topic is made by the first message that is sent to it, never by who reads.
 
     `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then. Nobody
     else changes that registry, unless it is `shared` by workers.
@@ -98,6 +108,10 @@ class Catalog:
         """The topic, if it is known here and now; not those that the broker derives of groups."""
         return self._directory.snapshot.topics.get(name)
 
+    def has_topic(self, name: str) -> bool:
+        """Whether the topic is known here and now; those of groups included."""
+        return name in self._known.topics or (group_of_derived(name) or "") in self._known.groups
+
     def find_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
         """TOPIC_NOT_FOUND if it isn't known, with a word on how to make it for messages of that kind; makes nothing.
         A group has its retry and dead letter topics, on every broker."""
@@ -117,11 +131,22 @@ class Catalog:
         return group
 
     async def existing_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
-        """As `find_topic`, and the registry is looked at before the topic is refused."""
-        group = group_of_derived(name)
-        if name not in self._known.topics and (group is None or group not in self._known.groups):
+        """As `find_topic`, and the registry is looked at before the topic is refused. `name` is a checked name."""
+        known = self._known.topics.get(name)
+        if known is not None:
+            return known
+        if not self.has_topic(name):
             await self._look_for(name)
         return self.find_topic(name, kind)
+
+    async def topic_to_be(self, name: str) -> Topic:
+        """As `existing_topic`, and one that its first message would make as it would be then, of a type that is not
+        specified yet. Makes nothing. `name` is a checked name."""
+        if self._is_made_by_use(name) and name not in self._known.topics:
+            await self._look_for(name)
+            if name not in self._known.topics:
+                return self._made_topic(name, definition_pb2.MESSAGE_TYPE_UNSPECIFIED)
+        return await self.existing_topic(name)
 
     async def existing_group(self, name: str) -> Group:
         """As `find_group`, and the registry is looked at before the group is refused."""
@@ -132,29 +157,27 @@ class Catalog:
     # --- reading, and making what is missing
 
     async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
-        """The topic, made now as a NORMAL one if that is allowed. `name` is a checked name.
-
-        It is not made for messages of another `kind`, which a NORMAL topic would refuse from then on.
-        """
+        """The topic, for a message of that kind to be sent to it; made now, for such messages, if that is allowed.
+        `name` is a checked name."""
         known = self._known.topics.get(name)
         if known is not None:
             return known
-        # Names with % are derived by the broker (%RETRY%, %DLQ%); to make one by asking for it would help nobody.
-        if not self._auto_create or kind != definition_pb2.NORMAL or name.startswith("%"):
+        if not self._is_made_by_use(name) or kind not in _MADE_BY_USE:
             return await self.existing_topic(name, kind)
         await self._look_for(name)
         if name not in self._known.topics:
-            await self._auto_creation.make("topic", name, lambda: self._make_topic(name))
+            await self._auto_creation.make("topic", name, lambda: self._make_topic(name, kind))
         return self.find_topic(name, kind)
 
-    async def _make_topic(self, name: str) -> None:
-        topic = Topic(
-            name=name,
-            type=definition_pb2.NORMAL,
-            queues=self._default_queues,
-            created_ms=now_ms(),
-            brokers=self.places(),
-        )
+    def _is_made_by_use(self, name: str) -> bool:
+        """Names with % are derived by the broker (%RETRY%, %DLQ%); to make one by sending to it would help nobody."""
+        return self._auto_create and not name.startswith("%")
+
+    def _made_topic(self, name: str, kind: "MessageType") -> Topic:
+        return Topic(name=name, type=kind, queues=self._default_queues, created_ms=now_ms(), brokers=self.places())
+
+    async def _make_topic(self, name: str, kind: "MessageType") -> None:
+        topic = self._made_topic(name, kind)
         try:
             await self.create_topic(topic, by_use=True)
         except MessagingError as error:
@@ -163,19 +186,38 @@ class Catalog:
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
 
-    async def group(self, name: str) -> Group:
-        """The group, made now with the defaults if that is allowed. `name` is a checked name."""
+    async def group(self, name: str, *, fifo: bool = False) -> Group:
+        """The group, made now with the defaults if that is allowed, and as `fifo` says. `name` is a checked name."""
         known = self._known.groups.get(name)
         if known is not None:
             return known
         await self._look_for(f"group {name}")
         if name not in self._known.groups and self._auto_create:
-            await self._auto_creation.make("group", name, lambda: self._make_group(name))
+            await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
         return self.find_group(name)
 
-    async def _make_group(self, name: str) -> None:
+    async def group_of(self, name: str, topics: "Collection[str]") -> Group:
+        """The group, for who subscribes these topics in its name; made now, if that is allowed.
+
+        Its first subscription says whether it is FIFO: if all of the topics are that are there, since their order would
+        be lost. For a mixture it isn't: who reads a NORMAL topic expects no message to wait for another. While none of
+        the topics is there nobody can tell, so the group isn't made yet, and has the defaults.
+        """
+        if name not in self._known.groups:
+            await self._look_for(f"group {name}")
+        fifo = self.are_fifo(topics)
+        if fifo is None and self._auto_create and name not in self._known.groups:
+            return self.rules(name)
+        return await self.group(name, fifo=bool(fifo))
+
+    def are_fifo(self, topics: "Iterable[str]") -> bool | None:
+        """Whether all of these topics that are there are FIFO; None if none is."""
+        types = {self.find_topic(name).type for name in topics if self.has_topic(name)}
+        return types == {definition_pb2.FIFO} if types else None
+
+    async def _make_group(self, name: str, *, fifo: bool) -> None:
+        group = Group(name=name, fifo=fifo, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
         try:
-            group = Group(name=name, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
             await self.create_group(group, by_use=True)
         except MessagingError as error:
             if error.code != definition_pb2.BAD_REQUEST:

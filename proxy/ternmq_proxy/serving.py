@@ -18,6 +18,7 @@ from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
+from ternmq_proxy.processors.subscription_news import spread_news
 from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_proxy.services import Services
 
@@ -113,12 +114,13 @@ async def part_with_the_silent(services: Services) -> None:
 
 
 async def _care_for_clients(services: Services) -> None:
-    """Keep hidden what living clients hold, and show what dead ones held."""
+    """Keep hidden what living clients hold, show what dead ones held, and spread what they subscribe."""
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
             await part_with_the_silent(services)
             services.clock.check()
             await services.renewal.renew()
+            await spread_news(services)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)

@@ -136,6 +136,8 @@ async def test_a_clean_end_answers_what_was_asked(stack: WorkerStack) -> None:
     account = Account()
     senders = [asyncio.create_task(keep_sending(stack.grpc, name, account)) for name in range(SENDERS)]
     await account.grows(500)
+    with AdminClient(stack.grpc) as admin:
+        await asyncio.to_thread(admin.create_topic, "nothing-here", "normal", 1)
     waiting = SimpleConsumer(stack.grpc, "idlers", {"nothing-here": "*"}, await_duration=timedelta(seconds=20))
     async with waiting:
         poll = asyncio.create_task(waiting.receive(32, timedelta(seconds=30)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ternmq import ClientError, Message, Producer, SimpleConsumer
+from ternmq.command.admin import AdminClient
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -103,6 +104,8 @@ async def test_an_orderly_end_takes_little_time_and_delivers_nothing_twice(tmp_p
     account = Account()
     bodies = [b"%d" % number for number in range(2000)]
     with Stack(tmp_path) as stack:
+        with AdminClient(stack.grpc) as admin:
+            admin.create_topic("nothing-here", "normal", 1)
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             await producer.send_many([Message(TOPIC, body) for body in bodies])
         async with (

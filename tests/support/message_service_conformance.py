@@ -24,6 +24,7 @@ from ternmq_common.model import (
     QueueRef,
     Settled,
     StoredMessage,
+    Subscription,
     Topic,
 )
 from ternmq_common.names import dead_letter_topic, retry_topic
@@ -302,6 +303,55 @@ class MessageServiceConformance:
         await service.acknowledge("g", TOPIC.name, [first.handle])
         (progress,) = [each for each in await service.progress("g") if each.queue.queue_id == 0]
         assert (progress.committed, progress.cursor, progress.in_flight, progress.max_offset) == (1, 2, 1, 2)
+
+    async def lag(self, service: MessageService, group: str) -> int:
+        """What the group has to do in the topic."""
+        rows = await service.progress(group, [TOPIC.name])
+        return sum(row.max_offset - row.cursor + row.in_flight for row in rows if row.queue.topic == TOPIC.name)
+
+    async def test_progress_counts_queues_in_which_a_group_has_never_been(self, service: MessageService) -> None:
+        for queue_id in range(TOPIC.queues):
+            await self.send(service, *(message(b"%d" % number) for number in range(5)), queue_id=queue_id)
+        (first,) = await self.pop(service, order(batch=1))
+        assert await self.lag(service, "g") == 5 * TOPIC.queues
+        await self.acknowledge(service, first)
+        rows = await service.progress("g")
+        assert sum(row.max_offset - row.cursor + row.in_flight for row in rows) == 5 * TOPIC.queues - 1
+        assert sorted(row.queue.queue_id for row in rows) == list(range(TOPIC.queues))
+        assert all(row.oldest_ms is not None for row in rows)
+
+    async def test_in_a_queue_in_which_it_has_never_been_a_group_is_where_it_would_begin(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        (stored, _) = (await service.pull(await self.queue(service), 0, ALL, batch=2, poll_s=0)).messages
+        begins = {
+            "earliest": 2,
+            "auto": 2,
+            "latest": 0,
+            str(stored.stored_ms): 2,
+            str(stored.stored_ms + MINUTE_MS): 0,
+        }
+        stack.groups.update({f"g{text}": Group(name=f"g{text}", consume_from=text) for text in begins})
+        assert {text: await self.lag(service, f"g{text}") for text in begins} == begins
+        assert await service.progress("gearliest") == []
+        (row,) = await service.progress("gearliest", [TOPIC.name, "another"])
+        assert (row.committed, row.cursor, row.in_flight, row.max_offset, row.oldest_ms) == (
+            0,
+            0,
+            0,
+            2,
+            stored.stored_ms,
+        )
+
+    async def test_what_a_group_subscribes_is_known_before_it_takes_any_of_it(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        subscription = Subscription("g", TOPIC.name)
+        await service.tell_subscriptions([subscription], lambda: [subscription])
+        (row,) = await service.progress("g")
+        assert (row.queue, row.cursor, row.max_offset) == (await self.queue(service), 0, 2)
+        await service.forget_group("g", version=next(versions))
+        assert await service.progress("g") == []
 
     async def test_a_new_group_begins_with_the_first_message_that_was_ever_sent(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))

@@ -266,6 +266,10 @@ class MessageStore:
         """Topic and id of every queue that was ever used, as far as is known."""
         return self._index.queues()
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of the topic's queues that were ever used, as far as is known; to be looked at only."""
+        return self._index.queue_ids(topic)
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first queue offset that is held, and the one after the last."""
         return self._index.bounds(topic, queue_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ternmq_common.observability.durations import Durations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 TOPICS_MAX = 1000
 OTHER = "other"
@@ -132,7 +132,7 @@ class BrokerFigures:
 @dataclass(frozen=True, slots=True)
 class Lag:
     """What a group has to do in a topic on this broker, its retries included: messages that are not finished, and how
-    many of these are in flight. Queues that the group was never in are not known to it."""
+    many of these are in flight. In a queue in which it was never, they count from where it would begin."""
 
     group: str
     topic: str
@@ -146,7 +146,7 @@ class BrokerSource(Protocol):
     def now(self) -> BrokerFigures:
         """Called in any thread."""
 
-    def lags(self) -> "Iterator[Lag]":
+    def lags(self) -> "AsyncIterator[Lag]":
         """Called now and then on the loop, which may do other things between two of them."""
 
     async def pending_timers(self) -> int:

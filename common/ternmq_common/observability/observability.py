@@ -144,7 +144,7 @@ class Observability:
         if time.monotonic() - self._counted_at >= self._count_interval_s:
             self._counted_at = time.monotonic()
             lags: list[Lag] = []
-            for lag in broker.lags():
+            async for lag in broker.lags():
                 lags.append(lag)
                 if len(lags) % _LAGS_IN_A_ROW == 0:
                     await asyncio.sleep(0)

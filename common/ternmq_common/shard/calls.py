@@ -72,6 +72,7 @@ RULES = {
     "leave": Rules(_NEVER),
     "drop_retries": Rules(),
     "progress": _SEARCH._replace(repeat=_NEVER),
+    "subscribed": Rules(_NEVER),
     "find_by_key": _SEARCH._replace(repeat=_NEVER),
     "dead_letters": _SEARCH,
     "retry": Rules(_NEVER, topic="topic", group="group"),

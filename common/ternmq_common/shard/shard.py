@@ -26,6 +26,7 @@ from ternmq_common.model import (
     Resolution,
     Settled,
     StoredMessage,
+    Subscription,
     TimedMessage,
     Transaction,
     TransactionPage,
@@ -148,8 +149,10 @@ class Storage(Protocol):
     def drop_retries(self, group: str, topic: str) -> Awaitable[None]:
         """Finish all messages of the topic that wait in the group's retry topic."""
 
-    def progress(self, group: str) -> Awaitable[list[QueueProgress]]:
-        """How far the group is in every queue that it has touched, its retry topic's included."""
+    def progress(self, group: str, topics: Sequence[str] = ()) -> Awaitable[list[QueueProgress]]:
+        """How far the group is in every queue that it has touched, its retry topic's included, and in every other one
+        with messages: of topics of which it has taken some, that clients subscribe in its name, or that are named here.
+        After a restart of a broker nothing is known of subscriptions that are not told again (`subscribed`)."""
 
     def find_by_key(self, topic: str, key: str, limit: UInt32) -> Awaitable[list[StoredMessage]]:
         """The newest messages of the topic with that key or message id."""
@@ -174,6 +177,10 @@ class Storage(Protocol):
 
 class Shard(Storage, Protocol):
     """One broker."""
+
+    def subscribed(self, subscriptions: Sequence[Subscription]) -> Awaitable[None]:
+        """Count what waits in these topics for these groups, also where they have never been. Forgotten in a
+        restart."""
 
     def wait_for_more(self, queue: QueueRef, offset: Int64, poll_s: Seconds) -> Awaitable[bool]:
         """Whether there is something to pull at that offset or behind it, or comes within `poll_s` seconds."""

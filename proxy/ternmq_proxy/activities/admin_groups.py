@@ -14,14 +14,17 @@ from ternmq_common.limits import (
     INVISIBLE_MAX_MS,
     SECOND_MS,
 )
-from ternmq_common.model import DEFAULT_CONSUME_FROM, Group
-from ternmq_common.names import checked_group
+from ternmq_common.model import DEFAULT_CONSUME_FROM, Group, QueueRef, Subscription
+from ternmq_common.names import checked_group, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
+from ternmq_proxy.processors.subscription_news import order_problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ternmq_common.model import QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
@@ -44,18 +47,40 @@ async def create_group(
 async def update_group(
     request: admin_pb2.UpdateGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateGroupResponse:
-    """Give a group other settings; BAD_REQUEST for a change between FIFO and not, which its progress can't follow."""
+    """Give a group other settings; BAD_REQUEST for a change between FIFO and not once it has taken messages, which its
+    progress can't follow."""
     del call
     known = await services.catalog.existing_group(request.group.name)
     group = replace(_checked(request.group), created_ms=known.created_ms)
-    if group.fifo != known.fifo:
+    if group.fifo != known.fifo and (topic := await _begun_topic(group.name, services)) is not None:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"consumer group {group.name!r} {'is' if known.fifo else 'is not'} FIFO, and that can't change; "
-            "delete it first",
+            f"consumer group {group.name!r} {'is' if known.fifo else 'is not'} FIFO, and that can't change any more, "
+            f"since it has begun to take the messages of topic {topic!r}; delete the group, or use another",
         )
     await services.catalog.update_group(group)
     return admin_pb2.UpdateGroupResponse(status=OK, group=_group(group))
+
+
+async def _begun_topic(group: str, services: "Services") -> str | None:
+    """A topic of which the group has taken messages, None if there is none; HA_NOT_AVAILABLE if a broker can't say.
+
+    A group that waits at the beginning of a queue has taken nothing. One that begins at the end has, as far as anybody
+    knows: nothing tells what it left out from what it has finished.
+    """
+    for broker in services.catalog.brokers():
+        await services.messages.committed(group, QueueRef(retry_topic(group), broker.name, 0))
+    for row in await services.messages.progress(group):
+        if row.in_flight or (row.cursor and await _has_begun(group, row, services)):
+            return row.queue.topic
+    return None
+
+
+async def _has_begun(group: str, row: "QueueProgress", services: "Services") -> bool:
+    if row.queue.topic == retry_topic(group):
+        return True
+    bounds, committed = await services.messages.bounds(row.queue), await services.messages.committed(group, row.queue)
+    return committed is not None and row.cursor > bounds.minimum
 
 
 def _checked(asked: admin_pb2.Group) -> Group:
@@ -118,7 +143,10 @@ async def list_groups(
 async def describe_group(
     request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeGroupResponse:
-    """The group, how far it is in each queue, its members that are connected here, and where they contradict."""
+    """The group, how far it is in each queue, its members that are connected here, and where they contradict.
+
+    The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`.
+    """
     del call
     group = await services.catalog.existing_group(request.name)
     members = services.clients.members(group.name)
@@ -126,7 +154,7 @@ async def describe_group(
         status=OK,
         group=_group(group),
         client_ids=[client.client_id for client in members],
-        inconsistencies=services.subscriptions.inconsistencies(group.name),
+        inconsistencies=[*services.subscriptions.inconsistencies(group.name), *_order_problems(group, services)],
     )
     for client in members:
         answer.members.add(
@@ -135,8 +163,15 @@ async def describe_group(
             subscriptions=services.subscriptions.of(group.name, client.client_id),
         )
     now = services.clock.now_ms()
-    answer.progress.extend(_progress(progress, now) for progress in await services.messages.progress(group.name))
+    rows = await services.messages.progress(group.name, services.subscriptions.topics(group.name))
+    answer.progress.extend(_progress(progress, now) for progress in rows)
     return answer
+
+
+def _order_problems(group: Group, services: "Services") -> "Iterator[str]":
+    for topic in services.subscriptions.topics(group.name):
+        if problem := order_problem(Subscription(group.name, topic), services):
+            yield problem
 
 
 async def delete_group(

@@ -51,7 +51,7 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     client_id = call.require_client()
     kind, group = _told(request, services.clients.find(client_id))
     if kind in _CONSUMERS:
-        await services.catalog.group(checked_group(group))
+        await services.catalog.group_of(checked_group(group), services.subscriptions.topics(group))
         services.clients.seen(client_id, group, kind)
     elif kind in _PRODUCERS:
         services.clients.seen(client_id)

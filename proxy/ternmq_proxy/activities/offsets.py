@@ -59,7 +59,7 @@ async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "S
     """
     client_id = call.require_client()
     queue = await _queue(request.message_queue, services)
-    group = await services.catalog.group(checked_group(request.group.name))
+    group = await services.catalog.group_of(checked_group(request.group.name), (queue.topic,))
     bounds = await services.messages.bounds(queue)
     if not 0 <= request.offset <= bounds.maximum:
         raise _outside(request.offset, bounds)

@@ -1,4 +1,14 @@
-"""QueryRoute and QueryAssignment: where a topic's queues are (`producer.md` 3, `consumer.md` 3)."""
+"""QueryRoute and QueryAssignment: where a topic's queues are (`producer.md` 3, `consumer.md` 3).
+
+A topic that is made by its first message (`auto_create`) has a route before: that which it will have. Official
+producers ask for it before they send, and nothing says then that it is a producer who asks. So the route makes nothing,
+and is given to everybody whose settings don't say that he reads. It accepts what clients of every age know, and the
+first message says what the topic takes from then on. A consumer that asks before it sent its settings begins with that
+route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic is there. Push consumers ask
+for assignments again after some seconds, simple ones hand the error on. One whose settings are known is refused the
+route of a topic that it subscribes in addition, and goes on getting those that it began with: Node.js gives up
+refreshing the others when it is refused one.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -19,22 +29,23 @@ from ternmq_proxy.processors.assignment import assign
 from ternmq_proxy.processors.placement import unreadable, unwritable
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Group, Route
+    from ternmq_common.model import Group, Route, Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 ALL_QUEUES = -1
+# What clients of every age know, and may send first; there are no LITE topics, and old clients refuse what is later.
+_ACCEPTED_BY_NEW = [definition_pb2.NORMAL, definition_pb2.FIFO, definition_pb2.DELAY, definition_pb2.TRANSACTION]
 
 
 async def query_route(request: QueryRouteRequest, call: "Call", services: "Services") -> QueryRouteResponse:
     """The topic's queues, each with the endpoints by which the client is to come (`endpoints.py`)."""
-    call.require_client()
-    topic = await services.catalog.topic(checked_topic(request.topic.name))
-    route = services.messages.route(topic)
-    brokers = [(broker, _permission(route, broker)) for broker in sorted({*route.readable, *route.writable})]
-    if not brokers:
-        # Clients keep the route that they have, for as long as they get none.
-        raise unreadable(route) if topic.permission.can_read else unwritable(route)
+    client = services.clients.find(call.require_client())
+    catalog, name = services.catalog, checked_topic(request.topic.name)
+    begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
+    topic = await (catalog.existing_topic(name) if begins_to_read else catalog.topic_to_be(name))
+    accepted = [topic.type] if topic.type else _ACCEPTED_BY_NEW
+    brokers = _brokers(topic, services) if topic.type else _future_brokers(topic, services)
     endpoints = endpoints_for(request.endpoints, call)
     return QueryRouteResponse(
         status=OK,
@@ -44,12 +55,28 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
                 id=queue_id,
                 permission=permission,
                 broker=Broker(name=broker, id=0, endpoints=endpoints),
-                accept_message_types=[topic.type],
+                accept_message_types=accepted,
             )
             for broker, permission in brokers
             for queue_id in range(topic.queues)
         ],
     )
+
+
+def _brokers(topic: "Topic", services: "Services") -> "list[tuple[str, definition_pb2.Permission]]":
+    """Those that have the topic's queues now, and what may be done there."""
+    route = services.messages.route(topic)
+    brokers = [(broker, _permission(route, broker)) for broker in sorted({*route.readable, *route.writable})]
+    if not brokers:
+        # Clients keep the route that they have, for as long as they get none.
+        raise unreadable(route) if topic.permission.can_read else unwritable(route)
+    return brokers
+
+
+def _future_brokers(topic: "Topic", services: "Services") -> "list[tuple[str, definition_pb2.Permission]]":
+    """Those on which a topic that isn't there will be."""
+    names = topic.brokers or [broker.name for broker in services.catalog.brokers()]
+    return [(name, definition_pb2.READ_WRITE) for name in names]
 
 
 def _permission(route: "Route", broker: str) -> "definition_pb2.Permission":
@@ -67,7 +94,7 @@ async def query_assignment(
     that pull get their share, by the group's strategy; that may be none.
     """
     client_id = call.require_client()
-    topic = await services.catalog.topic(checked_topic(request.topic.name))
+    topic = await services.catalog.existing_topic(checked_topic(request.topic.name))
     group = services.catalog.rules(checked_group(request.group.name))
     route = services.messages.route(topic)
     if not route.readable:

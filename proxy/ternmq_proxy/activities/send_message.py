@@ -93,7 +93,10 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
             take_delay_level(message, services.delay_levels_ms, now)
         _check_topic(message, messages[0])
         kinds.append(check_message(message, message.system_properties, message.body, services.limits, now))
-    topic = await services.catalog.topic(name, max(kinds))  # NORMAL is the least
+    if min(kinds) == max(kinds):
+        topic = await services.catalog.topic(name, kinds[0])
+    else:  # which it can't be for all of them
+        topic = await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
         _check_type(message, kind, topic)
     sending = Sending(messages, services.messages.route(topic), now, call, services, turns)

@@ -172,7 +172,7 @@ async def forward_message_to_dead_letter_queue(
     group = checked_group(request.group.name)
     topic = checked_topic(request.topic.name)
     handle = handle_form(group, topic).decode(request.receipt_handle)
-    await services.catalog.group(group)
+    await services.catalog.group_of(group, (topic,))
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, [handle])
     if outcome is Settled.EXPIRED:

@@ -50,7 +50,8 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     else:
         await _complete_consumer(answer, services)
     answer.metric.CopyFrom(Metric(on=False))
-    services.clients.configured(client_id, settings)
+    client = services.clients.configured(client_id, settings)
+    client.was_told_fifo = answer.subscription.fifo
     if settings.subscription.subscriptions:
         expressions = {entry.topic.name: _expression(entry.expression) for entry in settings.subscription.subscriptions}
         services.subscriptions.replaced(settings.subscription.group.name, client_id, expressions)
@@ -78,7 +79,8 @@ async def _complete_consumer(answer: Settings, services: "Services") -> None:
         # Which topics there are is for receives to say; this name is shown to operators.
         if problem := problem_of_name(entry.topic.name):
             raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
-    group = await services.catalog.group(checked_group(subscription.group.name))
+    topics = [entry.topic.name for entry in subscription.subscriptions]
+    group = await services.catalog.group_of(checked_group(subscription.group.name), topics)
     subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER
     subscription.receive_batch_size = RECEIVE_BATCH_MAX
     subscription.long_polling_timeout.FromMilliseconds(services.long_poll_max_ms)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         QueueRef,
         Route,
         Stored,
+        Subscription,
         Topic,
     )
     from ternmq_common.output_room import AnswerRoom
@@ -70,6 +71,12 @@ class MessageService(Storage, Protocol):
         room: "AnswerRoom | None" = None,
     ) -> "Awaitable[Pulled]":
         """As `Storage.pull`; for `room` see `pop`."""
+
+    async def tell_subscriptions(
+        self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
+    ) -> None:
+        """Have all brokers know what groups subscribe through this proxy: those that know the rest hear the `news`, one
+        that came, or came back, hears `everything`. Who can't be reached hears it the next time."""
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """These members of groups pull, and are connected here; replaces what was said before."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.clock import Clock
-    from ternmq_common.model import Acknowledged, Delivery, Group, PopOrder, PullingMember, Topic
+    from ternmq_common.model import Acknowledged, Delivery, Group, PopOrder, PullingMember, Subscription, Topic
     from ternmq_common.observability.figures import BrokerSource
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.receipt_handle import ReceiptHandle
@@ -104,6 +104,12 @@ class LocalMessageService:
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "list[Delivery]":
         return await self._broker.pop(order, poll_s, room)
+
+    async def tell_subscriptions(
+        self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
+    ) -> None:
+        # Everything else was told: the broker has been there as long as this process.
+        await self._broker.subscribed(news)
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """Nobody else has to know."""

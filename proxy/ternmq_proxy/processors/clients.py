@@ -35,7 +35,8 @@ class CommandStream(Protocol):
 @dataclass(slots=True)
 class Client:
     """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
-    heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last."""
+    heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: what the
+    answer to its settings said of its group."""
 
     client_id: str
     group: str = ""
@@ -45,11 +46,22 @@ class Client:
     was_attached: bool = False
     last_seen: float = 0.0
     topics: frozenset[str] = field(default_factory=frozenset)
+    was_told_fifo: bool = False
 
     @property
     def is_push(self) -> bool:
         """Whether the server hands it messages as they come, and keeps them hidden meanwhile."""
         return self.client_type == definition_pb2.PUSH_CONSUMER
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether it reads, as far as it ever told."""
+        return self.client_type not in (definition_pb2.CLIENT_TYPE_UNSPECIFIED, definition_pb2.PRODUCER)
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether its settings name the topic among those that it reads."""
+        entries = self.settings.subscription.subscriptions if self.settings else ()
+        return any(entry.topic.name == topic for entry in entries)
 
     @property
     def is_pulling(self) -> bool:

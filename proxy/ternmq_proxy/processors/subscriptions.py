@@ -4,6 +4,8 @@ The filter of each receive is what counts. When two members of a group use diffe
 good what the other wanted: nothing forbids it, so it is logged, once a minute at most for a group and topic, and shown
 to operators while it lasts.
 
+News        what a group subscribes since a moment ago is told to the brokers, and looked at for what it would lose
+            (`subscription_news.py`).
 Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `ENTRIES_MAX` topics of a
             client, those that it used last, and `ALL_ENTRIES_MAX` of all clients: beyond, TOO_MANY_REQUESTS.
 """
@@ -14,6 +16,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from ternmq_common.model import Subscription
 from ternmq_common.printable import CUT_AT, listed
 from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, ENTRIES_MAX, refuse
 from ternmq_proxy.seldom import Seldom
@@ -64,6 +67,7 @@ class Subscriptions:
         self._by_group: dict[str, dict[str, _Members]] = {}  # group, topic
         self._by_client: dict[str, dict[tuple[str, str], None]] = {}  # client id, (group, topic) from the oldest on
         self._count = 0
+        self._news: dict[Subscription, None] = {}
         self._seldom = Seldom(now)
 
     def __len__(self) -> int:
@@ -87,7 +91,11 @@ class Subscriptions:
             self._make_room(client_id)
             self._by_client.setdefault(client_id, {})[group, topic] = None
             self._count += 1
-        members = self._by_group.setdefault(group, {}).setdefault(topic, _Members())
+        topics = self._by_group.setdefault(group, {})
+        members = topics.get(topic)
+        if members is None:
+            members = topics[topic] = _Members()
+            self._news[Subscription(group, topic)] = None
         members.put(client_id, kept)
         if len(members.clients_with) > 1 and self._seldom.is_due((group, topic)):
             _warn(group, topic, members, client_id)
@@ -113,6 +121,7 @@ class Subscriptions:
             del self._by_client[client_id]
         if not topics[topic].filters:
             del topics[topic]
+            self._news.pop(Subscription(group, topic), None)
         if not topics:
             del self._by_group[group]
 
@@ -121,6 +130,26 @@ class Subscriptions:
         topics = self._by_group.get(group, {})
         own = sorted(topic for known_group, topic in self._by_client.get(client_id, ()) if known_group == group)
         return {topic: topics[topic].filters[client_id] for topic in own}
+
+    def topics(self, group: str) -> list[str]:
+        """What members of the group subscribe."""
+        return sorted(self._by_group.get(group, ()))
+
+    def readers(self, group: str, topic: str) -> list[str]:
+        """The ids of the group's members that subscribe the topic."""
+        return sorted(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
+
+    def all(self) -> list[Subscription]:
+        """Each group with each topic that a member of it subscribes."""
+        return [Subscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
+
+    def news(self) -> list[Subscription]:
+        """Those that are new, and were not `heard`."""
+        return list(self._news)
+
+    def heard(self, subscription: Subscription) -> None:
+        """It is no news any more."""
+        self._news.pop(subscription, None)
 
     def inconsistencies(self, group: str) -> list[str]:
         """A sentence for each topic that members of the group filter differently."""

@@ -23,10 +23,12 @@ from ternmq_common.model import (
     QueueReaderId,
     QueueRef,
     Settled,
+    Subscription,
     TimedMessage,
     Topic,
     TransactionState,
 )
+from ternmq_common.observability.figures import Lag
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
@@ -162,6 +164,45 @@ async def test_what_a_broker_could_not_write_goes_to_others_at_once(two: TwoByTw
     # What had left the broker's process is hidden until its time; the rest is not.
     received = await two.other.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)
     assert [each.attempt for each in received] == [1]
+
+
+# --- what waits for a group
+
+
+async def lags(node: BrokerNode) -> list[Lag]:
+    return [lag async for lag in node.broker.figures.lags()]
+
+
+async def test_progress_counts_brokers_that_a_group_never_came_to(two: TwoByTwo) -> None:
+    for name in BOTH:
+        await two.one.append(queue(name), [message(b"1"), message(b"2")])
+    (delivery,) = await two.one.pop(order(batch=1), broker="broker-0", poll_s=0)
+    await two.one.acknowledge("g", ORDERS.name, [delivery.handle])
+    for proxy in (two.one, two.other):
+        rows = await proxy.progress("g")
+        assert [(row.queue.broker, row.cursor, row.max_offset) for row in rows] == [
+            ("broker-0", 1, 2),
+            ("broker-1", 0, 2),
+        ]
+
+
+async def test_every_broker_counts_what_waits_for_who_subscribes_also_one_that_comes_back(two: TwoByTwo) -> None:
+    for name in BOTH:
+        await two.one.append(queue(name), [message(b"1"), message(b"2")])
+    new, known = Subscription("g", ORDERS.name), Subscription("h", ORDERS.name)
+    await two.one.tell_subscriptions([known], lambda: [known])
+    await two.one.tell_subscriptions([new], lambda: [known, new])
+    expected = [Lag("h", ORDERS.name, 2, 0), Lag("g", ORDERS.name, 2, 0)]
+    assert [await lags(two.first), await lags(two.second)] == [expected, expected]
+    await two.second.stop()
+    await reached(two.one, ["broker-0"])
+    await two.one.tell_subscriptions([], list)
+    await two.second.start()
+    await two.know()
+    await reached(two.one, BOTH)
+    assert await lags(two.second) == []
+    await two.one.tell_subscriptions([], lambda: [known, new])
+    assert await lags(two.second) == expected
 
 
 # --- sending

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, PopOrder, Resolution, TimedMessage, TransactionState
+from ternmq_common.model import HalfMessage, PopOrder, Resolution, Subscription, TimedMessage, TransactionState
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import form
@@ -60,7 +60,8 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "skip": ("g", QUEUE, 0),
     "leave": ("g", "c"),
     "drop_retries": ("g", "orders"),
-    "progress": ("g",),
+    "progress": ("g", ["orders"]),
+    "subscribed": ([Subscription("g", "orders")],),
     "find_by_key": ("orders", "key", 5),
     "dead_letters": ("g", "broker-0", [0, 1]),
     "retry": ("g", "orders", NEW),

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
@@ -64,8 +65,8 @@ def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call, serv
         ),
         (
             ("group", "create", "g", "--fifo"),
-            "PRECONDITION_FAILED: group g is there: it is not FIFO, and that can't change; "
-            "`ternmq group delete g` deletes it with its progress",
+            "PRECONDITION_FAILED: group g is there: it is not FIFO; "
+            "`ternmq group update g --fifo` changes that while it has taken no message",
         ),
     ],
 )
@@ -207,6 +208,14 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     assert described["progress"][0]["lag"] == 4
     assert call_server("group", "delete", "g", "--yes").exit_code == 0
     assert not server.groups
+
+
+def test_a_group_without_a_topic_has_no_lag_to_tell(call_server: Call, server: AdminServer) -> None:
+    server.progress = []
+    call_server("group", "create", "g", "--consume-from", "earliest")
+    assert "lag              no topic yet\n" in call_server("group", "describe", "g").stdout
+    server.members = [admin_pb2.Member(client_id="client-1", subscriptions={"orders": "*"})]
+    assert "lag              0 messages\n" in call_server("group", "describe", "g").stdout
 
 
 def test_every_call_carries_a_client_id(call_server: Call, server: AdminServer) -> None:

@@ -164,8 +164,8 @@ def test_people_see_what_was_updated(call_server: Call, tmp_path: Path) -> None:
         ),
         (
             "{topics: [{name: new}], groups: [{name: billing, fifo: true, max_attempts: 3}]}",
-            "group billing: it is not FIFO, and that can't change; `ternmq group delete billing` deletes it with its "
-            "progress",
+            "group billing: it is not FIFO; `ternmq group update billing --fifo` changes that while it has taken no "
+            "message",
         ),
     ],
 )

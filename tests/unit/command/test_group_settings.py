@@ -218,3 +218,14 @@ def test_a_group_may_begin_some_time_ago(call_server: Call, server: AdminServer)
     call_server("group", "create", "g", "--consume-from", "2h")
     began_ms = int(server.groups["g"].consume_from)
     assert 0 <= datetime.now(UTC).timestamp() * 1000 - 7_200_000 - began_ms < 60_000
+
+
+def test_a_group_is_made_fifo_and_back(call_server: Call, server: AdminServer) -> None:
+    call_server("group", "create", "g", "--max-attempts", "3")
+    result = call_server("group", "update", "g", "--fifo")
+    assert (result.exit_code, result.stdout.splitlines()) == (0, ["group g updated", "fifo  no -> yes"])
+    assert (server.groups["g"].fifo, server.groups["g"].max_attempts) == (True, 3)
+    call_server("group", "update", "g", "--max-attempts", "4")
+    assert (server.groups["g"].fifo, server.groups["g"].max_attempts) == (True, 4)
+    assert json.loads(call_server("group", "update", "g", "--no-fifo", "--json").stdout)["fifo"] is False
+    assert call_server("group", "update", "g").exit_code == 2

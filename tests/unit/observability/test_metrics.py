@@ -97,6 +97,16 @@ async def test_a_message_is_seen_from_its_sending_to_its_end(settings: Callable[
     assert seen["process_memory_usage_bytes"] > 1 << 20
 
 
+async def test_the_lag_of_a_group_counts_every_queue_of_its_topics(settings: Callable[..., ServerSettings]) -> None:
+    async with Embedded(settings(default_queues=8)) as server, RawClient(server.grpc) as client:
+        for _ in range(16):
+            await client.send("orders", *[b"order"] * 50)
+        [received] = (await client.receive("orders", "billing", batch_size=1)).messages
+        await client.ack("orders", "billing", received.system_properties.receipt_handle)
+        seen = await scraped(server)
+    assert seen["ternmq_consumer_lag messaging_consumer_group_name=billing messaging_destination_name=orders"] == 799
+
+
 async def test_a_call_is_counted_by_the_code_of_its_answer(settings: Callable[..., ServerSettings]) -> None:
     async with Embedded(settings(auto_create=False)) as server, RawClient(server.grpc) as client:
         request = rpc.QueryRouteRequest(topic={"name": "nowhere"})

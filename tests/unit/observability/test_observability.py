@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -61,7 +61,7 @@ class FakeBroker:
     def now(self) -> BrokerFigures:
         return FIGURES
 
-    def lags(self) -> Iterator[Lag]:
+    async def lags(self) -> AsyncIterator[Lag]:
         self.counted += 1
         yield Lag("billing", "orders", 10, 4)
 

@@ -644,6 +644,7 @@ async def test_changed_attempts_are_for_messages_that_are_under_way_too(
 
 async def test_clients_learn_of_changed_settings_with_their_next_own(client: RawClient, group: str) -> None:
     told = pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}})
+    await create_group(client, name=group)
     await client.configure(told)
     await update_group(client, name=group, max_attempts=3, retry_backoff="customized:2s,300ms")
     policy = (await client.configure(told)).settings.backoff_policy
@@ -652,14 +653,6 @@ async def test_clients_learn_of_changed_settings_with_their_next_own(client: Raw
     await update_group(client, name=group, retry_backoff="exponential:2s,1h,3")
     curve = (await client.configure(told)).settings.backoff_policy.exponential_backoff
     assert (curve.initial, curve.max, curve.multiplier) == (duration(2), duration(HOUR_S), 3)
-
-
-@pytest.mark.parametrize("fifo", [True, False])
-async def test_the_order_of_a_group_can_not_be_changed(client: RawClient, group: str, fifo: bool) -> None:
-    await create_group(client, name=group, fifo=fifo, max_attempts=3)
-    assert code(await update_group(client, name=group, fifo=not fifo, max_attempts=4)) == "BAD_REQUEST"
-    described = (await describe_group(client, group)).group
-    assert (described.fifo, described.max_attempts) == (fifo, 3)
 
 
 @pytest.mark.parametrize(

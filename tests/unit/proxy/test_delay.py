@@ -8,6 +8,7 @@ from ternmq_broker.timers import Timers
 from ternmq_common.errors import MessagingError
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import ServerSettings
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -298,11 +299,15 @@ async def test_operators_choose_what_levels_stand_for(tmp_path: Path, group: str
         ({"priority": 1}, "priority"),
     ],
 )
-async def test_a_missing_topic_is_not_made_for_messages_that_it_would_refuse(
+async def test_a_missing_topic_is_made_by_its_first_message_and_not_for_messages_of_which_it_would_refuse_some(
     timed: RawClient, new_topic: str, fields: dict[str, Proto], kind: str
 ) -> None:
-    for sent in ([message(new_topic, **fields)], [message(new_topic), message(new_topic, **fields)]):
-        answer = await send(timed, *sent)
-        assert code(answer) == "TOPIC_NOT_FOUND"
-        assert f"ternmq topic create {new_topic} --type {kind}`" in answer.status.message
-    assert code(await send(timed, message(new_topic))) == "OK"
+    answer = await send(timed, message(new_topic), message(new_topic, **fields))
+    assert code(answer) == "TOPIC_NOT_FOUND"
+    assert f"ternmq topic create {new_topic} --type {kind}`" in answer.status.message
+    assert code(await send(timed, message(new_topic, **fields))) == "OK"
+    described = await timed.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=new_topic))
+    assert (pb.MessageType.Name(described.topic.type), described.topic.queues) == (kind.upper(), 8)
+    assert code(await send(timed, message(new_topic))) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
+    assert code(await send(timed, message(f"{new_topic}-2"))) == "OK"
+    assert code(await send(timed, message(f"{new_topic}-2", **fields))) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"

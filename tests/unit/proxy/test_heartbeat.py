@@ -7,6 +7,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code
 from tests.unit.proxy.conftest import SERVER_LOOP
+from tests.unit.proxy.test_admin import create_group
 
 pytestmark = SERVER_LOOP
 CONSUMERS = [
@@ -31,6 +32,7 @@ async def test_a_producer_with_settings_is_kept(client: RawClient) -> None:
 
 @pytest.mark.parametrize("kind", CONSUMERS)
 async def test_a_consumer_with_settings_is_kept(client: RawClient, group: str, kind: "pb.ClientType") -> None:
+    await create_group(client, name=group)
     await client.configure(pb.Settings(client_type=kind, subscription={"group": {"name": group}}))
     request = rpc.HeartbeatRequest(group={"name": group}, client_type=kind)
     assert code(await client.call("Heartbeat", request)) == "OK"
@@ -38,6 +40,7 @@ async def test_a_consumer_with_settings_is_kept(client: RawClient, group: str, k
 
 
 async def test_the_group_of_the_settings_stands_for_one_that_is_left_out(client: RawClient, group: str) -> None:
+    await create_group(client, name=group)
     await client.configure(pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}}))
     assert code(await client.call("Heartbeat", rpc.HeartbeatRequest(client_type=pb.PUSH_CONSUMER))) == "OK"
     assert await members(client, group) == [client.client_id]
@@ -47,6 +50,7 @@ async def test_the_group_of_the_settings_stands_for_one_that_is_left_out(client:
 async def test_a_consumer_that_the_server_forgot_in_a_restart_is_taken_as_it_describes_itself(
     client: RawClient, group: str, kind: "pb.ClientType"
 ) -> None:
+    await create_group(client, name=group)
     request = rpc.HeartbeatRequest(group={"name": group}, client_type=kind)
     assert code(await client.call("Heartbeat", request)) == "OK"
     assert await members(client, group) == [client.client_id]

@@ -116,6 +116,7 @@ async def test_an_advertised_address_goes_before_what_the_client_named_at_its_ow
     async with embedded(tmp_path, f"{ANY_PORT},{ANY_PORT}={ADVERTISED}") as server:
         [outside] = server.more_grpc
         async with RawClient(server.grpc) as inner, RawClient(outside) as outer:
+            await inner.create_topic("hats")
             assert await told(inner, call, NAMED) == NAMED
             assert addresses(await told(inner, call)) == [server.grpc]
             for named in (NAMED, None):

@@ -167,6 +167,7 @@ async def test_a_group_that_is_not_ordered_takes_a_fifo_topic_as_it_comes(
 ) -> None:
     await send(client, topic, b"a1", b"a2")
     unordered = f"{group}-unordered"
+    await create_group(client, name=unordered)
     first = await client.receive(topic, unordered, batch_size=1)
     assert (await client.receive(topic, unordered)).bodies == [b"a2"]
     await nack(client, topic, unordered, first.messages)
@@ -355,6 +356,7 @@ async def test_a_call_that_is_repeated_late_counts_as_another_delivery(
 
 
 async def test_the_name_of_a_call_is_nothing_to_an_unordered_group(client: RawClient, topic: str, group: str) -> None:
+    await create_group(client, name=f"{group}-unordered")
     await send(client, topic, b"a1")
     assert (await client.receive(topic, f"{group}-unordered", attempt_id="x")).bodies == [b"a1"]
     assert (await client.receive(topic, f"{group}-unordered", attempt_id="x")).bodies == []

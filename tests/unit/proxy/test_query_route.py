@@ -2,6 +2,7 @@
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, code
@@ -75,11 +76,66 @@ async def test_a_client_that_names_no_endpoints_gets_those_of_the_server(
     assert f"{address.host}:{address.port}" == server.grpc
 
 
-async def test_a_missing_topic_is_made_as_a_normal_one(client: RawClient, new_topic: str) -> None:
+async def is_there(client: RawClient, name: str) -> bool:
+    return code(await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))) == "OK"
+
+
+async def test_a_missing_topic_has_the_route_that_it_will_have_and_is_not_made(
+    client: RawClient, new_topic: str
+) -> None:
     answer = await client.call("QueryRoute", asked(new_topic))
     assert code(answer) == "OK"
-    assert len(answer.message_queues) == 8
-    assert all(queue.accept_message_types == [pb.NORMAL] for queue in answer.message_queues)
+    assert [(queue.id, queue.permission) for queue in answer.message_queues] == [
+        (id_, pb.READ_WRITE) for id_ in range(8)
+    ]
+    for queue in answer.message_queues:
+        assert queue.accept_message_types == [pb.NORMAL, pb.FIFO, pb.DELAY, pb.TRANSACTION]
+    assert not await is_there(client, new_topic)
+    await client.send(new_topic, b"first", message_group="a")
+    after = await client.call("QueryRoute", asked(new_topic))
+    for queue, before in zip(after.message_queues, answer.message_queues, strict=True):
+        assert queue.accept_message_types == [pb.FIFO]
+        del queue.accept_message_types[:], before.accept_message_types[:]
+        assert queue == before
+
+
+async def test_a_producer_that_told_its_topics_gets_that_route_too(client: RawClient, new_topic: str) -> None:
+    stream = await client.publish_to(pb.Resource(name=new_topic))
+    assert code(await client.call("QueryRoute", asked(new_topic))) == "OK"
+    assert not await is_there(client, new_topic)
+    stream.cancel()
+
+
+@pytest.mark.parametrize("kind", [pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER, pb.PULL_CONSUMER])
+async def test_a_consumer_is_refused_the_route_of_a_missing_topic(
+    client: RawClient, new_topic: str, topic: str, group: str, kind: "pb.ClientType"
+) -> None:
+    await client.configure(consumer(kind, group, topic))
+    answer = await client.call("QueryRoute", asked(new_topic))
+    assert (code(answer), len(answer.message_queues)) == ("TOPIC_NOT_FOUND", 0)
+    assert f"ternmq topic create {new_topic}" in answer.status.message
+    assert code(await client.call("QueryRoute", asked(topic))) == "OK"
+    assert not await is_there(client, new_topic)
+
+
+async def test_a_consumer_that_began_before_its_topic_keeps_the_route_and_reads_when_the_topic_is_there(
+    client: RawClient, other: RawClient, new_topic: str, group: str, errors_at_once: None
+) -> None:
+    await client.configure(consumer(pb.PUSH_CONSUMER, group, new_topic))
+    assignment = rpc.QueryAssignmentRequest(topic={"name": new_topic}, group={"name": group})
+    for _ in range(2):
+        assert code(await client.call("QueryRoute", asked(new_topic))) == "OK"
+        assert code(await client.call("QueryAssignment", assignment)) == "TOPIC_NOT_FOUND"
+        assert (await client.receive(new_topic, group)).code == "TOPIC_NOT_FOUND"
+    assert not await is_there(client, new_topic)
+    await other.send(new_topic, b"first")
+    assert code(await client.call("QueryAssignment", assignment)) == "OK"
+    assert (await client.receive(new_topic, group)).bodies == [b"first"]
+
+
+def consumer(kind: "pb.ClientType", group: str, topic: str) -> pb.Settings:
+    entry = {"topic": {"name": topic}, "expression": {"type": pb.TAG, "expression": "*"}}
+    return pb.Settings(client_type=kind, subscription={"group": {"name": group}, "subscriptions": [entry]})
 
 
 async def test_a_missing_topic_is_not_found_and_not_made_without_auto_create(strict: RawClient, new_topic: str) -> None:

@@ -64,6 +64,7 @@ async def test_the_servers_limit_ends_a_longer_poll(tmp_path_factory: pytest.Tem
         data_dir=tmp_path_factory.mktemp("short-polls"), grpc="127.0.0.1:0", http="127.0.0.1:0", long_poll_max_ms=1000
     )
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await client.create_topic("orders")
         began = time.monotonic()
         polls = [client.receive("orders", "g", poll_s=3600, timeout_s=deadline_s) for deadline_s in (None, 60)]
         assert [answer.code for answer in await asyncio.gather(*polls)] == ["MESSAGE_NOT_FOUND"] * 2
@@ -236,6 +237,7 @@ async def test_a_poll_that_waits_is_answered_when_the_server_stops(tmp_path_fact
     settings = ServerSettings(data_dir=tmp_path_factory.mktemp("stopping"), grpc="127.0.0.1:0", http="127.0.0.1:0")
     async with Embedded(settings) as server:
         client = RawClient(server.grpc)
+        await client.create_topic("orders")
         waiting = asyncio.ensure_future(client.receive("orders", "g", poll_s=15))
         await until_known(client, client, "g")
     assert (await waiting).code == "MESSAGE_NOT_FOUND"

@@ -13,8 +13,8 @@ from tests.unit.proxy.two_proxies import Cluster, Proxy
 
 @pytest.fixture
 async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
-    """One whose brokers a and b have ten messages in each of the two queues of `orders`; `new` has asked b alone, for
-    the first of them, and `old` both for all."""
+    """One whose brokers a and b have ten messages in each of the two queues of `orders`; `new` has taken those of b's
+    first queue alone, and `old` all."""
     cluster = Cluster(tmp_path)
     for name in ("a", "b"):
         cluster.broker(name)
@@ -24,11 +24,14 @@ async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     for group in touched:
         await proxy.catalog.create_group(Group(name=group))
 
-    async def progress(group: str) -> list[QueueProgress]:
-        return [
-            QueueProgress(queue=QueueRef("orders", broker, number), committed=10, cursor=10, in_flight=0, max_offset=10)
-            for broker, number in touched.get(group, ())
-        ]
+    async def progress(group: str, topics: list[str]) -> list[QueueProgress]:
+        assert topics == []
+        queues = [QueueRef("orders", broker, number) for broker in ("a", "b") for number in (0, 1)]
+        rows = []
+        for queue in queues if group in touched else ():
+            at = 10 if (queue.broker, queue.queue_id) in touched[group] else 0
+            rows.append(QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=10))
+        return rows
 
     monkeypatch.setattr(proxy.brokers, "progress", progress, raising=False)
     yield proxy
@@ -40,8 +43,8 @@ async def test_queues_in_which_a_consuming_group_has_never_been_are_its_backlog(
     assert (await remaining_on("b", proxy.services)).backlogs == [Backlog("new", "orders", 10)]
 
 
-async def test_what_the_broker_itself_knows_comes_on_top(proxy: Proxy) -> None:
-    proxy.brokers.remains = Remaining([Backlog("new", "orders", 3), Backlog("old", "orders", 2)], 4, 5)
+async def test_what_only_the_broker_knows_is_told_too(proxy: Proxy) -> None:
+    proxy.brokers.remains = Remaining([Backlog("deleted", "orders", 2), Backlog("new", "orders", 3)], 4, 5)
     assert await remaining_on("b", proxy.services) == Remaining(
-        [Backlog("new", "orders", 13), Backlog("old", "orders", 2)], 4, 5
+        [Backlog("deleted", "orders", 2), Backlog("new", "orders", 10)], 4, 5
     )

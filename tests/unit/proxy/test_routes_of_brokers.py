@@ -56,6 +56,27 @@ def on(*brokers: str, queues: tuple[int, ...] = (0, 1), permission: str = "READ_
     return [(broker, queue_id, permission) for broker in brokers for queue_id in queues]
 
 
+async def test_a_topic_that_is_not_there_has_the_route_that_its_first_message_would_give_it(cluster: Cluster) -> None:
+    cluster.registry.set_broker("b", draining=True)
+    proxy = await cluster.proxy()
+    assert await routed(proxy, "new") == on("a", "c")
+    assert [topic.name for topic in cluster.registry.topics()] == ["orders"]
+    made = await proxy.catalog.topic("new", pb.DELAY)
+    assert (made.type, made.brokers) == (pb.DELAY, ("a", "c"))
+    assert await routed(await cluster.proxy(), "new") == on("a", "c")
+
+
+async def test_without_a_broker_and_where_nothing_is_made_by_itself_there_is_no_such_route(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with pytest.raises(MessagingError, match="TOPIC_NOT_FOUND"):
+        await routed(await cluster.proxy(auto_create=False), "new")
+    empty = Cluster(tmp_path_factory.mktemp("empty"))
+    with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: no broker is there"):
+        await routed(await empty.proxy(), "new")
+    empty.close()
+
+
 async def test_a_route_has_the_queues_of_all_brokers_that_are_there(cluster: Cluster) -> None:
     assert await routed(await cluster.proxy()) == on("a", "b", "c")
     cluster.stop_broker("b")

@@ -55,6 +55,7 @@ def warned(caplog: pytest.LogCaptureFixture, group: str) -> Callable[[], list[st
 async def test_a_member_is_described_with_its_kind_and_what_it_reads(
     client: RawClient, other: RawClient, group: str
 ) -> None:
+    await create_group(client, name=group)
     await subscribe(client, group, {"orders": "b || a", "payments": ""})
     await subscribe(other, group, {"refunds": "amount > 5"}, kind=pb.SQL, client_type=pb.SIMPLE_CONSUMER)
     members = {member.client_id: member for member in (await describe_group(client, group)).members}
@@ -78,6 +79,7 @@ async def test_a_receive_tells_what_a_member_reads_too(client: RawClient, topic:
 
 
 async def test_new_settings_replace_what_a_member_read_before(client: RawClient, group: str) -> None:
+    await create_group(client, name=group)
     await subscribe(client, group, {"orders": "a", "payments": "b"})
     await subscribe(client, group, {"payments": "c"})
     [member] = (await describe_group(client, group)).members
@@ -85,6 +87,7 @@ async def test_new_settings_replace_what_a_member_read_before(client: RawClient,
 
 
 async def test_a_member_that_left_is_no_more_described(client: RawClient, other: RawClient, group: str) -> None:
+    await create_group(client, name=group)
     await subscribe(client, group, {"orders": "a"})
     await subscribe(other, group, {"orders": "a"})
     await terminate(client, group)
@@ -98,6 +101,7 @@ async def test_a_member_that_left_is_no_more_described(client: RawClient, other:
 async def test_members_that_filter_a_topic_differently_are_described_and_logged(
     client: RawClient, other: RawClient, group: str, warned: Callable[[], list[str]]
 ) -> None:
+    await create_group(client, name=group)
     await subscribe(client, group, {"orders": "a", "payments": "*"})
     assert (await inconsistencies(client, group), warned()) == ([], [])
     await subscribe(other, group, {"orders": "b", "payments": "*"})
@@ -288,3 +292,22 @@ async def test_where_a_group_began_outlives_a_restart(tmp_path_factory: pytest.T
         group = (await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups[0]
         assert group.consume_from == "latest"
         assert (await client.receive("orders", "g")).bodies == [b"1"]
+
+
+# --- what waits for them
+
+
+async def test_a_group_that_only_subscribes_is_described_with_what_waits_for_it(
+    client: RawClient, new_topic: str, group: str
+) -> None:
+    await client.create_topic(new_topic, queues=4)
+    await create_group(client, name=group, consume_from="earliest")
+    assert list((await describe_group(client, group)).progress) == []
+    for _ in range(4):
+        await client.send(new_topic, b"1", b"2")
+    await subscribe(client, group, {new_topic: "*"})
+    progress = (await describe_group(client, group)).progress
+    assert [(row.queue_id, row.committed, row.cursor, row.max_offset) for row in progress] == [
+        (queue_id, 0, 0, 2) for queue_id in range(4)
+    ]
+    assert all(row.HasField("oldest_age") for row in progress)

@@ -185,8 +185,8 @@ async def test_a_missing_group_ends_the_stream_without_auto_create(strict: RawCl
     assert await refusal(strict, consumer(group)) is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_missing_group_is_made(client: RawClient, group: str) -> None:
-    await client.configure(consumer(group))
+async def test_a_missing_group_is_made(client: RawClient, topic: str, group: str) -> None:
+    await client.configure(consumer(group, subscriptions=[{"topic": {"name": topic}}]))
     described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
     assert described.status.code == pb.OK
     assert list(described.client_ids) == [client.client_id]
@@ -233,10 +233,10 @@ async def test_a_half_closed_stream_ends_well(client: RawClient) -> None:
 async def test_an_error_that_nobody_foresaw_ends_the_stream_with_a_number_for_the_log(
     client: RawClient, group: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(catalog: Catalog, name: str) -> None:
+    async def broken(catalog: Catalog, name: str, topics: list[str]) -> None:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(Catalog, "group", broken)
+    monkeypatch.setattr(Catalog, "group_of", broken)
     stream = client.telemetry()
     await stream.write(rpc.TelemetryCommand(settings=consumer(group)))
     with pytest.raises(grpc.aio.AioRpcError) as ended:

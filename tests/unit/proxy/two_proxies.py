@@ -16,6 +16,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_registry.directory import Directory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -144,6 +145,7 @@ class Proxy:
     clients: ClientRegistry
     clock: Any = None
     placement: Placement = field(default_factory=Placement)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
     endpoint: str = "127.0.0.1:8081"
     store_host: str = "127.0.0.1:8081"
 

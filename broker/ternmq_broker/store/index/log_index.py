@@ -110,6 +110,7 @@ class LogIndex:
         self._blocks: dict[int, _Block] = {}
         self._next_block = 0
         self._queues: dict[tuple[str, int], QueueIndex] = {}
+        self._ids: dict[str, list[int]] = {}  # of the queues of each topic
         self._dirty: dict[QueueIndex, None] = {}
         # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
         self._keys = (array("I"), array("Q"))
@@ -166,7 +167,7 @@ class LogIndex:
         for run in runs:
             queue = self._queues.get((run.topic, run.queue_id))
             if queue is None:
-                queue = self._queues[run.topic, run.queue_id] = QueueIndex(run.topic, run.queue_id, run.first_offset)
+                queue = self._made(run.topic, run.queue_id, run.first_offset)
             queue.add_run(number, run)
 
     def _keep_block(self, head: BlockHead, file: "StoreFile") -> int:
@@ -196,7 +197,7 @@ class LogIndex:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             first = queue_offset if self._is_cut else 0
-            queue = self._queues[topic, queue_id] = QueueIndex(topic, queue_id, first)
+            queue = self._made(topic, queue_id, first)
         if queue_offset > queue.end:
             self._dirty[queue] = None
             self._lost += queue_offset - queue.end
@@ -241,8 +242,11 @@ class LogIndex:
         """The queue's index, made when there is none."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = QueueIndex(topic, queue_id)
+        return self._made(topic, queue_id, 0) if queue is None else queue
+
+    def _made(self, topic: str, queue_id: int, first: int) -> QueueIndex:
+        queue = self._queues[topic, queue_id] = QueueIndex(topic, queue_id, first)
+        self._ids.setdefault(topic, []).append(queue_id)
         return queue
 
     # For a reader of the whole log, which adds many messages itself.
@@ -282,6 +286,10 @@ class LogIndex:
     def queues(self) -> list[tuple[str, int]]:
         """Topic and id of every queue that was ever used, as far as is known."""
         return sorted(self._queues)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of the topic's queues that were ever used, as far as is known; to be looked at only."""
+        return self._ids.get(topic, [])
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""

@@ -131,7 +131,8 @@ def _group_obstacle(given: "Record", before: "Record") -> str:
     if given.get("fifo", before["fifo"]) == before["fifo"]:
         return ""
     found = "is FIFO" if before["fifo"] else "is not FIFO"
-    return f"it {found}, and that can't change; `ternmq group delete {before['name']}` deletes it with its progress"
+    flag = "--no-fifo" if before["fifo"] else "--fifo"
+    return f"it {found}; `ternmq group update {before['name']} {flag}` changes that while it has taken no message"
 
 
 def _creation(kind: str, name: str, given: "Record", request: "Request") -> Change:

@@ -107,8 +107,8 @@ def list_(endpoint: str, as_json: bool) -> None:
 def describe(name: str, endpoint: str, as_json: bool) -> None:
     """Show consumer group NAME, how far it is in each queue, and its connected members.
 
-    The lag of a queue is what is neither acknowledged nor given up. A warning says where members subscribe
-    differently, so that messages are lost to some.
+    The lag of a queue is what is neither acknowledged nor given up; where the group has never been, it counts from
+    where the group would begin. A warning says where members subscribe differently, so that messages are lost to some.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
 def _show(answer: "admin_pb2.DescribeGroupResponse") -> None:
     head = for_people(group_record(answer.group))
-    head["lag"] = lag_sentence(totals(answer.progress))
+    head["lag"] = lag_sentence(totals(answer.progress)) if has_topic(answer) else "no topic yet"
     head["clients"] = list(answer.client_ids)
     echo_lines(described(head))
     for inconsistency in answer.inconsistencies:
@@ -146,6 +146,11 @@ def _show(answer: "admin_pb2.DescribeGroupResponse") -> None:
         echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
     if answer.members:
         echo_lines("\n" + table([_member_row(member) for member in answer.members]))
+
+
+def has_topic(answer: "admin_pb2.DescribeGroupResponse") -> bool:
+    """Whether the group takes the messages of any topic, so that there is something to count."""
+    return bool(answer.progress) or any(member.subscriptions for member in answer.members)
 
 
 def member_record(member: "admin_pb2.Member") -> dict[str, object]:
@@ -162,21 +167,28 @@ def _member_row(member: "admin_pb2.Member") -> dict[str, object]:
 
 @command.command()
 @click.argument("name")
+@click.option(
+    "--fifo/--no-fifo",
+    default=None,
+    help="Deliver the messages of a message group in order, or not; only while the group has taken no message.",
+)
 @settings_options
 @endpoint_option
 @json_option
-def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
     """Change settings of consumer group NAME; what is not given stays as it is.
 
-    Whether a group is FIFO can't change. Clients that are connected learn of it within five minutes.
+    Clients that are connected learn of it within five minutes, but start consumers again after --fifo or --no-fifo:
+    some look at that once.
 
     \b
     Examples:
       ternmq group update billing --max-attempts 8
       ternmq group update billing --retry-backoff exponential:1s,10m,2
       ternmq group update report --queue-lock-hold 0s
+      ternmq group update workers --fifo
     """
-    if all(value is None for value in settings.values()):
+    if fifo is None and all(value is None for value in settings.values()):
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
     from ternmq.command.admin import AdminClient
 
@@ -184,6 +196,7 @@ def update(name: str, endpoint: str, as_json: bool, **settings: Unpack[GroupSett
         group = admin.group(name).group
         before = group_record(group)
         set_given(group, settings)
+        group.fifo = group.fifo if fifo is None else fifo
         after = group_record(admin.update_group(group))
     if as_json:
         print_json(after)

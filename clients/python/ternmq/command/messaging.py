@@ -35,7 +35,7 @@ class MessagingClient(Calls):
     service = "apache.rocketmq.v2.MessagingService"
 
     def queues(self, topic: str) -> list[pb.MessageQueue]:
-        """The readable queues; a server that may do so makes a topic that isn't there."""
+        """The readable queues; those that it will have of a topic that a first message makes."""
         request = service_pb2.QueryRouteRequest(
             topic=pb.Resource(name=topic), endpoints=Endpoints.parse(self._endpoint).to_proto()
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import TransactionPage
+from ternmq_common.names import retry_topic
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS, asking
@@ -24,6 +25,7 @@ from ternmq_proxy.message_service.cluster.receiving import Receiving
 from ternmq_proxy.message_service.cluster.repeats import Repeats
 from ternmq_proxy.message_service.cluster.routes import Routes
 from ternmq_proxy.message_service.cluster.sending import Sending
+from ternmq_proxy.message_service.cluster.telling_subscriptions import TellingSubscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -57,6 +59,8 @@ class ClusterMessageService:
         self.polls = Polls()
         self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)
+        self._telling = TellingSubscriptions(self.links)
+        self.tell_subscriptions = self._telling.tell
         self._asides = Asides()
         sending = Sending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
@@ -119,6 +123,7 @@ class ClusterMessageService:
         self.connected.set()  # links begin unconnected
         self.routes.changed()
         self.polls.changed(broker)
+        self._telling.link_changed(broker)
 
     def ready(self, broker: str, group: str, topic: str) -> None:
         self.polls.ready(broker, group, topic)
@@ -235,9 +240,16 @@ class ClusterMessageService:
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask
 
-    async def progress(self, group: str) -> "list[QueueProgress]":
-        """Of the brokers that can be reached."""
-        return [row for some in await self._those_there(CALLS["progress"], (group,)) for row in some]
+    async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
+        """Of the brokers that can be reached. What one of them knows the group to have, it has on the others too."""
+        rows = await self._progress(group, topics)
+        known = {row.queue.topic for row in rows} - {retry_topic(group)}
+        if known.issubset(topics) or len(self.links.all()) == 1:
+            return rows
+        return await self._progress(group, sorted(known.union(topics)))
+
+    async def _progress(self, group: str, topics: "Sequence[str]") -> "list[QueueProgress]":
+        return [row for some in await self._those_there(CALLS["progress"], (group, list(topics))) for row in some]
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
         """On the brokers that can be reached."""

@@ -1,0 +1,68 @@
+"""What is done, now and then, about what groups have begun to subscribe."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.fairness import Turns
+from ternmq_common.printable import listed
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq_common.model import Subscription
+    from ternmq_proxy.processors.clients import Client
+    from ternmq_proxy.services import Services
+
+_log = logging.getLogger(__name__)
+
+
+async def spread_news(services: "Services") -> None:
+    """Have the brokers know what groups subscribe here, and whoever reads the log what order is lost by it. A topic or
+    group that is not there is news until it is."""
+    news: list[Subscription] = []
+    turns = Turns()
+    for subscription in services.subscriptions.news():
+        await turns.next()
+        if _is_known(subscription, services):
+            services.subscriptions.heard(subscription)
+            news.append(subscription)
+            if problem := order_problem(subscription, services):
+                _log.warning("%s", problem)
+    await services.messages.tell_subscriptions(news, lambda: _all_known(services))
+
+
+def _all_known(services: "Services") -> "list[Subscription]":
+    return [each for each in services.subscriptions.all() if _is_known(each, services)]
+
+
+def _is_known(subscription: "Subscription", services: "Services") -> bool:
+    return services.catalog.has_group(subscription.group) and services.catalog.has_topic(subscription.topic)
+
+
+def order_problem(subscription: "Subscription", services: "Services") -> str | None:
+    """Why the order of a FIFO topic is lost to those that subscribe it, and what to do; None while it is kept."""
+    group, topic = subscription.group, subscription.topic
+    known = services.catalog.known_topic(topic)
+    if known is None or known.type != definition_pb2.FIFO:
+        return None
+    popping = [client for client in _readers(subscription, services) if not client.is_pulling]
+    if popping and not services.catalog.rules(group).fifo:
+        return (
+            f"group {group} subscribes FIFO topic {topic} and is not FIFO, so the topic's messages come in no order; "
+            f"while the group has taken none, `ternmq group update {group} --fifo` changes that"
+        )
+    late = [client.client_id for client in popping if client.is_push and client.settings and not client.was_told_fifo]
+    if late:
+        return (
+            f"group {group} is FIFO, which it was not yet when {listed(late, 'clients')} began, so these may run the "
+            f"messages of topic {topic} in no order; start them again"
+        )
+    return None
+
+
+def _readers(subscription: "Subscription", services: "Services") -> "Iterator[Client]":
+    for client_id in services.subscriptions.readers(subscription.group, subscription.topic):
+        client = services.clients.find(client_id)
+        if client is not None:
+            yield client

@@ -1,0 +1,70 @@
+"""The official clients of four languages, unmodified, and topics that are not there: the first message makes its topic,
+by its type, and no consumer does."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.consumers.running import at_least, attempts
+from tests.interop.server import Server
+from tests.interop.test_official_timers import due_in
+from tests.support.embedded import code
+from tests.support.stack import Stack
+from tests.support.until import until_answered
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    build_all()
+    with Stack(tmp_path / "server") as stack:
+        async with Server(stack, tmp_path) as server:
+            yield server
+
+
+async def type_of(server: Server, topic: str) -> str | None:
+    """What the topic takes; None if it isn't there."""
+    answer = await server.client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    return pb.MessageType.Name(answer.topic.type) if code(answer) == "OK" else None
+
+
+async def test_the_first_message_of_a_producer_makes_its_topic_by_its_type(server: Server) -> None:
+    async def check(language: str) -> None:
+        topics = {kind: f"{kind}-{language}" for kind in ("normal", "delay", "transaction")}
+        async with server.producer(language, topics["normal"]) as producer:
+            assert await type_of(server, topics["normal"]) is None
+            await producer.tried("send", "good")
+        async with server.producer(language, topics["delay"]) as producer:
+            await producer.timed("good", due_in(1000, language))
+        async with server.producer(language, topics["transaction"]) as producer:
+            await producer.committed("good")
+        assert {kind: await type_of(server, topic) for kind, topic in topics.items()} == {
+            kind: kind.upper() for kind in topics
+        }
+
+    await in_each(LANGUAGES, check)
+
+
+async def test_a_push_consumer_that_starts_before_its_topic_consumes_when_it_is_there(server: Server) -> None:
+    async def check(language: str) -> None:
+        topic, group = f"later-{language}", await server.create_group(f"early-{language}")
+
+        async def has_begun() -> bool:
+            answer = await server.client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+            return len(answer.client_ids) == 1
+
+        async with server.consumers(language, kind="push", topic=topic, group=group) as consumers:
+            await until_answered(has_begun, answer=True)
+            assert await type_of(server, topic) is None
+            await server.client.send(topic, b"good-1")
+            await server.client.send(topic, b"good-2")
+            await consumers.until(at_least(2), "both messages")
+            await server.finished(group)
+        assert attempts(consumers.events) == {"good-1": [1], "good-2": [1]}
+
+    await in_each(LANGUAGES, check)

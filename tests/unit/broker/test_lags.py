@@ -1,0 +1,137 @@
+"""How far behind groups are, as the metric counts it: every queue with messages, from where the group would begin."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_common.clock import MovableClock
+from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, Subscription
+from ternmq_common.observability.figures import Lag
+from ternmq_common.server_settings import StorageSettings
+from ternmq_common.tag_filter import ALL
+from tests.support.message_service_conformance import message
+
+HOUR_MS = 3_600_000
+QUEUES = 4
+
+
+class Running:
+    """A broker, and the settings of its groups."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = MovableClock()
+        self.groups: dict[str, Group] = {}
+        self.broker: Broker
+
+    def start(self) -> None:
+        settings = StorageSettings(data_dir=self.folder)
+        self.broker = Broker.open(
+            BrokerSettings.of(settings), lambda name: self.groups.get(name) or Group(name=name), self.clock
+        )
+        self.broker.start()
+
+    async def send(self, *bodies: bytes, topic: str = "orders") -> None:
+        """Each of them to every queue."""
+        for queue_id in range(QUEUES):
+            await self.broker.append(QueueRef(topic, self.broker.name, queue_id), [new(body) for body in bodies])
+
+    async def take(self, group: str, batch: int = 1) -> None:
+        order = PopOrder(
+            group=group, topic="orders", queues=range(QUEUES), filter=ALL, batch=batch, invisible_ms=HOUR_MS
+        )
+        for delivery in await self.broker.pop(order, 0):
+            self.broker.acknowledge(group, "orders", [delivery.handle])
+
+    async def lags(self) -> dict[str, int]:
+        return {lag.group: lag.messages async for lag in self.broker.figures.lags()}
+
+    async def subscribe(self, *groups: str, topic: str = "orders") -> None:
+        await self.broker.subscribed([Subscription(group, topic) for group in groups])
+
+
+def new(body: bytes) -> NewMessage:
+    return message(body)
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    running = Running(tmp_path)
+    running.start()
+    yield running
+    await running.broker.close()
+
+
+async def test_queues_in_which_a_group_has_never_been_are_counted_also_after_a_restart(running: Running) -> None:
+    await running.send(b"1", b"2")
+    await running.take("g")
+    assert await running.lags() == {"g": 2 * QUEUES - 1}
+    await running.broker.close()
+    running.start()
+    assert await running.lags() == {"g": 2 * QUEUES - 1}
+
+
+async def test_a_group_that_only_subscribes_is_behind_by_what_is_there_from_where_it_would_begin(
+    running: Running,
+) -> None:
+    await running.send(b"1")
+    running.clock.advance(HOUR_MS)
+    between = running.clock.now_ms()
+    running.clock.advance(HOUR_MS)
+    await running.send(b"2")
+    later = running.clock.now_ms() + HOUR_MS
+    for text in ("earliest", "latest", "auto", str(between), str(later)):
+        running.groups[text] = Group(name=text, consume_from=text)
+    await running.subscribe(*running.groups)
+    expected = {"earliest": 2, "latest": 0, "auto": 2, str(between): 1, str(later): 0}
+    for _ in range(2):
+        assert await running.lags() == {group: queued * QUEUES for group, queued in expected.items()}
+    running.clock.advance(2 * HOUR_MS)
+    await running.send(b"3")
+    expected = {"earliest": 3, "latest": 0, "auto": 3, str(between): 2, str(later): 1}
+    assert await running.lags() == {group: queued * QUEUES for group, queued in expected.items()}
+
+
+async def test_a_topic_without_messages_is_no_lag_and_one_that_is_deleted_no_more(running: Running) -> None:
+    await running.subscribe("g")
+    assert await running.lags() == {}
+    await running.send(b"1")
+    assert await running.lags() == {"g": QUEUES}
+    await running.broker.forget_topic("orders")
+    assert await running.lags() == {}
+    await running.send(b"1")
+    assert await running.lags() == {"g": QUEUES}
+    await running.broker.forget_group("g")
+    assert await running.lags() == {}
+
+
+@pytest.mark.plain
+async def test_a_time_is_looked_up_once_for_all_groups_that_begin_then(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = str(running.clock.now_ms())
+    await running.send(b"1")
+    for number in range(100):
+        running.groups[f"g{number}"] = Group(name=f"g{number}", consume_from=begin)
+    await running.subscribe(*running.groups)
+    looked_up: list[int] = []
+    offset_at = running.broker._store.offset_at
+
+    def watched(topic: str, queue_id: int, time_ms: int) -> int:
+        looked_up.append(queue_id)
+        return offset_at(topic, queue_id, time_ms)
+
+    monkeypatch.setattr(running.broker._store, "offset_at", watched)
+    for _ in range(3):
+        assert sum((await running.lags()).values()) == 100 * QUEUES
+    assert sorted(looked_up) == list(range(QUEUES))
+
+
+async def test_a_lag_says_what_is_in_flight(running: Running) -> None:
+    await running.send(b"1", b"2")
+    order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=1, invisible_ms=HOUR_MS)
+    await running.broker.pop(order, 0)
+    assert [lag async for lag in running.broker.figures.lags()] == [Lag("g", "orders", 2 * QUEUES, 1)]

@@ -1,0 +1,83 @@
+"""What groups have begun to subscribe, and what is done about it (`subscription_news.py`)."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.model import Group, Subscription
+from ternmq_proxy.processors.subscription_news import spread_news
+from tests.unit.proxy.two_proxies import Cluster, Proxy
+
+
+class Told:
+    """What the brokers were told: the news, and all there is to tell."""
+
+    def __init__(self) -> None:
+        self.news: list[list[Subscription]] = []
+        self.everything: list[Subscription] = []
+
+    async def __call__(self, news: Sequence[Subscription], everything: Callable[[], Sequence[Subscription]]) -> None:
+        self.news.append(list(news))
+        self.everything = list(everything())
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    cluster.broker("a")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+async def proxy(cluster: Cluster, told: Told, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """One that knows topic `orders` and group `g`."""
+    cluster.topic("orders", "a")
+    proxy = await cluster.proxy()
+    await proxy.catalog.create_group(Group(name="g"))
+    monkeypatch.setattr(proxy.brokers, "tell_subscriptions", told, raising=False)
+    return proxy
+
+
+async def test_what_is_new_is_told_once_and_all_of_it_when_it_is_asked_for(proxy: Proxy, told: Told) -> None:
+    proxy.subscriptions.used("g", "one", "orders", "*")
+    proxy.subscriptions.used("g", "two", "orders", "a")
+    for _ in range(2):
+        await spread_news(proxy.services)
+    assert told.news == [[Subscription("g", "orders")], []]
+    assert told.everything == [Subscription("g", "orders")]
+    proxy.subscriptions.forget("one")
+    proxy.subscriptions.forget("two")
+    await spread_news(proxy.services)
+    assert told.everything == []
+    proxy.subscriptions.used("g", "one", "orders", "*")
+    await spread_news(proxy.services)
+    assert told.news == [[Subscription("g", "orders")], [], [], [Subscription("g", "orders")]]
+
+
+async def test_a_topic_or_group_that_is_not_there_yet_is_news_when_it_is(
+    cluster: Cluster, proxy: Proxy, told: Told
+) -> None:
+    proxy.subscriptions.used("g", "one", "later", "*")
+    proxy.subscriptions.used("later", "one", "orders", "*")
+    proxy.subscriptions.used("g", "one", "%DLQ%g", "*")
+    await spread_news(proxy.services)
+    assert told.news == [[Subscription("g", "%DLQ%g")]]
+    assert told.everything == [Subscription("g", "%DLQ%g")]
+    cluster.topic("later", "a")
+    await proxy.catalog.create_group(Group(name="later"))
+    await spread_news(proxy.services)
+    assert told.news[1:] == [[Subscription("g", "later"), Subscription("later", "orders")]]
+
+
+async def test_what_ended_before_it_was_told_is_no_news(proxy: Proxy, told: Told) -> None:
+    proxy.subscriptions.used("g", "one", "orders", "*")
+    proxy.subscriptions.forget("one")
+    await spread_news(proxy.services)
+    assert (told.news, told.everything) == ([[]], [])
