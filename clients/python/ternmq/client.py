@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from ternmq import connection as calls
+from ternmq.arguments import check_options
 from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.connection import Connection, Method, RequestT, ResponseT
 from ternmq.endpoints import Endpoints
@@ -59,6 +60,7 @@ class Client:
         group: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._group = group
         self._tls = options.get("tls", False)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Unpack
 
 from ternmq import connection as calls
+from ternmq.arguments import checked_topics
 from ternmq.attempts import Attempts
 from ternmq.backoff import SEND_BACKOFF, backoff_of
 from ternmq.checking import Checker, TransactionChecks
@@ -76,7 +77,7 @@ class Producer(Client):
         super().__init__(endpoint, **options)
         if max_attempts < 1:
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
-        self._topics = dict.fromkeys(topics)
+        self._topics = dict.fromkeys(checked_topics(topics))
         self._max_attempts = max_attempts
         self._compress_from_bytes = compress_from_bytes
         self._body_bytes_max = LIMITS.body_bytes_max
