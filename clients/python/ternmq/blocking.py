@@ -9,6 +9,11 @@ Names and arguments are those of `ternmq`. Calls may come from any thread. The t
 is shared by all of the process; it doesn't keep a process from ending. A plain listener of a `PushConsumer` runs in
 threads of its own, so it may block and may use these clients; so do the checker of a `Producer` and `on_assignment` of
 a `PullConsumer`.
+
+Forks (gunicorn, Celery, multiprocessing): each child makes clients of its own; the parent's raise `NotRunning` there.
+A child that was forked while its parent was connected can't connect and says so, since gRPC can't be used in both:
+connect after the fork, close before it, or start processes by `spawn`. GRPC_ENABLE_FORK_SUPPORT=0 in the environment
+keeps gRPC itself from crashing some of such children.
 """
 
 import asyncio

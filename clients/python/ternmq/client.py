@@ -3,6 +3,7 @@
 Life        new, running, closing, closed; a client that was closed can't be started again
 Sessions    one per endpoint that a known route names; a route is used only when its endpoints' sessions were tried
 Isolation   an endpoint on which a call broke is used last until it answers a heartbeat or takes settings
+Forks       a client belongs to the process that made it; in a child it raises NotRunning, and closing it does nothing
 Threads     one event loop; nothing here is safe to call from another thread (`ternmq.blocking` is)
 """
 
@@ -19,6 +20,7 @@ from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.connection import Connection, Method, RequestT, ResponseT
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, NotRunning, TransportError, check
+from ternmq.forks import forks
 from ternmq.hooks import HookChain
 from ternmq.identity import Identity, user_agent
 from ternmq.options import ClientOptions, Timing
@@ -69,6 +71,7 @@ class Client:
         self._hooks = HookChain(options.get("hooks", ()))
         self._identity = Identity(options.get("credentials"))
         self._life = Life.NEW
+        self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
         self._sessions: dict[Endpoints, Session] = {}
         self._isolated: set[Endpoints] = set()
@@ -82,6 +85,7 @@ class Client:
 
     async def start(self) -> Self:
         """Get the routes, shake hands with every server, begin the heartbeats."""
+        self._check_process()
         if self._life is not Life.NEW:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}; make a new one")
         self._life = Life.RUNNING
@@ -94,7 +98,7 @@ class Client:
 
     async def close(self) -> None:
         """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
-        if self._life in {Life.CLOSING, Life.CLOSED}:
+        if self._life in {Life.CLOSING, Life.CLOSED} or self._forks != forks():  # the connections are the parent's
             return
         was_running = self._life is Life.RUNNING
         self._life = Life.CLOSING
@@ -155,7 +159,14 @@ class Client:
 
     # What the kinds use.
 
+    def _check_process(self) -> None:
+        if self._forks != forks():
+            raise NotRunning(
+                f"this {type(self).__name__} was made before the process was forked; make a new one in the child"
+            )
+
     def _check_running(self) -> None:
+        self._check_process()
         if self._life is not Life.RUNNING:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}")
 
@@ -171,6 +182,7 @@ class Client:
             raise
 
     def _connection(self, endpoints: Endpoints) -> Connection:
+        self._check_process()
         connection = self._connections.get(endpoints)
         if connection is None:
             if self._life not in {Life.RUNNING, Life.CLOSING}:
