@@ -37,7 +37,7 @@ from ternmq.pull.offsets import StartFrom
 from ternmq.pull.queue import MessageQueue
 from ternmq.pull.rebalancing import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
-from ternmq.push_consumer import CACHED_BYTES_MAX, CACHED_MESSAGES_MAX
+from ternmq.push_consumer import CACHED_BYTES_MAX
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -184,7 +184,7 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         listener: Listener,
         *,
         concurrency: int = 20,
-        cached_messages_max: int = CACHED_MESSAGES_MAX,
+        cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
         drain_timeout: float = 30.0,
         **options: Unpack[ClientOptions],
