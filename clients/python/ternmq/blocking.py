@@ -33,6 +33,7 @@ from ternmq.listening import Listener
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.producer import DELIVERY_TIMEOUT_S
 from ternmq.pull.offsets import StartFrom
 from ternmq.pull.queue import MessageQueue
 from ternmq.pull.rebalancing import AssignmentListener
@@ -81,6 +82,7 @@ class Producer(_Blocking[ternmq.Producer]):
         topics: Iterable[str] = (),
         *,
         max_attempts: int = 3,
+        delivery_timeout: float = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
         **options: Unpack[ClientOptions],
@@ -90,6 +92,7 @@ class Producer(_Blocking[ternmq.Producer]):
                 endpoint,
                 topics,
                 max_attempts=max_attempts,
+                delivery_timeout=delivery_timeout,
                 compress_from_bytes=compress_from_bytes,
                 checker=checker,
                 **options,

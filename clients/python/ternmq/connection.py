@@ -96,10 +96,10 @@ NOTIFY_CLIENT_TERMINATION = Method(
 
 
 class Call(Protocol):
-    """How a client asks one endpoint once; any `ClientError` may come of it."""
+    """How a client asks one endpoint once, by default for its request timeout; any `ClientError` may come of it."""
 
     async def __call__(
-        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
     ) -> ResponseT: ...
 
 
