@@ -24,6 +24,7 @@ from ternmq.forks import forks
 from ternmq.hooks import HookChain
 from ternmq.identity import Identity, user_agent
 from ternmq.options import ClientOptions, Timing
+from ternmq.reachability import Isolated, level_of
 from ternmq.route import Route, Routes
 from ternmq.session import Session, SessionOwner
 from ternmq.stacks import stacks
@@ -74,7 +75,7 @@ class Client:
         self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
         self._sessions: dict[Endpoints, Session] = {}
-        self._isolated: set[Endpoints] = set()
+        self._isolated = Isolated(self._identity.client_id)
         self._routes = Routes(self._fetch_route)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -130,7 +131,7 @@ class Client:
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         """A server took the settings, so it is well; the kinds take from its answer what concerns them."""
-        self._isolated.discard(connection.endpoints)
+        self._isolated.found(connection.endpoints)
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         """Answer a command of the server at `connection`; None where there is nothing to say."""
@@ -177,8 +178,8 @@ class Client:
         connection = self._connection(endpoints)
         try:
             return await connection.unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
-        except TransportError:
-            self._isolated.add(endpoints)
+        except TransportError as error:
+            self._isolated.lost(endpoints, error)
             raise
 
     def _connection(self, endpoints: Endpoints) -> Connection:
@@ -202,7 +203,7 @@ class Client:
             try:
                 await work()
             except ClientError as error:
-                logger.warning("%s: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: %s", self.client_id, error)
             except Exception:
                 logger.exception("%s: housekeeping failed", self.client_id)
 
@@ -211,7 +212,7 @@ class Client:
             try:
                 await session.send_settings()
             except ClientError as error:
-                logger.warning("%s: settings were not sent: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: settings were not sent: %s", self.client_id, error)
 
     # Routes and sessions.
 
@@ -248,7 +249,7 @@ class Client:
             if endpoints not in self._sessions:
                 self._sessions[endpoints] = Session(
                     self._connection(endpoints),
-                    SessionOwner(self._settings, self._take_settings, self._answer),
+                    SessionOwner(self._settings, self._take_settings, self._answer, self._isolated.lost),
                     handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S,
                 )
         waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].settled}
@@ -257,7 +258,7 @@ class Client:
             try:
                 await session.opened()
             except TransportError as error:
-                self._isolated.add(endpoints)
+                self._isolated.lost(endpoints, error)
                 failures.append(error)
             except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
                 failures.insert(0, error)
@@ -281,11 +282,11 @@ class Client:
             response = await self._call(endpoints, calls.HEARTBEAT, request)
             check(response.status)
         except ClientError as error:
-            logger.warning("%s: heartbeat: %s", self.client_id, error)
+            logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
                 await self._send_settings()
         else:
-            self._isolated.discard(endpoints)
+            self._isolated.found(endpoints)
 
     def _group_proto(self) -> pb.Resource | None:
         return pb.Resource(name=self._group) if self._group else None

@@ -30,6 +30,7 @@ from ternmq.hooks import ConsumeResult
 from ternmq.listening import Listener, ListenerCalls
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.reachability import level_of
 from ternmq.receiving import receive
 from ternmq.route import Queue
 from ternmq.wire_time import duration, seconds_of
@@ -172,7 +173,8 @@ class PushConsumer(Consumer):
             try:
                 assigned |= await self._assignment(topic)
             except ClientError as error:
-                logger.warning("%s: the assignment of %s stays as it was: %s", self.client_id, topic, error)
+                text = "%s: the assignment of %s stays as it was: %s"
+                logger.log(level_of(error), text, self.client_id, topic, error)
                 assigned |= {queue for queue in self._receiving if queue.topic == topic}
         for queue in assigned - self._receiving.keys():
             self._receiving[queue] = self._spawn(self._receive_always(queue))
@@ -193,7 +195,7 @@ class PushConsumer(Consumer):
             try:
                 views = await self._receive(queue, attempt_id)
             except ClientError as error:
-                logger.warning("%s: receive: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: receive: %s", self.client_id, error)
                 throttled = isinstance(error, TooManyRequests)
                 await asyncio.sleep(THROTTLED_PAUSE_S if throttled else self._timing.error_pause_s)
             except Exception:
@@ -221,8 +223,8 @@ class PushConsumer(Consumer):
         connection = self._connection(queue.endpoints)
         try:
             return await receive(connection, request, queue, timeout_s=timeout_s, keep_partial=not self._fifo)
-        except TransportError:
-            self._isolated.add(queue.endpoints)
+        except TransportError as error:
+            self._isolated.lost(queue.endpoints, error)
             raise
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
@@ -267,7 +269,7 @@ class PushConsumer(Consumer):
                 if not error.retryable:
                     logger.warning("%s: a delivery was not settled and may come again: %s", self.client_id, error)
                     return None
-                logger.warning("%s: settling is tried again: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: settling is tried again: %s", self.client_id, error)
             await asyncio.sleep(self._timing.error_pause_s)
 
     async def _give_back(self, unstarted: Sequence[tuple[MessageView, float]]) -> None:
