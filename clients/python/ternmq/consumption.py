@@ -65,7 +65,10 @@ class Consumption:
         self._workers = [asyncio.create_task(self._run()) for _ in range(concurrency)]
 
     async def room(self) -> None:
-        """Wait until there is room for another batch: for half of what there is room for at all, or a whole one."""
+        """Wait until there is room for another batch: for a whole one, or a quarter of all room.
+
+        Polls for less cost more than they bring; waiting for more, workers would be idle until the answer is there.
+        """
         await self._has_room.wait()
 
     @property
@@ -170,7 +173,7 @@ class Consumption:
         self._count()
 
     def _count(self) -> None:
-        enough = max(1, min(RECEIVE_BATCH_MAX, min(self._lanes_max, self._messages_max) // 2))
+        enough = max(1, min(RECEIVE_BATCH_MAX, min(self._lanes_max, self._messages_max) // 4))
         _set(self._has_room, self.free >= enough and self.stored_bytes < self._bytes_max)
         _set(self._empty, self.messages == 0)
 

@@ -5,8 +5,8 @@ Receive     one poll per assigned queue is always waiting at the server; receive
 Unordered   success acknowledges; failure gives the message back with the group's back-off
 Ordered     (the group is FIFO) one message of a message group at a time; failure is repeated here with the back-off,
             the followers wait; after the last attempt the message goes to the dead letter queue
-Prefetch    as many messages as `concurrency`, beside those that are being consumed: a slow consumer leaves the others
-            to those that have time. A message group of an ordered group counts as one
+Prefetch    twice as many messages as `concurrency`, beside those that are being consumed: a slow consumer leaves the
+            others to those that have time. A message group of an ordered group counts as one
 Close       no more polls; what runs may end, within `drain_timeout`, while the rest is given back to be delivered to
             others at once, in its order, without counting as an attempt; acknowledgements go out; then goodbye
 """
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 # For an ordered group, whose message groups may have many messages each; see `PREFETCH`.
 CACHED_MESSAGES_MAX = 1024
-# Of those that are being consumed, and as many that wait for them.
-PREFETCH = 2
+# For each listener the message that it has and two ahead: with one, quick listeners wait for polls (measured).
+PREFETCH = 3
 GIVEN_BACK_AT_A_TIME = 64
 CACHED_BYTES_MAX = 64 * MIB
 LONG_POLLING_S = 20.0
@@ -65,8 +65,8 @@ class PushConsumer(Consumer):
     of `ternmq.options.ClientOptions`.
 
     `cached_messages_max` is how many messages are here at most, those included that are being consumed; by default
-    about twice `concurrency` (message groups, where order is kept), so that other consumers get what this one has no
-    time for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not begun.
+    about three times `concurrency` (message groups, where order is kept), so that other consumers get what this one has
+    no time for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not begun.
     """
 
     client_type = pb.PUSH_CONSUMER

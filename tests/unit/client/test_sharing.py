@@ -65,7 +65,7 @@ async def test_who_has_time_gets_what_another_has_no_time_for(server: Embedded) 
     first = await PushConsumer(server.grpc, GROUP, {TOPIC: "*"}, slow, concurrency=1).start()
     await slow.has(1)
     async with PushConsumer(server.grpc, GROUP, {TOPIC: "*"}, fast):
-        await fast.has(MESSAGES - 2)
+        await fast.has(MESSAGES - 3)
         closing = asyncio.create_task(first.close())
         await fast.has(MESSAGES - 1)
         assert not closing.done()
