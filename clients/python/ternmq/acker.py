@@ -16,6 +16,7 @@ from ternmq.acknowledging import ACK_ENTRIES_MAX, AckKey, Refused
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError
 from ternmq.message_view import MessageView
+from ternmq.reachability import level_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,5 +71,6 @@ class Acker:
             logger.exception("acknowledging failed")
             return views
         if refused:
-            logger.warning("%d acknowledgements failed, the first: %s", len(refused), refused[0][1])
+            first = refused[0][1]
+            logger.log(level_of(first), "%d acknowledgements failed, the first: %s", len(refused), first)
         return [view for view, refusal in refused if refusal.retryable]

@@ -1,75 +1,121 @@
-"""One SendMessage request, repeated until all its messages are stored or refused for good, or its attempts are used up.
+"""One SendMessage request, repeated until all its messages are stored or refused for good, or it is given up.
 
-Each attempt goes to another queue, of another broker first, and those of a message group to the group's one queue. What
-was stored isn't sent again; ids and delivery times stay as they are.
+Queues      each attempt goes to another queue, of another broker first, and those of a message group to the group's one
+            queue. What was stored isn't sent again; ids and delivery times stay as they are
+Time        a send has `delivery_timeout` for all it does: no attempt lasts longer, no pause begins that would
+Attempts    what a server answered is tried up to `max_attempts` times; a server that can't be reached counts for none,
+            since it mostly is back before the time is over
 """
 
 import asyncio
 import itertools
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from ternmq.backoff import SEND_BACKOFF, Backoff, jittered
+from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff, jittered
 from ternmq.connection import SEND_MESSAGE, Call
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError
+from ternmq.errors import ClientError, DeadlineExceeded, is_away
+from ternmq.group_order import Turn
 from ternmq.hooks import Sending
 from ternmq.message import Message
 from ternmq.outgoing import Outcome, build_request, outcomes_of, repeatable, set_queue
 from ternmq.route import Queue, Route, queue_of_group, queues_to_try
+
+SHORTEST_ATTEMPT_S = 0.001
+
+
+class Budget:
+    """The time of one send, from its call on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._end_s = self._clock() + seconds
+
+    @property
+    def left_s(self) -> float:
+        return self._end_s - self._clock()
+
+    async def pause(self, delay_s: float) -> bool:
+        """Between half and all of a delay; False, and at once, when there is no time for it."""
+        # Not for secrets: it only spreads the repetitions of many producers.
+        pause_s = jittered(delay_s, random.random())  # noqa: S311
+        if pause_s >= self.left_s:
+            return False
+        await asyncio.sleep(pause_s)
+        return True
 
 
 class Attempts:
     """How one producer sends; `backoff` is what the server told last."""
 
     def __init__(
-        self, call: Call, *, isolated: Collection[Endpoints], max_attempts: int, compress_from_bytes: int | None
+        self,
+        call: Call,
+        *,
+        isolated: Collection[Endpoints],
+        max_attempts: int,
+        request_timeout_s: float,
+        compress_from_bytes: int | None,
     ) -> None:
         self.backoff: Backoff = SEND_BACKOFF
         self._call = call
         self._isolated = isolated
         self._max_attempts = max_attempts
+        self._request_timeout_s = request_timeout_s
         self._compress_from_bytes = compress_from_bytes
         self._turn = itertools.count(random.randrange(1024))  # noqa: S311 - spreads producers over the queues
 
-    async def send(self, sending: Sending, route: Route) -> list[Outcome]:
+    async def send(self, sending: Sending, route: Route, budget: Budget, turn: Turn) -> list[Outcome]:
         """One outcome for each message."""
         outcomes: list[Outcome] = []
         places = list(range(len(sending.messages)))
+        answers = 0
         for attempt, queue in enumerate(self._queues(route, sending.messages[0]), start=1):
+            if not await turn.comes(again=attempt > 1, timeout_s=budget.left_s):
+                return outcomes or [_late(queue)] * len(places)
             part = sending if attempt == 1 else _part(sending, places)
             sending.endpoints = queue.endpoints
-            answered = await self._send_once(part, queue)
+            answered = await self._send_once(part, queue, budget)
             if attempt == 1:
                 outcomes = answered
             for place, outcome in zip(places, answered, strict=True):
                 outcomes[place] = outcome
             places = [places[index] for index in repeatable(answered, part.messages)]
-            if not places or attempt == self._max_attempts:
+            away = all(is_away(outcomes[place]) for place in places)
+            answers += not away
+            if not places or answers == self._max_attempts:
                 break
-            await self._pause(attempt)
+            backoff = REACH_BACKOFF if away else self.backoff
+            if not await budget.pause(backoff.delay_s(attempt + 1)):
+                break
         return outcomes
 
-    async def _send_once(self, sending: Sending, queue: Queue) -> list[Outcome]:
+    async def _send_once(self, sending: Sending, queue: Queue, budget: Budget) -> list[Outcome]:
         request = build_request(sending, born_ns=time.time_ns(), compress_from_bytes=self._compress_from_bytes)
         set_queue(request, queue.queue_id)
+        # The first attempt of a send that had to wait for its turn may have nothing left, and has to end somehow.
+        timeout_s = max(SHORTEST_ATTEMPT_S, min(self._request_timeout_s, budget.left_s))
         try:
-            response = await self._call(queue.endpoints, SEND_MESSAGE, request)
+            response = await self._call(queue.endpoints, SEND_MESSAGE, request, timeout_s=timeout_s)
         except ClientError as error:
             return [error] * len(sending.messages)
         return outcomes_of(sending.topic, sending.message_ids, response)
 
-    def _queues(self, route: Route, first: Message) -> list[Queue]:
+    def _queues(self, route: Route, first: Message) -> Iterator[Queue]:
+        """The queue of each attempt, without an end; endpoints that failed meanwhile come last the next time around."""
         queues = route.checked_writable()
         if first.message_group is not None:
-            return [queue_of_group(queues, first.message_group)] * self._max_attempts
-        return queues_to_try(queues, turn=next(self._turn), isolated=self._isolated, count=self._max_attempts)
+            yield from itertools.repeat(queue_of_group(queues, first.message_group))
+        while True:
+            turn = next(self._turn)
+            yield from queues_to_try(queues, turn=turn, isolated=self._isolated, count=self._max_attempts)
 
-    async def _pause(self, attempt: int) -> None:
-        # Not for secrets: it only spreads the repetitions of many producers.
-        await asyncio.sleep(jittered(self.backoff.delay_s(attempt + 1), random.random()))  # noqa: S311
+
+def _late(queue: Queue) -> DeadlineExceeded:
+    return DeadlineExceeded(str(queue.endpoints), "an earlier message of its message group was repeated all the time")
 
 
 def _part(sending: Sending, places: list[int]) -> Sending:

@@ -1,25 +1,60 @@
-"""The thread that runs the blocking clients: one event loop, started with the first client, shared by all."""
+"""The thread that runs the blocking clients: one event loop, started with the first call, shared by all of a process.
+
+A forked child has none of its parent's threads, so it gets a loop and a lock of its own.
+"""
 
 import asyncio
-import functools
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from ternmq.errors import NotRunning
+from ternmq.forks import in_forked_children
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 THREAD_NAME = "ternmq-blocking"
 
 
+class _Background:
+    """One process's loop and its thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD_NAME, daemon=True)
+                self._thread.start()
+            return self._loop
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the thread of the loop."""
+        return threading.current_thread() is self._thread
+
+
+_background = _Background()
+
+
+def _renew() -> None:
+    global _background  # noqa: PLW0603 - the parent's lock may be held by a thread that isn't here
+    _background = _Background()
+
+
+in_forked_children(_renew)
+
+
 def wait(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run `work` on the background loop and wait; an interrupt of the caller cancels it."""
-    loop = _background_loop()
-    if threading.current_thread().name == THREAD_NAME:
+    if _background.is_here:
         work.close()
         raise NotRunning("a blocking client was called on its own event loop; use the asyncio client there")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    future = asyncio.run_coroutine_threadsafe(work, _background.loop())
     try:
         return future.result()
     except BaseException:
@@ -34,10 +69,3 @@ def call(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> R
         return function(*args, **kwargs)
 
     return wait(called())
-
-
-@functools.cache
-def _background_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name=THREAD_NAME, daemon=True).start()
-    return loop

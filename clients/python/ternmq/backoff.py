@@ -34,6 +34,8 @@ class CustomizedBackoff:
 Backoff = ExponentialBackoff | CustomizedBackoff
 
 SEND_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
+# A server that is restarted is away for seconds, while another broker may take a message at once.
+REACH_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
 RECONNECT_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=5.0, multiplier=2.0)
 _MINUTE_S = 60.0
 CONSUME_BACKOFF = CustomizedBackoff(

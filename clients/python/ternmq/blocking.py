@@ -9,6 +9,11 @@ Names and arguments are those of `ternmq`. Calls may come from any thread. The t
 is shared by all of the process; it doesn't keep a process from ending. A plain listener of a `PushConsumer` runs in
 threads of its own, so it may block and may use these clients; so do the checker of a `Producer` and `on_assignment` of
 a `PullConsumer`.
+
+Forks (gunicorn, Celery, multiprocessing): each child makes clients of its own; the parent's raise `NotRunning` there.
+A child that was forked while its parent was connected can't connect and says so, since gRPC can't be used in both:
+connect after the fork, close before it, or start processes by `spawn`. GRPC_ENABLE_FORK_SUPPORT=0 in the environment
+keeps gRPC itself from crashing some of such children.
 """
 
 import asyncio
@@ -28,11 +33,12 @@ from ternmq.listening import Listener
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.producer import DELIVERY_TIMEOUT_S
 from ternmq.pull.offsets import StartFrom
 from ternmq.pull.queue import MessageQueue
 from ternmq.pull.rebalancing import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
-from ternmq.push_consumer import CACHED_BYTES_MAX, CACHED_MESSAGES_MAX
+from ternmq.push_consumer import CACHED_BYTES_MAX
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -76,6 +82,7 @@ class Producer(_Blocking[ternmq.Producer]):
         topics: Iterable[str] = (),
         *,
         max_attempts: int = 3,
+        delivery_timeout: float = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
         **options: Unpack[ClientOptions],
@@ -85,6 +92,7 @@ class Producer(_Blocking[ternmq.Producer]):
                 endpoint,
                 topics,
                 max_attempts=max_attempts,
+                delivery_timeout=delivery_timeout,
                 compress_from_bytes=compress_from_bytes,
                 checker=checker,
                 **options,
@@ -179,7 +187,7 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         listener: Listener,
         *,
         concurrency: int = 20,
-        cached_messages_max: int = CACHED_MESSAGES_MAX,
+        cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
         drain_timeout: float = 30.0,
         **options: Unpack[ClientOptions],

@@ -3,6 +3,7 @@
 Life        new, running, closing, closed; a client that was closed can't be started again
 Sessions    one per endpoint that a known route names; a route is used only when its endpoints' sessions were tried
 Isolation   an endpoint on which a call broke is used last until it answers a heartbeat or takes settings
+Forks       a client belongs to the process that made it; in a child it raises NotRunning, and closing it does nothing
 Threads     one event loop; nothing here is safe to call from another thread (`ternmq.blocking` is)
 """
 
@@ -14,13 +15,16 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from ternmq import connection as calls
+from ternmq.arguments import check_options
 from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.connection import Connection, Method, RequestT, ResponseT
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, NotRunning, TransportError, check
+from ternmq.forks import forks
 from ternmq.hooks import HookChain
 from ternmq.identity import Identity, user_agent
 from ternmq.options import ClientOptions, Timing
+from ternmq.reachability import Isolated, level_of
 from ternmq.route import Route, Routes
 from ternmq.session import Session, SessionOwner
 from ternmq.stacks import stacks
@@ -59,6 +63,7 @@ class Client:
         group: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._group = group
         self._tls = options.get("tls", False)
@@ -67,9 +72,10 @@ class Client:
         self._hooks = HookChain(options.get("hooks", ()))
         self._identity = Identity(options.get("credentials"))
         self._life = Life.NEW
+        self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
         self._sessions: dict[Endpoints, Session] = {}
-        self._isolated: set[Endpoints] = set()
+        self._isolated = Isolated(self._identity.client_id)
         self._routes = Routes(self._fetch_route)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -80,6 +86,7 @@ class Client:
 
     async def start(self) -> Self:
         """Get the routes, shake hands with every server, begin the heartbeats."""
+        self._check_process()
         if self._life is not Life.NEW:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}; make a new one")
         self._life = Life.RUNNING
@@ -92,7 +99,7 @@ class Client:
 
     async def close(self) -> None:
         """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
-        if self._life in {Life.CLOSING, Life.CLOSED}:
+        if self._life in {Life.CLOSING, Life.CLOSED} or self._forks != forks():  # the connections are the parent's
             return
         was_running = self._life is Life.RUNNING
         self._life = Life.CLOSING
@@ -124,7 +131,7 @@ class Client:
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         """A server took the settings, so it is well; the kinds take from its answer what concerns them."""
-        self._isolated.discard(connection.endpoints)
+        self._isolated.found(connection.endpoints)
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         """Answer a command of the server at `connection`; None where there is nothing to say."""
@@ -153,7 +160,14 @@ class Client:
 
     # What the kinds use.
 
+    def _check_process(self) -> None:
+        if self._forks != forks():
+            raise NotRunning(
+                f"this {type(self).__name__} was made before the process was forked; make a new one in the child"
+            )
+
     def _check_running(self) -> None:
+        self._check_process()
         if self._life is not Life.RUNNING:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}")
 
@@ -164,11 +178,12 @@ class Client:
         connection = self._connection(endpoints)
         try:
             return await connection.unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
-        except TransportError:
-            self._isolated.add(endpoints)
+        except TransportError as error:
+            self._isolated.lost(endpoints, error)
             raise
 
     def _connection(self, endpoints: Endpoints) -> Connection:
+        self._check_process()
         connection = self._connections.get(endpoints)
         if connection is None:
             if self._life not in {Life.RUNNING, Life.CLOSING}:
@@ -188,7 +203,7 @@ class Client:
             try:
                 await work()
             except ClientError as error:
-                logger.warning("%s: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: %s", self.client_id, error)
             except Exception:
                 logger.exception("%s: housekeeping failed", self.client_id)
 
@@ -197,7 +212,7 @@ class Client:
             try:
                 await session.send_settings()
             except ClientError as error:
-                logger.warning("%s: settings were not sent: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: settings were not sent: %s", self.client_id, error)
 
     # Routes and sessions.
 
@@ -234,7 +249,7 @@ class Client:
             if endpoints not in self._sessions:
                 self._sessions[endpoints] = Session(
                     self._connection(endpoints),
-                    SessionOwner(self._settings, self._take_settings, self._answer),
+                    SessionOwner(self._settings, self._take_settings, self._answer, self._isolated.lost),
                     handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S,
                 )
         waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].settled}
@@ -243,7 +258,7 @@ class Client:
             try:
                 await session.opened()
             except TransportError as error:
-                self._isolated.add(endpoints)
+                self._isolated.lost(endpoints, error)
                 failures.append(error)
             except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
                 failures.insert(0, error)
@@ -267,11 +282,11 @@ class Client:
             response = await self._call(endpoints, calls.HEARTBEAT, request)
             check(response.status)
         except ClientError as error:
-            logger.warning("%s: heartbeat: %s", self.client_id, error)
+            logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
                 await self._send_settings()
         else:
-            self._isolated.discard(endpoints)
+            self._isolated.found(endpoints)
 
     def _group_proto(self) -> pb.Resource | None:
         return pb.Resource(name=self._group) if self._group else None

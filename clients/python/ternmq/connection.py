@@ -2,9 +2,15 @@
 
 What gRPC raises becomes a `TransportError` here that names the endpoint; nothing above this module knows gRPC's errors.
 Calls that break because the channel was closed raise `NotRunning`.
+
+Forks       grpc.aio has one thread for all channels of a process, which a forked child lacks: a channel that is opened
+            there hangs, or crashes the process (grpcio 1.85, whatever GRPC_ENABLE_FORK_SUPPORT says). The thread ends
+            with the last channel; if it ran at the fork, opening one in the child raises `NotRunning`
 """
 
 import asyncio
+import gc
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +22,7 @@ from google.protobuf.message import Message as Proto
 
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest, ClientError, ConnectionFailed, DeadlineExceeded, NotRunning, Unsupported
+from ternmq.forks import around_forks
 from ternmq.identity import Identity
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -23,6 +30,8 @@ from ternmq_protos.v2 import service_pb2 as rpc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# How long a fork waits for gRPC's thread to end after the last channel was closed.
+POLLER_ENDS_S = 0.5
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -87,10 +96,10 @@ NOTIFY_CLIENT_TERMINATION = Method(
 
 
 class Call(Protocol):
-    """How a client asks one endpoint once; any `ClientError` may come of it."""
+    """How a client asks one endpoint once, by default for its request timeout; any `ClientError` may come of it."""
 
     async def __call__(
-        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT
+        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
     ) -> ResponseT: ...
 
 
@@ -102,6 +111,7 @@ class Connection:
         self._identity = identity
         self._closed = False
         self._channel = _open_channel(endpoints.grpc_target, tls)
+        _poller.channels += 1
         self._callables: dict[str, Callable[..., Any]] = {}
         self._telemetry = self._channel.stream_stream(
             SERVICE + "Telemetry",
@@ -161,6 +171,10 @@ class Connection:
         if not self._closed:
             self._closed = True
             await self._channel.close()
+            # What refers to the channel keeps gRPC's thread alive.
+            self._callables.clear()
+            del self._telemetry, self._channel
+            _poller.channels -= 1
 
     def _check_open(self) -> None:
         if self._closed:
@@ -231,7 +245,41 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
     return ConnectionFailed(endpoint, details, retryable=status in _BROKEN)
 
 
+class _Poller:
+    """The thread of grpc.aio, as far as forks are concerned; `channels` are those that are open."""
+
+    def __init__(self) -> None:
+        self.channels = 0
+        self.was_lost = False
+        self._ran = False
+        around_forks(self._look, self._lose)
+
+    def _look(self) -> None:
+        thread = _poller_thread()
+        if thread is not None and not self.channels:
+            gc.collect()  # calls of closed channels, which gRPC keeps in cycles, keep the thread
+            thread.join(POLLER_ENDS_S)
+            thread = _poller_thread()
+        self._ran = thread is not None
+
+    def _lose(self) -> None:
+        self.was_lost |= self._ran
+        self.channels = 0
+
+
+def _poller_thread() -> threading.Thread | None:
+    return next((thread for thread in threading.enumerate() if "(_poll_wrapper)" in thread.name), None)
+
+
+_poller = _Poller()
+
+
 def _open_channel(target: str, tls: "bool | grpc.ChannelCredentials") -> grpc.aio.Channel:
+    if _poller.was_lost:
+        raise NotRunning(
+            "this process was forked while its parent was connected, and gRPC can't be used in both: fork before the "
+            "first client is started or after the last one was closed, or start the process by 'spawn'"
+        )
     if tls is False:
         return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
     credentials = grpc.ssl_channel_credentials() if tls is True else tls

@@ -66,8 +66,9 @@ class Consumer(Client):
         response = await self._call(endpoints, calls.ACK_MESSAGE, ack_request(self.group, topic, views))
         return refused_of(views, response)
 
-    async def _change_invisible(self, view: MessageView, seconds: float) -> None:
-        """Renews the view's receipt handle: the old one may settle nothing any more."""
+    async def _change_invisible(self, view: MessageView, seconds: float, *, suspend: bool = False) -> None:
+        """Renews the view's receipt handle: the old one may settle nothing any more. `suspend`: for a message that
+        nobody has seen, whose attempt doesn't count then."""
         request = rpc.ChangeInvisibleDurationRequest(
             group=pb.Resource(name=self.group),
             topic=pb.Resource(name=view.topic),
@@ -75,6 +76,7 @@ class Consumer(Client):
             invisible_duration=duration(seconds),
             message_id=view.message_id,
             lite_topic=view.lite_topic,
+            suspend=suspend,
         )
         response = await self._call(view.endpoints, calls.CHANGE_INVISIBLE_DURATION, request)
         check(response.status)

@@ -1,8 +1,11 @@
 """The cache of a push consumer and the workers that run its listener.
 
 Lanes       messages that must be run one after the other share a lane; others have a lane of their own
+Room        is counted in lanes, and those that are parked don't count: so many can't be worked on at the same time, and
+            an ordered message that fails for hours, with all that wait behind it, doesn't keep others from coming
+End         after `stop` nothing more is begun; what wasn't is in `unstarted`, for its owner to give back
 Invariants  a lane is in one place: waiting in `_ready`, with one worker, or parked until a time
-            `messages` and `stored_bytes` count what was accepted and isn't done
+            `messages` and `stored_bytes` count what was accepted and isn't done, `_lanes_active` lanes but the parked
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 
 from ternmq.message_view import MessageView
+from ternmq_common.limits import RECEIVE_BATCH_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -36,18 +40,24 @@ class Consumption:
         work: Callable[[MessageView], Awaitable[float | None]],
         *,
         concurrency: int,
+        lanes_max: int,
         messages_max: int,
         bytes_max: int,
     ) -> None:
         self.messages = 0
         self.stored_bytes = 0
+        self.unstarted: list[tuple[MessageView, float]] = []
+        """What was not begun when it ended, in its order, and for how many seconds it should stay hidden."""
         self._work = work
+        self._lanes_max = lanes_max
+        self._lanes_active = 0
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._ready: asyncio.Queue[Lane] = asyncio.Queue()
         self._lanes: dict[Hashable, Lane] = {}
         self._parked: dict[Lane, asyncio.TimerHandle] = {}
-        self._finishing = False
+        self._running: set[Lane] = set()
+        self.stopped = False
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._empty = asyncio.Event()
@@ -55,11 +65,22 @@ class Consumption:
         self._workers = [asyncio.create_task(self._run()) for _ in range(concurrency)]
 
     async def room(self) -> None:
-        """Wait until there is room for another batch."""
+        """Wait until there is room for another batch: for a whole one, or a quarter of all room.
+
+        Polls for less cost more than they bring; waiting for more, workers would be idle until the answer is there.
+        """
         await self._has_room.wait()
+
+    @property
+    def free(self) -> int:
+        """For how many more messages there is room."""
+        return min(self._lanes_max - self._lanes_active, self._messages_max - self.messages)
 
     def accept(self, views: Iterable[MessageView], lane_of: Callable[[MessageView], Hashable | None]) -> None:
         """Take messages; `lane_of` names the lane of a message that has an order, and is None for the others."""
+        if self.stopped:
+            self.unstarted += [(view, 0.0) for view in views]
+            return
         for view in views:
             self.messages += 1
             self.stored_bytes += view.stored_bytes
@@ -71,16 +92,26 @@ class Consumption:
             lane = Lane(key, view)
             if key is not None:
                 self._lanes[key] = lane
+            self._lanes_active += 1
             self._ready.put_nowait(lane)
         self._count()
 
-    async def finish(self, timeout_s: float) -> None:
-        """Work off what is there, but no later tries; what isn't done in time is left to be delivered again."""
-        self._finishing = True
-        for lane, handle in list(self._parked.items()):
+    def stop(self) -> None:
+        """Begin nothing more. What failed and waits for its next try keeps the rest of its wait."""
+        self.stopped = True
+        now = asyncio.get_running_loop().time()
+        while not self._ready.empty():
+            self._leave(self._ready.get_nowait())
+        for lane, handle in self._parked.items():
             handle.cancel()
-            self._drop(lane)
+            self._leave(lane, wait_s=max(0.0, handle.when() - now))
         self._parked.clear()
+        for lane in self._running:
+            self._leave(lane, but=1)
+        self._count()
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait for what runs, but not for longer; what isn't done in time is left to be delivered again."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
@@ -93,15 +124,15 @@ class Consumption:
     async def _run(self) -> None:
         while True:
             lane = await self._ready.get()
+            self._running.add(lane)
             retry_after_s: float | None = None
             try:
                 retry_after_s = await self._work(lane.views[0])
             except Exception:
                 logger.exception("a message could not be settled: %r", lane.views[0])
+            self._running.discard(lane)
             if retry_after_s is None:
                 self._done(lane)
-            elif self._finishing:
-                self._drop(lane)
             else:
                 self._park(lane, retry_after_s)
 
@@ -109,16 +140,20 @@ class Consumption:
         self._forget(lane.views.popleft())
         if lane.views:
             self._ready.put_nowait(lane)
-        elif lane.key is not None:
-            del self._lanes[lane.key]
+        else:
+            self._lanes_active -= 1
+            if lane.key is not None:
+                del self._lanes[lane.key]
         self._count()
 
-    def _drop(self, lane: Lane) -> None:
-        for view in lane.views:
+    def _leave(self, lane: Lane, *, but: int = 0, wait_s: float = 0.0) -> None:
+        """Take a lane's messages off, but for the first ones; the first of these failed and has to wait."""
+        left = list(lane.views)[but:]
+        for view in left:
+            lane.views.pop()
             self._forget(view)
-        if lane.key is not None:
-            del self._lanes[lane.key]
-        self._count()
+            self.unstarted.append((view, wait_s))
+            wait_s = 0.0
 
     def _forget(self, view: MessageView) -> None:
         self.messages -= 1
@@ -129,12 +164,17 @@ class Consumption:
 
         def unpark() -> None:
             del self._parked[lane]
+            self._lanes_active += 1
             self._ready.put_nowait(lane)
+            self._count()
 
         self._parked[lane] = asyncio.get_running_loop().call_later(seconds, unpark)
+        self._lanes_active -= 1
+        self._count()
 
     def _count(self) -> None:
-        _set(self._has_room, self.messages < self._messages_max and self.stored_bytes < self._bytes_max)
+        enough = max(1, min(RECEIVE_BATCH_MAX, min(self._lanes_max, self._messages_max) // 4))
+        _set(self._has_room, self.free >= enough and self.stored_bytes < self._bytes_max)
         _set(self._empty, self.messages == 0)
 
 

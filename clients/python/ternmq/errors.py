@@ -178,6 +178,13 @@ class AckError(ClientError):
         super().__init__(first.code, f"{len(self.refused)} acknowledgements were refused; the first: {first}")
 
 
+def is_away(error: object) -> bool:
+    """Whether a server, or the broker behind it, couldn't be reached: it may be restarted, and back in a moment."""
+    if isinstance(error, TransportError):
+        return error.retryable
+    return isinstance(error, ClientError) and error.code == pb.HA_NOT_AVAILABLE
+
+
 _OTHER_FAMILIES: dict[int, type[ClientError]] = {
     pb.UNAUTHORIZED: Unauthorized,
     pb.PAYMENT_REQUIRED: PaymentRequired,

@@ -1,6 +1,6 @@
 """Which messages of a topic a consumer wants."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq.errors import BadRequest
@@ -43,5 +43,25 @@ Subscriptions = Mapping[str, str | Filter]
 
 
 def checked_subscriptions(subscriptions: Subscriptions) -> dict[str, Filter]:
-    """Topic to filter; a plain string is a tag expression."""
-    return {topic: TagFilter(wanted) if isinstance(wanted, str) else wanted for topic, wanted in subscriptions.items()}
+    """Topic to filter; a plain string is a tag expression. TypeError for anything else."""
+    if not isinstance(subscriptions, Mapping):
+        raise TypeError(f"subscriptions is topic to filter: write subscriptions={{{_all_of(subscriptions)}}}")
+    return {topic: _checked_filter(topic, wanted) for topic, wanted in subscriptions.items()}
+
+
+def _all_of(topics: object) -> str:
+    """How to subscribe to all of what was meant for topics."""
+    names = [topics] if isinstance(topics, str) else topics
+    if not isinstance(names, Iterable):
+        return '"topic": "*"'
+    return ", ".join(f'"{name}": "*"' for name in names)
+
+
+def _checked_filter(topic: object, wanted: object) -> Filter:
+    if not isinstance(topic, str):
+        raise TypeError(f"subscriptions is topic to filter, and {topic!r} is no name of a topic")
+    if isinstance(wanted, str):
+        return TagFilter(wanted)
+    if not isinstance(wanted, Filter):
+        raise TypeError(f'the filter of {topic} is no filter: write {{"{topic}": "*"}} for all, not {wanted!r}')
+    return wanted

@@ -140,7 +140,8 @@ def _check_topic(name: str) -> None:
 def _bytes_of(body: object) -> bytes:
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
-    raise BadRequest(pb.MESSAGE_CORRUPTED, f"the body of a message is bytes, not {type(body).__name__}")
+    what_to_do = ": write body.encode()" if isinstance(body, str) else ""
+    raise TypeError(f"the body of a message is bytes, not {type(body).__name__}{what_to_do}")
 
 
 def _check_tag(tag: str) -> None:
@@ -150,8 +151,10 @@ def _check_tag(tag: str) -> None:
 
 def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
     if isinstance(keys, str):
-        raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"keys is a list of strings: write keys=({keys!r},)")
+        raise TypeError(f'keys is a list of strings: write keys=["{keys}"]')
     for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"keys is a list of strings, which {key!r} is not")
         if not key.strip() or _CONTROL_CHARACTER.search(key):
             raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"key {key!r} must not be blank nor hold control characters")
     return tuple(keys)

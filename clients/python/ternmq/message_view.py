@@ -25,6 +25,8 @@ class MessageView:
     `receipt_handle` is the right to settle this delivery; `change_invisible_duration` replaces it. It is empty for what
     a `PullConsumer` got: nothing is hidden from others there, and progress is an offset.
     `delivery_attempt` is 1 on the first delivery.
+
+    Can be pickled and copied: what the copy holds is the same delivery, which can be settled once.
     """
 
     __slots__ = ("_body", "_message", "_properties", "broker", "delivery_attempt", "endpoints", "receipt_handle")
@@ -147,6 +149,10 @@ class MessageView:
         """The message as it came; not a copy."""
         return self._message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        data = self._message.SerializeToString()
+        return _restored, (type(self), data, self.broker, self.endpoints, self.receipt_handle, self.delivery_attempt)
+
     def _decoded_body(self) -> bytes:
         if self._message.system_properties.body_encoding != pb.GZIP:
             return self._message.body
@@ -162,6 +168,14 @@ class MessageView:
             f"MessageView(topic={self.topic!r}, message_id={self.message_id!r}, queue_id={self.queue_id}, "
             f"offset={self.offset}, delivery_attempt={self.delivery_attempt}, bytes={self.stored_bytes})"
         )
+
+
+def _restored(
+    kind: type[MessageView], data: bytes, broker: str, endpoints: "Endpoints", receipt_handle: str, attempt: int
+) -> MessageView:
+    view = kind(pb.Message.FromString(data), broker=broker, endpoints=endpoints)
+    view.receipt_handle, view.delivery_attempt = receipt_handle, attempt
+    return view
 
 
 def decoded_body(packed: bytes) -> bytes:

@@ -22,6 +22,7 @@ import grpc
 import grpc.experimental
 
 from ternmq import connection as calls
+from ternmq.arguments import check_options
 from ternmq.backoff import ExponentialBackoff, jittered
 from ternmq.client import REQUEST_TIMEOUT_S
 from ternmq.connection import (
@@ -69,6 +70,7 @@ class OffsetReader:
     """The arguments are those of the other clients; hooks and timing have no meaning here."""
 
     def __init__(self, endpoint: str, *, patience: float = PATIENCE_S, **options: Unpack[ClientOptions]) -> None:
+        check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._identity = Identity(options.get("credentials"))
         self._tls = options.get("tls", False)

@@ -2,13 +2,17 @@
 
 Attempts    a failed send is repeated on another queue, of another broker first, after a short growing pause; a message
             keeps its id, so a message that was stored before its answer got lost may be there twice under one id
+Limits      while a server, or the broker behind it, can't be reached, for `delivery_timeout`; what was answered and may
+            succeed later, up to `max_attempts` times within it. A topic whose route isn't known is looked up likewise
 Never       repeated is what the server refuses for good (all of 4xxxx but TOO_MANY_REQUESTS)
-Order       messages of one message group go to one queue; `send_many` sends the requests of a topic one after the other
+Order       messages of one message group go to one queue, and wait for one before them that is being repeated;
+            `send_many` sends the requests of a topic one after the other
 Close       waits for what is in flight, for as long as its attempts may take: sends, ends of transactions, and checks
             of orphaned ones that run already
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,13 +21,15 @@ from functools import partial
 from typing import Unpack
 
 from ternmq import connection as calls
-from ternmq.attempts import Attempts
-from ternmq.backoff import SEND_BACKOFF, backoff_of
+from ternmq.arguments import checked_topics
+from ternmq.attempts import Attempts, Budget
+from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, backoff_of
 from ternmq.checking import Checker, TransactionChecks
 from ternmq.client import Client
 from ternmq.connection import Connection
 from ternmq.ending import END_ATTEMPTS, end_transaction
-from ternmq.errors import BadRequest, ClientError, PayloadTooLarge, SendManyError, check
+from ternmq.errors import BadRequest, ClientError, DeadlineExceeded, PayloadTooLarge, SendManyError, check, is_away
+from ternmq.group_order import GroupOrder, Turn
 from ternmq.hooks import Sending
 from ternmq.message import LIMITS, Message, SendReceipt, check_message_ids
 from ternmq.message_id import MESSAGE_IDS
@@ -38,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 # For the server and the way to it, beside the time that an attempt may take.
 ATTEMPT_EXTRA_S = 1.0
+DELIVERY_TIMEOUT_S = 30.0
 
 
 class Producer(Client):
@@ -48,8 +55,10 @@ class Producer(Client):
             receipts = await producer.send_many([Message("orders", body) for body in bodies])
 
     `topics` is optional: topics that are named are looked up at the start, which then fails if they don't exist; others
-    at their first message. A send is tried `max_attempts` times, for `request_timeout` seconds each. The other
-    arguments are those of `ternmq.options.ClientOptions`.
+    at their first message. A send takes `delivery_timeout` seconds at most with all its attempts, each of which takes
+    `request_timeout` at most: so long it is repeated while the server can't be reached, as during its restart. Failures
+    that the server answered, and that may pass, are repeated within that time up to `max_attempts`. The other arguments
+    are those of `ternmq.options.ClientOptions`.
 
     `checker` is a function, plain or coroutine, that says how a transaction ends which the server asks about: it gets
     the message as a `MessageView` and returns a `TransactionResolution` (see `ternmq.checking`). The server asks the
@@ -69,6 +78,7 @@ class Producer(Client):
         topics: Iterable[str] = (),
         *,
         max_attempts: int = 3,
+        delivery_timeout: float = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
         **options: Unpack[ClientOptions],
@@ -76,16 +86,21 @@ class Producer(Client):
         super().__init__(endpoint, **options)
         if max_attempts < 1:
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
-        self._topics = dict.fromkeys(topics)
+        if not delivery_timeout > 0:
+            raise ValueError(f"delivery_timeout={delivery_timeout} must be more than 0 seconds")
+        self._topics = dict.fromkeys(checked_topics(topics))
         self._max_attempts = max_attempts
+        self._delivery_timeout_s = delivery_timeout
         self._compress_from_bytes = compress_from_bytes
         self._body_bytes_max = LIMITS.body_bytes_max
         self._attempts = Attempts(
             self._call,
             isolated=self._isolated,
             max_attempts=max_attempts,
+            request_timeout_s=self._request_timeout_s,
             compress_from_bytes=compress_from_bytes,
         )
+        self._order = GroupOrder()
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -202,12 +217,13 @@ class Producer(Client):
         return None
 
     async def _finish(self) -> None:
-        """What is in flight may use up its attempts, not more; then it fails with NotRunning as connections close."""
-        timeout_s = max(self._max_attempts, END_ATTEMPTS) * (self._request_timeout_s + ATTEMPT_EXTRA_S)
+        """What is in flight may use up its time, not more; then it fails with NotRunning as connections close."""
+        ends_s = END_ATTEMPTS * (self._request_timeout_s + ATTEMPT_EXTRA_S)
+        budget = Budget(max(self._delivery_timeout_s + ATTEMPT_EXTRA_S, ends_s))
         if self._checks is not None:
-            await self._checks.finish(timeout_s)
+            await self._checks.finish(budget.left_s)
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(budget.left_s):
                 await self._idle.wait()
 
     async def _route(self, topic: str) -> Route:
@@ -217,7 +233,7 @@ class Producer(Client):
         self._topics[topic] = None
         try:
             route = await self._routes.get(topic)
-        except ClientError:
+        except BaseException:
             self._topics.pop(topic, None)
             raise
         await self._send_settings()
@@ -231,6 +247,10 @@ class Producer(Client):
             answered = await self._send(Sending(self.client_id, batch.topic, batch.messages, ids))
             for place, outcome in zip(batch.places, answered, strict=True):
                 outcomes[place] = outcome
+            if all(map(is_away, answered)):
+                break  # it was waited for, and for each further request it would be so again
+        for place in (place for batch in batches for place in batch.places if outcomes[place] is None):
+            outcomes[place] = answered[-1]
 
     def _sending(self, message: Message) -> Sending:
         return Sending(self.client_id, message.topic, [message], MESSAGE_IDS.next_ids(1))
@@ -262,9 +282,27 @@ class Producer(Client):
                 self._idle.set()
 
     async def _attempt(self, sending: Sending) -> list[Outcome]:
-        route = await self._route(sending.topic)
-        self._check_sizes(sending.messages)
-        return await self._attempts.send(sending, route)
+        budget = Budget(self._delivery_timeout_s)
+        groups = {message.message_group for message in sending.messages if message.message_group is not None}
+        with self._order.turn(sending.topic, groups) as turn:
+            route = await self._reached_route(sending.topic, budget, turn)
+            self._check_sizes(sending.messages)
+            return await self._attempts.send(sending, route, budget, turn)
+
+    async def _reached_route(self, topic: str, budget: Budget, turn: Turn) -> Route:
+        """The route, also of a server that is away for a while."""
+        for attempt in itertools.count(2):
+            try:
+                async with asyncio.timeout(budget.left_s):
+                    return await self._route(topic)
+            except TimeoutError:
+                raise DeadlineExceeded(str(self._access_point), f"no route of {topic} in time") from None
+            except ClientError as error:
+                if not is_away(error) or not await budget.pause(REACH_BACKOFF.delay_s(attempt)):
+                    raise
+                if not await turn.comes(again=True, timeout_s=budget.left_s):
+                    raise
+        raise AssertionError("the loop above has no end")
 
     def _check_sizes(self, messages: Sequence[Message]) -> None:
         longest = max(len(message.body) for message in messages)

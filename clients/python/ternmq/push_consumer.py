@@ -5,13 +5,16 @@ Receive     one poll per assigned queue is always waiting at the server; receive
 Unordered   success acknowledges; failure gives the message back with the group's back-off
 Ordered     (the group is FIFO) one message of a message group at a time; failure is repeated here with the back-off,
             the followers wait; after the last attempt the message goes to the dead letter queue
-Close       no more polls; what is cached is consumed, within `drain_timeout`; acknowledgements go out; then goodbye
+Prefetch    twice as many messages as `concurrency`, beside those that are being consumed: a slow consumer leaves the
+            others to those that have time. A message group of an ordered group counts as one
+Close       no more polls; what runs may end, within `drain_timeout`, while the rest is given back to be delivered to
+            others at once, in its order, without counting as an attempt; acknowledgements go out; then goodbye
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Unpack
 
 from ternmq import connection as calls
@@ -27,6 +30,7 @@ from ternmq.hooks import ConsumeResult
 from ternmq.listening import Listener, ListenerCalls
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.reachability import level_of
 from ternmq.receiving import receive
 from ternmq.route import Queue
 from ternmq.wire_time import duration, seconds_of
@@ -36,7 +40,11 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 logger = logging.getLogger(__name__)
 
+# For an ordered group, whose message groups may have many messages each; see `PREFETCH`.
 CACHED_MESSAGES_MAX = 1024
+# For each listener the message that it has and two ahead: with one, quick listeners wait for polls (measured).
+PREFETCH = 3
+GIVEN_BACK_AT_A_TIME = 64
 CACHED_BYTES_MAX = 64 * MIB
 LONG_POLLING_S = 20.0
 THROTTLED_PAUSE_S = 0.02
@@ -55,6 +63,10 @@ class PushConsumer(Consumer):
     exception gives it back. `concurrency` listeners run at a time: coroutine functions on the event loop, plain
     functions in threads. Whether order is kept is a property of the group on the server. The other arguments are those
     of `ternmq.options.ClientOptions`.
+
+    `cached_messages_max` is how many messages are here at most, those included that are being consumed; by default
+    about three times `concurrency` (message groups, where order is kept), so that other consumers get what this one has
+    no time for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not begun.
     """
 
     client_type = pb.PUSH_CONSUMER
@@ -67,7 +79,7 @@ class PushConsumer(Consumer):
         listener: Listener,
         *,
         concurrency: int = 20,
-        cached_messages_max: int = CACHED_MESSAGES_MAX,
+        cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
         drain_timeout: float = 30.0,
         **options: Unpack[ClientOptions],
@@ -78,11 +90,12 @@ class PushConsumer(Consumer):
             subscriptions,
             **options,
         )
-        if concurrency < 1 or cached_messages_max < 1:
+        if concurrency < 1 or (cached_messages_max is not None and cached_messages_max < 1):
             raise ValueError(f"{concurrency=} and {cached_messages_max=} must be at least 1")
         self._listener = listener
         self._concurrency = concurrency
-        self._cached_messages_max = cached_messages_max
+        self._prefetch_max = cached_messages_max or PREFETCH * concurrency
+        self._cached_messages_max = cached_messages_max or max(CACHED_MESSAGES_MAX, self._prefetch_max)
         self._cached_bytes_max = cached_bytes_max
         self._drain_timeout_s = drain_timeout
         self._fifo = False
@@ -131,6 +144,7 @@ class PushConsumer(Consumer):
         self._consumption = Consumption(
             self._consume,
             concurrency=self._concurrency,
+            lanes_max=self._prefetch_max,
             messages_max=self._cached_messages_max,
             bytes_max=self._cached_bytes_max,
         )
@@ -138,10 +152,14 @@ class PushConsumer(Consumer):
         self._assigner = self._spawn(self._every(self._timing.assignment_s, self._assign))
 
     async def _finish(self) -> None:
+        if self._consumption is not None:
+            self._consumption.stop()
         receivers = [*self._receiving.values(), *([self._assigner] if self._assigner else [])]
         await cancelled(receivers)
         if self._consumption is not None:
+            giving_back = self._spawn(self._give_back(self._consumption.unstarted))
             await self._consumption.finish(self._drain_timeout_s)
+            await asyncio.wait([giving_back])
         if self._listener_calls is not None:
             self._listener_calls.close()
         await self._acker.finish(self._request_timeout_s + self._timing.error_pause_s)
@@ -155,7 +173,8 @@ class PushConsumer(Consumer):
             try:
                 assigned |= await self._assignment(topic)
             except ClientError as error:
-                logger.warning("%s: the assignment of %s stays as it was: %s", self.client_id, topic, error)
+                text = "%s: the assignment of %s stays as it was: %s"
+                logger.log(level_of(error), text, self.client_id, topic, error)
                 assigned |= {queue for queue in self._receiving if queue.topic == topic}
         for queue in assigned - self._receiving.keys():
             self._receiving[queue] = self._spawn(self._receive_always(queue))
@@ -176,7 +195,7 @@ class PushConsumer(Consumer):
             try:
                 views = await self._receive(queue, attempt_id)
             except ClientError as error:
-                logger.warning("%s: receive: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: receive: %s", self.client_id, error)
                 throttled = isinstance(error, TooManyRequests)
                 await asyncio.sleep(THROTTLED_PAUSE_S if throttled else self._timing.error_pause_s)
             except Exception:
@@ -189,12 +208,13 @@ class PushConsumer(Consumer):
                     self._consumption.accept(views, self._lane_of)
 
     async def _receive(self, queue: Queue, attempt_id: str) -> list[MessageView]:
-        share = max(1, self._cached_messages_max // max(1, len(self._receiving)))
+        assert self._consumption is not None
+        share = self._prefetch_max // max(1, len(self._receiving))
         request = rpc.ReceiveMessageRequest(
             group=pb.Resource(name=self.group),
             message_queue=queue.proto,
             filter_expression=self._filters[queue.topic].to_proto(),
-            batch_size=min(self._batch_size, share),
+            batch_size=max(1, min(self._batch_size, share, self._consumption.free)),
             auto_renew=True,
             long_polling_timeout=duration(self._poll_s),
             attempt_id=attempt_id,
@@ -203,8 +223,8 @@ class PushConsumer(Consumer):
         connection = self._connection(queue.endpoints)
         try:
             return await receive(connection, request, queue, timeout_s=timeout_s, keep_partial=not self._fifo)
-        except TransportError:
-            self._isolated.add(queue.endpoints)
+        except TransportError as error:
+            self._isolated.lost(queue.endpoints, error)
             raise
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
@@ -220,6 +240,7 @@ class PushConsumer(Consumer):
     async def _consume(self, view: MessageView) -> float | None:
         """Run the listener and settle; the seconds to wait when an ordered message has to be tried again here."""
         assert self._listener_calls is not None
+        assert self._consumption is not None
         intact = view.intact
         if not intact:
             logger.error(
@@ -232,7 +253,9 @@ class PushConsumer(Consumer):
         elif intact and view.delivery_attempt < self._max_attempts:
             delay_s = self._backoff.delay_s(view.delivery_attempt)
             view.delivery_attempt += 1
-            return delay_s
+            if not self._consumption.stopped:
+                return delay_s
+            await self._settled(lambda: self._change_invisible(view, delay_s))
         else:
             await self._settled(lambda: self._forward_to_dead_letter_queue(view))
         return None
@@ -246,8 +269,33 @@ class PushConsumer(Consumer):
                 if not error.retryable:
                     logger.warning("%s: a delivery was not settled and may come again: %s", self.client_id, error)
                     return None
-                logger.warning("%s: settling is tried again: %s", self.client_id, error)
+                logger.log(level_of(error), "%s: settling is tried again: %s", self.client_id, error)
             await asyncio.sleep(self._timing.error_pause_s)
+
+    async def _give_back(self, unstarted: Sequence[tuple[MessageView, float]]) -> None:
+        """Let others have these; what can't be given back in time is delivered again after the goodbye."""
+        room = asyncio.Semaphore(GIVEN_BACK_AT_A_TIME)
+        failures: list[ClientError] = []
+        given_back = 0
+
+        async def give_back(view: MessageView, wait_s: float) -> None:
+            nonlocal given_back
+            async with room:
+                try:
+                    await self._change_invisible(view, wait_s, suspend=not wait_s)
+                    given_back += 1
+                except ClientError as error:
+                    failures.append(error)
+
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                await asyncio.gather(*(give_back(view, wait_s) for view, wait_s in unstarted))
+        except TimeoutError:
+            pass  # counted below
+        if given_back < len(unstarted):
+            why = f"; the first failure: {failures[0]}" if failures else ""
+            missing = len(unstarted) - given_back
+            logger.warning("%s: %d messages could not be given back in time%s", self.client_id, missing, why)
 
     async def _forward_to_dead_letter_queue(self, view: MessageView) -> None:
         request = rpc.ForwardMessageToDeadLetterQueueRequest(

@@ -6,6 +6,7 @@ from ternmq import connection as calls
 from ternmq.connection import Connection
 from ternmq.errors import InternalError, TransportError, error_of
 from ternmq.message_view import MessageView
+from ternmq.reachability import level_of
 from ternmq.route import Queue
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -38,7 +39,7 @@ async def receive(
     except TransportError as error:
         if not views or not keep_partial:
             raise
-        logger.warning("a receive broke after %d messages: %s", len(views), error)
+        logger.log(level_of(error), "a receive broke after %d messages: %s", len(views), error)
     if views or status.code in {pb.OK, pb.MESSAGE_NOT_FOUND}:
         return views
     if status.code == pb.CODE_UNSPECIFIED:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, Forbidden
+from ternmq.reachability import level_of
 from ternmq.siphash import siphash24
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -144,7 +145,8 @@ class Routes:
             try:
                 await self._fetched(topic)
             except ClientError as error:
-                logger.warning("the route of %s could not be refreshed, the old one stays: %s", topic, error)
+                text = "the route of %s could not be refreshed, the old one stays: %s"
+                logger.log(level_of(error), text, topic, error)
 
     def close(self) -> None:
         for task in self._fetching.values():

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from ternmq.backoff import RECONNECT_BACKOFF, jittered
 from ternmq.connection import Connection, TelemetryStream
-from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, error_of
+from ternmq.endpoints import Endpoints
+from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, TransportError, error_of
+from ternmq.reachability import level_of
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -23,11 +25,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionOwner:
-    """What a session needs of its client: the settings to tell, what to do with the server's, answers to commands."""
+    """What a session needs of its client: the settings to tell, what to do with the server's, answers to commands, and
+    whom to tell that the connection is lost; settings that come say that it is there again."""
 
     settings: Callable[[], pb.Settings]
     take_settings: Callable[[Connection, pb.Settings], None]
     answer: Callable[[Connection, rpc.TelemetryCommand], Awaitable[rpc.TelemetryCommand | None]]
+    lost: Callable[[Endpoints, TransportError], None]
 
 
 class Session:
@@ -73,7 +77,10 @@ class Session:
                     await self._handshake(stream)
                     failures = itertools.count(1)
                     await self._listen(stream)
-                logger.info("%s ended the session; it is opened again", self.connection.endpoints)
+                logger.debug("%s ended the session; it is opened again", self.connection.endpoints)
+            except TransportError as error:
+                self._settle(error)
+                self._owner.lost(self.connection.endpoints, error)
             except ClientError as error:
                 self._settle(error)
                 logger.warning("the session broke and is opened again: %s", error)
@@ -130,7 +137,8 @@ class Session:
             if answer is not None:
                 await stream.write(answer)
         except ClientError as error:
-            logger.warning("a command of %s could not be answered: %s", self.connection.endpoints, error)
+            text = "a command of %s could not be answered: %s"
+            logger.log(level_of(error), text, self.connection.endpoints, error)
         except Exception:
             logger.exception("a command of %s failed", self.connection.endpoints)
 

@@ -85,8 +85,8 @@ class SimpleConsumer(Consumer):
         timeout_s = max(self._await_s, SHORTEST_POLL_S) + self._request_timeout_s
         try:
             views = await receive(self._connection(queue.endpoints), request, queue, timeout_s=timeout_s)
-        except TransportError:
-            self._isolated.add(queue.endpoints)
+        except TransportError as error:
+            self._isolated.lost(queue.endpoints, error)
             raise
         if views:
             self._hooks.delivered(self.client_id, self.group, views)

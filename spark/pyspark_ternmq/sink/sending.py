@@ -22,7 +22,7 @@ from ternmq.backoff import ExponentialBackoff, jittered
 
 logger = logging.getLogger(__name__)
 
-# Beyond the producer's own attempts, which are over within a second while a broker is away.
+# Beyond the producer's own attempts, which have a part of the time.
 BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 
 

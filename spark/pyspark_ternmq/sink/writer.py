@@ -35,6 +35,7 @@ from pyspark_ternmq.sink.pace import Pace, forget
 from pyspark_ternmq.sink.rows import RowReader
 from pyspark_ternmq.sink.sending import Sender
 from ternmq import Producer
+from ternmq.producer import DELIVERY_TIMEOUT_S
 
 # Spark's local properties of the jobs of a streaming query.
 QUERY_ID = "sql.streaming.queryId"
@@ -129,7 +130,11 @@ async def _write(plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: 
     )
     rows = 0
     async with (
-        Producer(options.connection.endpoint, **options.connection.client_options()) as producer,
+        Producer(
+            options.connection.endpoint,
+            delivery_timeout=min(DELIVERY_TIMEOUT_S, options.delivery_timeout_s),
+            **options.connection.client_options(),
+        ) as producer,
         Sender(
             producer,
             partition=partition,

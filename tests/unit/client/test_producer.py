@@ -67,6 +67,81 @@ async def test_attempts_end(server: ScriptedServer) -> None:
     assert len(server.requests["SendMessage"]) == 3
 
 
+async def test_a_server_that_cannot_be_reached_counts_for_no_attempt(server: ScriptedServer) -> None:
+    busy = sent(pb.TOO_MANY_REQUESTS)
+    away = [*[grpc.StatusCode.UNAVAILABLE] * 3, sent(pb.HA_NOT_AVAILABLE), grpc.StatusCode.CANCELLED]
+    server.script("SendMessage", busy, *away, busy)
+    async with Producer(server.endpoint, topics=[TOPIC], max_attempts=3) as producer:
+        assert (await producer.send(Message(TOPIC, b"body"))).offset == 1
+    assert len(server.requests["SendMessage"]) == 8
+
+
+async def test_a_server_that_stays_away_uses_up_the_time(server: ScriptedServer) -> None:
+    server.script("SendMessage", *[grpc.StatusCode.UNAVAILABLE] * 1000)
+    async with Producer(server.endpoint, topics=[TOPIC], delivery_timeout=1.0) as producer:
+        with pytest.raises(ternmq.ConnectionFailed, match="UNAVAILABLE"):
+            await producer.send(Message(TOPIC, b"body"))
+    assert len(server.requests["SendMessage"]) > 3
+    with pytest.raises(ValueError, match="delivery_timeout=0 must be more than 0"):
+        Producer(server.endpoint, delivery_timeout=0)
+
+
+async def test_a_send_outlives_a_restart_of_its_server() -> None:
+    """Also one to a topic whose route isn't known yet."""
+    async with ScriptedServer() as before:
+        producer = await Producer(before.endpoint, topics=[TOPIC]).start()
+    messages = [Message(TOPIC, b"x"), Message("invoices", b"x"), Message(TOPIC, b"x", message_group="g")]
+    with pytest.raises(ternmq.ConnectionFailed):  # so it is away, and each send begins by failing
+        await producer.recall_handle(TOPIC, "handle")
+    sends = [asyncio.create_task(producer.send(message)) for message in messages]
+    await asyncio.sleep(0)
+    async with ScriptedServer(port=before.port) as after:
+        receipts = await asyncio.gather(*sends)
+        await producer.close()
+    stored = {request.messages[0].system_properties.message_id for request in after.requests["SendMessage"]}
+    assert {receipt.message_id for receipt in receipts} <= stored
+
+
+async def test_requests_behind_one_that_used_up_its_time_are_not_sent(server: ScriptedServer) -> None:
+    server.script("SendMessage", *[grpc.StatusCode.UNAVAILABLE] * 1000)
+    async with Producer(server.endpoint, topics=[TOPIC], delivery_timeout=0.1) as producer:
+        with pytest.raises(ternmq.SendManyError, match="1001 of 1001 messages failed") as failed:
+            await producer.send_many([Message(TOPIC, b"x")] * 1001)
+    assert {len(request.messages) for request in server.requests["SendMessage"]} == {1000}
+    assert all(isinstance(outcome, ternmq.ConnectionFailed) for outcome in failed.value.outcomes)
+
+
+@pytest.mark.parametrize(("at_first", "failures"), [(10, 10), (1, 6)], ids=["together", "behind-one"])
+async def test_repeated_sends_keep_the_order_of_their_message_group(
+    server: ScriptedServer, at_first: int, failures: int
+) -> None:
+    """Those that failed together, and those that are begun while one is being repeated."""
+    stored: list[bytes] = []
+
+    def store(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+        stored.extend(message.body for message in request.messages)
+        return server._default_SendMessage(request)
+
+    server.script("SendMessage", *[sent(pb.HA_NOT_AVAILABLE)] * failures, *[store] * 20)
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        messages = [Message(TOPIC, b"%d" % number, message_group="g") for number in range(20)]
+        sends = [asyncio.create_task(producer.send(message)) for message in messages[:at_first]]
+        await server.asked("SendMessage", at_first + 1)  # so the first one is being repeated
+        sends += [asyncio.create_task(producer.send(message)) for message in messages[at_first:]]
+        await asyncio.gather(*sends)
+    assert stored == [message.body for message in messages]
+
+
+async def test_closing_does_not_wait_for_longer_than_a_send_may_take(server: ScriptedServer) -> None:
+    server.script("SendMessage", *[grpc.StatusCode.UNAVAILABLE] * 1000)
+    producer = await Producer(server.endpoint, topics=[TOPIC], delivery_timeout=0.5).start()
+    sending = asyncio.create_task(producer.send(Message(TOPIC, b"x")))
+    await server.asked("SendMessage")
+    await producer.close()
+    assert sending.done()
+    assert isinstance(sending.exception(), ternmq.ConnectionFailed)
+
+
 async def test_many_messages_are_one_request(server: ScriptedServer) -> None:
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
         receipts = await producer.send_many(Message(TOPIC, b"%d" % number) for number in range(100))

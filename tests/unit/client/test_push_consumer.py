@@ -12,6 +12,7 @@ from ternmq import ConsumeResult, MessageView, PushConsumer, Timing
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
 SUBSCRIPTIONS = {TOPIC: "*"}
@@ -103,7 +104,7 @@ async def test_a_message_group_keeps_its_order_while_others_go_on(server: Script
     server.told = ordered()
     running: dict[str, int] = {}
     order: dict[str, list[int]] = {"a": [], "b": []}
-    b_done = asyncio.Event()
+    b_done, a_done = asyncio.Event(), asyncio.Event()
 
     async def listener(view: MessageView) -> None:
         group = view.message_group or ""
@@ -114,11 +115,13 @@ async def test_a_message_group_keeps_its_order_while_others_go_on(server: Script
         order[group].append(view.offset)
         if len(order["b"]) == 5:
             b_done.set()
+        if len(order["a"]) == 5:
+            a_done.set()
         running[group] -= 1
 
     server.deliver(*(stored_message(number, group="ab"[number % 2]) for number in range(10)))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener):
-        await b_done.wait()
+        await a_done.wait()
     assert order == {"a": [0, 2, 4, 6, 8], "b": [1, 3, 5, 7, 9]}
 
 
@@ -223,7 +226,67 @@ async def test_a_full_cache_stops_polling(server: ScriptedServer) -> None:
     assert first.batch_size == 4
 
 
-async def test_closing_consumes_what_is_cached_and_says_goodbye_last(server: ScriptedServer) -> None:
+@pytest.mark.parametrize(("options", "asked"), [({"concurrency": 1}, 3), ({}, 32), ({"cached_messages_max": 9}, 9)])
+async def test_polls_ask_for_what_there_is_time_for(
+    server: ScriptedServer, options: dict[str, int], asked: int
+) -> None:
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, fails, **options):  # type: ignore[arg-type]
+        [receive] = await server.asked("ReceiveMessage")
+    assert receive.batch_size == asked
+
+
+async def test_polls_of_several_queues_share_the_room(server: ScriptedServer) -> None:
+    server.script("QueryAssignment", server.assigned(0, 1, 2))
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, fails, timing=Timing(assignment_s=1e6)):
+        requests = await server.asked("ReceiveMessage", 3)
+    assert [request.batch_size for request in requests] == [20] * 3
+
+
+async def test_a_poll_asks_for_no_more_than_is_free(server: ScriptedServer) -> None:
+    go_on = asyncio.Event()
+
+    async def listener(view: MessageView) -> None:
+        if view.offset < 3:
+            await go_on.wait()
+
+    server.deliver(*map(stored_message, range(7)))
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener, concurrency=4):
+        first, second = await server.asked("ReceiveMessage", 2)
+        go_on.set()
+    assert first.batch_size == 12
+    assert 5 <= second.batch_size <= 9
+
+
+async def test_message_groups_that_wait_for_their_next_try_do_not_keep_others_from_coming(
+    server: ScriptedServer,
+) -> None:
+    later = pb.CustomizedBackoff(next=[Duration(seconds=3600)])
+    server.told = pb.Settings(
+        subscription=pb.Subscription(fifo=True), backoff_policy=pb.RetryPolicy(max_attempts=9, customized_backoff=later)
+    )
+    server.deliver(*(stored_message(number, group="a") for number in range(20)))
+    server.deliver(*(stored_message(number, group="b") for number in range(20, 40)))
+    server.deliver(stored_message(40, group="c"))
+
+    async def listener(view: MessageView) -> ConsumeResult:
+        return ConsumeResult.SUCCESS if view.message_group == "c" else ConsumeResult.FAILURE
+
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener, concurrency=1):
+        await server.asked("AckMessage")
+    assert acked(server) == {"id-40"}
+
+
+def given_back(server: ScriptedServer) -> dict[str, tuple[float, bool]]:
+    """For how many seconds it shall stay hidden, and whether its attempt is not counted."""
+    return {
+        change.message_id: (change.invisible_duration.seconds + change.invisible_duration.nanos / 1e9, change.suspend)
+        for change in server.requests["ChangeInvisibleDuration"]
+    }
+
+
+async def test_closing_ends_what_runs_gives_back_the_rest_at_once_and_says_goodbye_last(
+    server: ScriptedServer,
+) -> None:
     first_is_in, go_on = asyncio.Event(), asyncio.Event()
     seen: list[int] = []
 
@@ -237,11 +300,67 @@ async def test_closing_consumes_what_is_cached_and_says_goodbye_last(server: Scr
     await consumer.start()
     await first_is_in.wait()
     closing = asyncio.create_task(consumer.close())
+    await server.asked("ChangeInvisibleDuration", 4)
+    assert not closing.done()
     go_on.set()
     await closing
-    assert seen == [0, 1, 2, 3, 4]
-    assert acked(server) == {f"id-{number}" for number in range(5)}
+    assert seen == [0]
+    assert acked(server) == {"id-0"}
+    assert given_back(server) == {f"id-{number}": (0.0, True) for number in range(1, 5)}
     assert len(server.requests["NotifyClientTermination"]) == 1
+
+
+async def test_closing_gives_ordered_messages_back_with_the_wait_that_a_failed_one_has_left(
+    server: ScriptedServer,
+) -> None:
+    later = pb.CustomizedBackoff(next=[Duration(seconds=3600)])
+    server.told = pb.Settings(
+        subscription=pb.Subscription(fifo=True), backoff_policy=pb.RetryPolicy(max_attempts=9, customized_backoff=later)
+    )
+    both_are_in, go_on = asyncio.Barrier(3), asyncio.Event()
+
+    async def listener(view: MessageView) -> ConsumeResult:
+        await both_are_in.wait()
+        if view.message_group == "runs":
+            await go_on.wait()
+        return ConsumeResult.FAILURE
+
+    groups = ["waits", "runs"]
+    server.deliver(*(stored_message(number, group=groups[number % 2]) for number in range(6)))
+    consumer = PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener)
+    await consumer.start()
+    await both_are_in.wait()
+    assert consumer._consumption is not None
+    parked = consumer._consumption._parked
+    await until(lambda: bool(parked))
+    closing = asyncio.create_task(consumer.close())
+    await server.asked("ChangeInvisibleDuration", 5)
+    go_on.set()
+    await closing
+    told = given_back(server)
+    assert {place: told.pop(place)[1] for place in ("id-0", "id-1")} == {"id-0": False, "id-1": False}
+    assert told == {f"id-{number}": (0.0, True) for number in range(2, 6)}
+    waits = {
+        change.message_id: change.invisible_duration.seconds for change in server.requests["ChangeInvisibleDuration"]
+    }
+    assert waits["id-1"] == 3600
+    assert 3000 < waits["id-0"] <= 3600
+
+
+async def test_closing_gives_up_what_a_server_that_is_away_does_not_take_back(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    first_is_in = asyncio.Event()
+
+    async def listener(_: MessageView) -> None:
+        first_is_in.set()
+        await asyncio.Event().wait()
+
+    server.script("ChangeInvisibleDuration", *[grpc.StatusCode.UNAVAILABLE] * 4)
+    server.deliver(*map(stored_message, range(5)))
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener, concurrency=1, drain_timeout=0.01):
+        await first_is_in.wait()
+    assert "4 messages could not be given back in time; the first failure: " in caplog.text
 
 
 async def test_closing_does_not_wait_for_a_listener_that_hangs(server: ScriptedServer) -> None:

@@ -53,13 +53,13 @@ class Shop:
 # Its tests
 
 
-def test_a_reminder_comes_after_two_hours(ternmq: Stack) -> None:
-    ternmq.create_topic("reminders", type="delay")
-    remind_of_unpaid(ternmq.endpoint, "order-7")
-    ternmq.advance(2 * HOUR - MINUTE)
-    assert received(ternmq, "reminders", AT_ONCE) == []
-    ternmq.advance(MINUTE)
-    assert received(ternmq, "reminders", SOON) == [b"order-7"]
+def test_a_reminder_comes_after_two_hours(ternmq_server: Stack) -> None:
+    ternmq_server.create_topic("reminders", type="delay")
+    remind_of_unpaid(ternmq_server.endpoint, "order-7")
+    ternmq_server.advance(2 * HOUR - MINUTE)
+    assert received(ternmq_server, "reminders", AT_ONCE) == []
+    ternmq_server.advance(MINUTE)
+    assert received(ternmq_server, "reminders", SOON) == [b"order-7"]
 
 
 class MailServer:
@@ -76,13 +76,16 @@ class MailServer:
         self.sent.put(mail)
 
 
-def test_a_mail_is_tried_again_after_ten_minutes(ternmq: Stack) -> None:
-    ternmq.create_group("mailing", retry_backoff="customized:10m")
-    server, began = MailServer(), ternmq.now()
-    with Mailer(ternmq.endpoint, server).consumer, Producer(ternmq.endpoint, topics=["mails"]) as producer:
+def test_a_mail_is_tried_again_after_ten_minutes(ternmq_server: Stack) -> None:
+    ternmq_server.create_group("mailing", retry_backoff="customized:10m")
+    server, began = MailServer(), ternmq_server.now()
+    with (
+        Mailer(ternmq_server.endpoint, server).consumer,
+        Producer(ternmq_server.endpoint, topics=["mails"]) as producer,
+    ):
         producer.send(Message("mails", b"Dear customer"))
-        assert sent_while_time_passes(server, ternmq) == b"Dear customer"
-    assert ternmq.now() - began >= 10 * MINUTE
+        assert sent_while_time_passes(server, ternmq_server) == b"Dear customer"
+    assert ternmq_server.now() - began >= 10 * MINUTE
 
 
 def sent_while_time_passes(server: MailServer, broker: Stack) -> bytes:
@@ -95,14 +98,14 @@ def sent_while_time_passes(server: MailServer, broker: Stack) -> bytes:
 
 
 @pytest.mark.ternmq(transaction_timeout_ms="1h")
-def test_an_order_of_a_shop_that_died_is_announced(ternmq: Stack) -> None:
-    ternmq.create_topic("orders", type="transaction")
-    shop = Shop(ternmq.endpoint)
+def test_an_order_of_a_shop_that_died_is_announced(ternmq_server: Stack) -> None:
+    ternmq_server.create_topic("orders", type="transaction")
+    shop = Shop(ternmq_server.endpoint)
     with shop.producer:
         shop.order_and_die("order-7")
-        assert received(ternmq, "orders", AT_ONCE) == []
-        ternmq.advance(HOUR)
-        assert received(ternmq, "orders", SOON) == [b"order-7"]
+        assert received(ternmq_server, "orders", AT_ONCE) == []
+        ternmq_server.advance(HOUR)
+        assert received(ternmq_server, "orders", SOON) == [b"order-7"]
 
 
 def received(broker: Stack, topic: str, wait: timedelta) -> list[bytes]:

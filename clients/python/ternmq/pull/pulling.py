@@ -18,6 +18,7 @@ from ternmq.errors import ClientError, InternalError, TransportError, error_of
 from ternmq.message_view import MessageView
 from ternmq.pull.buffer import PullBuffer
 from ternmq.pull.queue import PullQueue
+from ternmq.reachability import level_of
 from ternmq.route import Queue
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -59,7 +60,7 @@ async def pull(connection: Connection, request: rpc.PullMessageRequest, queue: Q
     except TransportError as error:
         if not pulled.views:
             raise
-        logger.warning("a pull broke after %d messages: %s", len(pulled.views), error)
+        logger.log(level_of(error), "a pull broke after %d messages: %s", len(pulled.views), error)
     if pulled.views or pulled.status.code in {pb.OK, pb.MESSAGE_NOT_FOUND, pb.ILLEGAL_OFFSET}:
         return pulled
     if pulled.status.code == pb.CODE_UNSPECIFIED:
@@ -115,7 +116,7 @@ class QueuePulls:
             try:
                 pause_s = await self._pull_once(state)
             except ClientError as error:
-                logger.warning("pulling %s: %s", state.name, error)
+                logger.log(level_of(error), "pulling %s: %s", state.name, error)
                 pause_s = self._error_pause_s
             except Exception:
                 logger.exception("pulling %s failed", state.name)

@@ -26,6 +26,7 @@ from ternmq.pull.offsets import GroupOffsets, Offsets, StartFrom, find_offset
 from ternmq.pull.pulling import Pulled, PullSource, QueuePulls, pull
 from ternmq.pull.queue import PullQueue
 from ternmq.pull.rebalancing import AssignmentListener, Rebalancing
+from ternmq.reachability import level_of
 from ternmq.route import Queue
 from ternmq.wire_time import duration, seconds_of
 from ternmq_common.limits import RECEIVE_BATCH_MAX
@@ -112,7 +113,8 @@ class QueueReader(Consumer):
             try:
                 wanted.update(await self._queues_of(topic))
             except ClientError as error:
-                logger.warning("%s: the assignment of %s stays as it was: %s", self.client_id, topic, error)
+                text = "%s: the assignment of %s stays as it was: %s"
+                logger.log(level_of(error), text, self.client_id, topic, error)
                 wanted |= {state.queue for state in self._buffer.queues.values() if state.queue.topic == topic}
         await self._rebalancing.become(wanted)
 
@@ -152,8 +154,8 @@ class QueueReader(Consumer):
         timeout_s = self._poll_s + self._request_timeout_s
         try:
             pulled = await pull(self._connection(queue.endpoints), request, queue, timeout_s=timeout_s)
-        except TransportError:
-            self._isolated.add(queue.endpoints)
+        except TransportError as error:
+            self._isolated.lost(queue.endpoints, error)
             raise
         if pulled.views:
             self._hooks.delivered(self.client_id, self.group, pulled.views)
@@ -185,5 +187,5 @@ class QueueReader(Consumer):
         try:
             await self._committer.commit({state: state.handled for state in states})
         except ClientError as error:
-            logger.warning("%s: the progress is not committed: %s", self.client_id, error)
+            logger.log(level_of(error), "%s: the progress is not committed: %s", self.client_id, error)
         self._buffer.forget_committed()

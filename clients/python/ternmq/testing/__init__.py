@@ -1,12 +1,12 @@
 """Brokers for the tests of applications: real ones, each test's own, with a clock that the test moves.
 
-    def test_a_reminder_comes_after_two_hours(ternmq: Stack) -> None:
-        ternmq.create_topic("reminders", type="delay")
-        remind_of_unpaid(ternmq.endpoint, "order-7")
-        ternmq.advance(timedelta(hours=2))
-        assert received(ternmq.endpoint, "reminders") == [b"order-7"]
+    def test_a_reminder_comes_after_two_hours(ternmq_server: Stack) -> None:
+        ternmq_server.create_topic("reminders", type="delay")
+        remind_of_unpaid(ternmq_server.endpoint, "order-7")
+        ternmq_server.advance(timedelta(hours=2))
+        assert received(ternmq_server.endpoint, "reminders") == [b"order-7"]
 
-Fixtures    `ternmq` is a broker for one test; `@pytest.mark.ternmq(delay_max_ms="30d")` gives it settings.
+Fixtures    `ternmq_server` is a broker for one test; `@pytest.mark.ternmq(delay_max_ms="30d")` gives it settings.
             `ternmq_session` is one for the whole run, whose clock can't be moved.
 Stack       the same without pytest, or for a fixture of your own: `with Stack() as stack: ...`
 Container   `ternmq.testing.containers.TernmqContainer` runs the image, for tests in other languages

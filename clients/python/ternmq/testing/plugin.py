@@ -9,7 +9,9 @@ import pytest
 
 from ternmq.testing.stack import Stack
 
-MARKER = "ternmq(**settings): settings of `ternmq up` for the broker of the fixture `ternmq`; see ternmq.testing."
+MARKER = (
+    "ternmq(**settings): settings of `ternmq up` for the broker of the fixture `ternmq_server`; see ternmq.testing."
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -17,8 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def ternmq(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A broker of the test's own, with a clock that `ternmq.advance` moves; a `ternmq.testing.Stack`.
+def ternmq_server(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A broker of the test's own, with a clock that `ternmq_server.advance` moves; a `ternmq.testing.Stack`.
 
     Its settings are those of `@pytest.mark.ternmq(name=value, ...)`; of several markers the nearest one decides.
     """
@@ -29,6 +31,12 @@ def ternmq(request: pytest.FixtureRequest) -> Iterator[Stack]:
         settings |= marker.kwargs
     with Stack(**settings) as stack:
         yield stack
+
+
+@pytest.fixture
+def ternmq() -> None:
+    """What `ternmq_server` was called before: that name hid the module `ternmq` in every test that had it."""
+    pytest.fail("the fixture 'ternmq' is called 'ternmq_server' now, so that the module can be used too", pytrace=False)
 
 
 @pytest.fixture(scope="session")

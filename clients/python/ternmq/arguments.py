@@ -1,0 +1,29 @@
+"""Arguments that can't be meant as they were written: a TypeError at once, whose text says what to write instead."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+
+from ternmq.options import ClientOptions
+
+
+def check_options(client: type, options: Mapping[str, object]) -> None:
+    """TypeError, with the nearest name, for a keyword that no client of this kind has."""
+    for name in options:
+        if name not in ClientOptions.__annotations__:
+            from ternmq_common.settings import did_you_mean  # nobody needs it but here
+
+            parameters = inspect.signature(client).parameters.values()
+            known = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
+            known |= ClientOptions.__annotations__.keys()
+            raise TypeError(f"{client.__name__} has no argument {name!r}{did_you_mean(name, known)}")
+
+
+def checked_topics(topics: Iterable[str]) -> list[str]:
+    """The names; a plain string would be taken apart into its letters."""
+    if isinstance(topics, str):
+        raise TypeError(f'topics is a list of names: write topics=["{topics}"]')
+    names = list(topics)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"topics is a list of names, which {name!r} is not")
+    return names

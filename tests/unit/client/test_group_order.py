@@ -1,0 +1,65 @@
+"""The order of sends that are repeated: pure, but for those that wait."""
+
+import asyncio
+from contextlib import ExitStack
+
+from ternmq.group_order import GroupOrder
+from tests.support.until import until
+
+LONG_S = 60.0
+
+
+async def test_nobody_waits_until_a_send_is_repeated() -> None:
+    order = GroupOrder()
+    with order.turn("t", {"a"}) as first, order.turn("t", {"a"}) as second, order.turn("t", ()) as without:
+        assert await second.comes(again=False, timeout_s=0)
+        assert await first.comes(again=True, timeout_s=0)
+        assert await without.comes(again=True, timeout_s=0)
+        assert not await second.comes(again=True, timeout_s=0)
+        with order.turn("t", {"b"}) as other, order.turn("other", {"a"}) as elsewhere:
+            assert await other.comes(again=False, timeout_s=0)
+            assert await elsewhere.comes(again=False, timeout_s=0)
+
+
+async def test_those_behind_go_one_by_one_and_then_together_but_never_before_each_other() -> None:
+    order, went = GroupOrder(), list[int]()
+    ends = [asyncio.Event() for _ in range(6)]
+
+    async def send(number: int, groups: set[str], *, again: bool) -> None:
+        with order.turn("t", groups) as turn:
+            assert await turn.comes(again=again, timeout_s=LONG_S)
+            went.append(number)
+            await ends[number].wait()
+        if number == 1:  # others were woken and don't run yet
+            tasks.create_task(send(5, {"a"}, again=False))
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, groups, again in (
+            (0, {"a"}, True), (1, {"a", "b"}, True), (2, {"a"}, False), (3, {"a"}, False), (4, {"c"}, False)
+        ):  # fmt: skip
+            tasks.create_task(send(number, groups, again=again))
+        await asyncio.sleep(0)
+        assert went == [0, 4]
+        ends[0].set()
+        await until(lambda: len(went) == 3)
+        assert went == [0, 4, 1]
+        ends[1].set()
+        await until(lambda: len(went) == 6)
+        for end in ends:
+            end.set()
+    assert went == [0, 4, 1, 2, 3, 5]
+    assert not order._groups
+
+
+async def test_a_send_that_gives_up_lets_the_next_one_go() -> None:
+    order = GroupOrder()
+    with ExitStack() as others:
+        with order.turn("t", {"a"}) as first:
+            assert await first.comes(again=True, timeout_s=0)
+            late, last = (others.enter_context(order.turn("t", {"a"})) for _ in range(2))
+            assert not await late.comes(again=False, timeout_s=0.001)
+            waiting = asyncio.create_task(last.comes(again=False, timeout_s=LONG_S))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        assert await waiting
+    assert not order._groups
