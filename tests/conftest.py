@@ -7,6 +7,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from ternmq_common import turn_end
+
 settings.register_profile("ternmq", deadline=None, print_blob=True)
 settings.load_profile("ternmq")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -14,8 +16,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if "postgres" in getattr(item, "fixturenames", ()) or "postgres" in map(str, values):
             item.add_marker(pytest.mark.postgres)
+    if turn_end.__file__.endswith(".py"):
+        return
+    # Compiled classes can't be subclassed or taken apart in plain Python: who does that is left to the plain tiers.
+    plain = [item for item in items if item.get_closest_marker("plain")]
+    items[:] = [item for item in items if not item.get_closest_marker("plain")]
+    config.hook.pytest_deselected(items=plain)

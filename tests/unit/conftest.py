@@ -1,12 +1,10 @@
-"""On which event loop tests run: asyncio's own, and those for which the loop matters on each that servers run on; and
-which of them a compiled installation can't run."""
+"""On which event loop tests run: asyncio's own, and those for which the loop matters on each that servers run on."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from ternmq_common import turn_end
 from ternmq_common.event_loop import LoopFactory
 from tests.support.loops import ASYNCIO, EACH
 
@@ -26,12 +24,3 @@ _ON_EACH = (
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
     del config
     return EACH if item.path.relative_to(_HERE).as_posix().startswith(_ON_EACH) else ASYNCIO
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Compiled classes can't be subclassed or taken apart in plain Python: who does that is left to the tier `unit`."""
-    if turn_end.__file__.endswith(".py"):
-        return
-    plain = [item for item in items if item.get_closest_marker("plain")]
-    items[:] = [item for item in items if not item.get_closest_marker("plain")]
-    config.hook.pytest_deselected(items=plain)

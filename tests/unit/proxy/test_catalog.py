@@ -12,7 +12,7 @@ from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.catalog import Catalog
 from ternmq_registry.directory import Directory
-from tests.unit.proxy.two_proxies import Cluster
+from tests.support.two_proxies import Cluster
 
 
 @pytest.fixture

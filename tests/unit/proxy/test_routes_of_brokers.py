@@ -14,7 +14,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.activities.query_route import query_assignment, query_route
 from ternmq_proxy.activities.recall_message import recall_message
 from ternmq_proxy.call import Call
-from tests.unit.proxy.two_proxies import CALL, Cluster, Proxy
+from tests.support.two_proxies import CALL, Cluster, Proxy
 
 Places = list[tuple[str, int, str]]
 

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_common.model import Group, Subscription
 from ternmq_proxy.processors.subscription_news import spread_news
-from tests.unit.proxy.two_proxies import Cluster, Proxy
+from tests.support.two_proxies import Cluster, Proxy
 
 
 class Told:

@@ -1,0 +1,221 @@
+"""Our Admin service: topics, groups and progress for tools."""
+
+import time
+from importlib.metadata import version
+
+import pytest
+
+from ternmq_common.server_settings import ServerSettings
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.support.embedded import Embedded, Proto, RawClient, code
+from tests.system.conftest import ANY_PORT, SERVER_LOOP
+
+pytestmark = SERVER_LOOP
+
+
+async def create_topic(client: RawClient, **fields: Proto) -> admin_pb2.CreateTopicResponse:
+    answer = await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=fields))
+    assert isinstance(answer, admin_pb2.CreateTopicResponse)
+    return answer
+
+
+async def create_group(client: RawClient, **fields: Proto) -> admin_pb2.CreateGroupResponse:
+    answer = await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=fields))
+    assert isinstance(answer, admin_pb2.CreateGroupResponse)
+    return answer
+
+
+async def describe_topic(client: RawClient, name: str) -> admin_pb2.DescribeTopicResponse:
+    answer = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
+    assert isinstance(answer, admin_pb2.DescribeTopicResponse)
+    return answer
+
+
+async def describe_group(client: RawClient, name: str) -> admin_pb2.DescribeGroupResponse:
+    answer = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=name))
+    assert isinstance(answer, admin_pb2.DescribeGroupResponse)
+    return answer
+
+
+async def delete_topic(client: RawClient, name: str) -> str:
+    return code(await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=name)))
+
+
+async def test_no_client_id_is_needed(server: Embedded) -> None:
+    async with RawClient(server.grpc, metadata=()) as tool:
+        assert code(await tool.admin("ListTopics", admin_pb2.ListTopicsRequest())) == "OK"
+
+
+async def test_a_topic_is_made_once_and_its_settings_kept(client: RawClient, new_topic: str) -> None:
+    settings = {"name": new_topic, "queues": 3, "type": pb.DELAY}
+    made = await create_topic(client, **settings)
+    assert (code(made), made.created) == ("OK", True)
+    again = await create_topic(client, **settings)
+    assert (code(again), again.created) == ("OK", False)
+    described = (await describe_topic(client, new_topic)).topic
+    assert (described.name, described.queues, described.type) == (new_topic, 3, pb.DELAY)
+    assert abs(described.created.ToSeconds() - time.time()) < 60
+
+
+@pytest.mark.parametrize("change", [{"queues": 4}, {"type": pb.FIFO}])
+async def test_a_topic_that_exists_otherwise_stays_as_it_is(
+    client: RawClient, new_topic: str, change: dict[str, int]
+) -> None:
+    settings = {"name": new_topic, "queues": 3, "type": pb.DELAY}
+    await create_topic(client, **settings)
+    refused = await create_topic(client, **{**settings, **change})
+    assert (code(refused), refused.created) == ("BAD_REQUEST", False)
+    assert "DELAY" in refused.status.message
+    described = (await describe_topic(client, new_topic)).topic
+    assert (described.queues, described.type) == (3, pb.DELAY)
+
+
+async def test_what_is_left_out_is_the_servers_default(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("defaults")
+    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, default_queues=2)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await create_topic(client, name="orders")
+        await create_group(client, name="readers")
+        topic = (await describe_topic(client, "orders")).topic
+        group = (await describe_group(client, "readers")).group
+    assert (topic.queues, topic.type) == (2, pb.NORMAL)
+    assert (group.fifo, group.max_attempts) == (False, 17)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"name": "a b"}, "ILLEGAL_TOPIC"),
+        ({"name": ""}, "ILLEGAL_TOPIC"),
+        ({"name": "TBW102"}, "ILLEGAL_TOPIC"),
+        ({"name": "good", "queues": -1}, "BAD_REQUEST"),
+        ({"name": "good", "queues": 1025}, "BAD_REQUEST"),
+        ({"name": "good", "type": 99}, "BAD_REQUEST"),
+    ],
+)
+async def test_a_topic_that_can_not_be_is_refused(client: RawClient, fields: dict[str, Proto], expected: str) -> None:
+    assert code(await create_topic(client, **fields)) == expected
+
+
+async def test_the_most_queues_that_a_topic_may_have_can_be_made(client: RawClient, new_topic: str) -> None:
+    assert code(await create_topic(client, name=new_topic, queues=1024)) == "OK"
+    assert len((await describe_topic(client, new_topic)).queues) == 1024
+
+
+async def test_topics_are_listed_by_name(client: RawClient, new_topic: str) -> None:
+    names = [f"{new_topic}-{letter}" for letter in "cab"]
+    for name in names:
+        await create_topic(client, name=name)
+    listed = await client.admin("ListTopics", admin_pb2.ListTopicsRequest())
+    all_names = [topic.name for topic in listed.topics]
+    assert all_names == sorted(all_names)
+    assert set(names) <= set(all_names)
+
+
+async def test_a_described_topic_tells_what_each_queue_holds(client: RawClient, new_topic: str) -> None:
+    await create_topic(client, name=new_topic, queues=2)
+    await client.send(new_topic, b"1", b"2", b"3")
+    queues = (await describe_topic(client, new_topic)).queues
+    assert [(queue.broker, queue.queue_id, queue.min_offset) for queue in queues] == [
+        ("broker-0", 0, 0),
+        ("broker-0", 1, 0),
+    ]
+    assert sorted(queue.max_offset for queue in queues) == [0, 3]
+
+
+@pytest.mark.parametrize("name", ["DescribeTopic", "DeleteTopic"])
+async def test_an_unknown_topic_is_not_found(client: RawClient, new_topic: str, name: str) -> None:
+    answer = await client.admin(name, getattr(admin_pb2, f"{name}Request")(name=new_topic))
+    assert code(answer) == "TOPIC_NOT_FOUND"
+
+
+@pytest.mark.parametrize("name", ["DescribeGroup", "DeleteGroup"])
+async def test_an_unknown_group_is_not_found(client: RawClient, group: str, name: str) -> None:
+    answer = await client.admin(name, getattr(admin_pb2, f"{name}Request")(name=group))
+    assert code(answer) == "CONSUMER_GROUP_NOT_FOUND"
+
+
+async def test_a_topic_made_again_goes_on_with_its_offsets_and_shows_nothing_old(
+    client: RawClient, topic: str, group: str
+) -> None:
+    await client.send(topic, b"old", b"old", b"old")
+    assert len((await client.receive(topic, group, batch_size=1)).messages) == 1
+    assert await delete_topic(client, topic) == "OK"
+    assert code(await describe_topic(client, topic)) == "TOPIC_NOT_FOUND"
+    await client.create_topic(topic)
+    assert (await client.receive(topic, group)).bodies == []
+    assert [entry.offset for entry in (await client.send(topic, b"new")).entries] == [3]
+    assert (await client.receive(topic, group)).bodies == [b"new"]
+    [queue] = (await describe_topic(client, topic)).queues
+    assert (queue.min_offset, queue.max_offset) == (3, 4)
+
+
+async def test_a_group_is_made_once_and_its_settings_kept(client: RawClient, group: str) -> None:
+    settings = {"name": group, "fifo": True, "max_attempts": 5}
+    made = await create_group(client, **settings)
+    assert (code(made), made.created) == ("OK", True)
+    again = await create_group(client, **settings)
+    assert (code(again), again.created) == ("OK", False)
+    for change in ({"fifo": False}, {"max_attempts": 6}):
+        assert code(await create_group(client, **{**settings, **change})) == "BAD_REQUEST"
+    described = (await describe_group(client, group)).group
+    assert (described.name, described.fifo, described.max_attempts) == (group, True, 5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"name": "a b"}, "ILLEGAL_CONSUMER_GROUP"),
+        ({"name": "CID_RMQ_SYS_mine"}, "ILLEGAL_CONSUMER_GROUP"),
+        ({"name": "good", "max_attempts": -1}, "BAD_REQUEST"),
+        ({"name": "good", "max_attempts": 1001}, "BAD_REQUEST"),
+    ],
+)
+async def test_a_group_that_can_not_be_is_refused(client: RawClient, fields: dict[str, Proto], expected: str) -> None:
+    assert code(await create_group(client, **fields)) == expected
+
+
+async def test_a_described_group_tells_how_far_it_is(client: RawClient, topic: str, group: str) -> None:
+    await client.send(topic, *[b"body"] * 5)
+    received = await client.receive(topic, group, batch_size=3)
+    await client.ack(topic, group, received.messages[0].system_properties.receipt_handle)
+    described = await describe_group(client, group)
+    [progress] = described.progress
+    assert (progress.topic, progress.broker, progress.queue_id) == (topic, "broker-0", 0)
+    assert (progress.committed, progress.cursor, progress.in_flight, progress.max_offset) == (1, 3, 2, 5)
+    assert list(described.client_ids) == [client.client_id]
+
+
+async def test_a_deleted_group_starts_over(client: RawClient, topic: str, group: str) -> None:
+    await client.send(topic, b"body")
+    received = await client.receive(topic, group)
+    await client.ack(topic, group, received.messages[0].system_properties.receipt_handle)
+    assert code(await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))) == "OK"
+    assert code(await describe_group(client, group)) == "CONSUMER_GROUP_NOT_FOUND"
+    assert (await client.receive(topic, group)).attempts == [1]
+
+
+async def test_topics_groups_and_messages_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("restarted"), grpc=ANY_PORT, http=ANY_PORT)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await client.create_topic("orders")
+        await client.send("orders", b"1", b"2")
+        received = await client.receive("orders", "readers")
+        await client.ack("orders", "readers", received.messages[0].system_properties.receipt_handle)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        assert (await describe_topic(client, "orders")).topic.queues == 1
+        [progress] = (await describe_group(client, "readers")).progress
+        assert (progress.committed, progress.in_flight) == (1, 1)
+        # The handle from before the restart still is the right to settle the message.
+        answer = await client.ack("orders", "readers", received.messages[1].system_properties.receipt_handle)
+        assert code(answer) == "OK"
+        [progress] = (await describe_group(client, "readers")).progress
+        assert (progress.committed, progress.in_flight) == (2, 0)
+
+
+async def test_the_server_tells_about_itself(client: RawClient) -> None:
+    answer = await client.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
+    assert (code(answer), answer.version) == ("OK", version("ternmq"))
+    assert 0 <= time.time() - answer.started.ToSeconds() < 600
+    assert answer.resident_bytes > 1_000_000

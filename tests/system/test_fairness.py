@@ -1,0 +1,136 @@
+"""Large requests give up the event loop while they are worked on, and places for answers are left again."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from ternmq_broker import popping
+from ternmq_common import fairness
+from ternmq_common.grpc_stream.served_call import ServedCall
+from ternmq_common.handle_form import handle_form
+from ternmq_common.limits import MIB
+from ternmq_common.model import NewMessage, PopOrder, QueueRef
+from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
+from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.activities.admin_topics import list_topics
+from ternmq_proxy.activities.receive_message import receive_message
+from ternmq_proxy.activities.send_message import send_message
+from ternmq_proxy.activities.settle_message import ack_message
+from ternmq_proxy.call import Call
+from ternmq_proxy.main import make_clock, open_storage
+from ternmq_proxy.services import Services
+from ternmq_proxy.serving import make_services, part_with_the_silent
+from tests.support.embedded import Embedded, RawClient, message, receive_request
+from tests.system.conftest import ANY_PORT, SERVER_LOOP
+
+T = TypeVar("T")
+MANY = 1024
+CALL = Call(client_id="c", peer="127.0.0.1:1", remaining_s=20)
+
+
+@pytest.fixture
+async def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
+    monkeypatch.setattr(fairness, "TURN_S", 0.0)  # every step is taken for a long one
+    settings = ServerSettings(data_dir=tmp_path, flush=FlushMode.ASYNC, grpc=ANY_PORT, http=ANY_PORT)
+    async with AsyncExitStack() as stack:
+        clock = make_clock(settings)
+        messages, catalog = await open_storage(settings, clock, stack)
+        yield make_services(settings, clock, catalog, messages, settings.grpc)
+
+
+async def turns_during(work: Awaitable[T]) -> tuple[int, T]:
+    """How often others came around meanwhile."""
+    working, turns = asyncio.ensure_future(work), 0
+    while not working.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns, working.result()
+
+
+async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(services: Services) -> None:
+    request = rpc.SendMessageRequest(messages=[message("t") for _ in range(MANY)])
+    turns, sent = await turns_during(send_message(request, CALL, services))
+    assert sent.status.code == pb.OK
+    assert turns > 2 * MANY  # once for each check, once for each stored form
+
+    entries: list[rpc.AckMessageEntry] = []
+    while len(entries) < MANY:
+        received = await receive_message(receive_request("t", "g"), CALL, services)
+        handles = [handle_form("g", "t").encode(each.handle).decode() for each in received.deliveries]
+        entries += [rpc.AckMessageEntry(receipt_handle=handle) for handle in handles]
+    ack = rpc.AckMessageRequest(group={"name": "g"}, topic={"name": "t"}, entries=entries)
+    turns, answer = await turns_during(ack_message(ack, CALL, services))
+    assert answer.status.code == pb.OK
+    assert len(answer.entries) == MANY
+    assert turns > MANY // 100
+
+
+async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: Services) -> None:
+    for number in range(50):
+        await services.catalog.topic(f"t{number}", pb.NORMAL)
+        services.clients.seen(f"c{number}", "g").last_seen = -1e9
+    turns, listed = await turns_during(list_topics(admin_pb2.ListTopicsRequest(), CALL, services))
+    assert len(listed.topics) == 50
+    assert turns > 50
+    turns, _ = await turns_during(part_with_the_silent(services))
+    assert services.clients.find("c0") is None
+    assert turns > 50
+
+
+async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(services: Services) -> None:
+    topic = await services.catalog.topic("t", pb.NORMAL)
+    [broker] = services.messages.route(topic).brokers
+    for queue_id in range(topic.queues):
+        blue = [NewMessage(tag_hash("blue"), b"", b"", (str(number),)) for number in range(1000)]
+        await services.messages.append(QueueRef("t", broker, queue_id), blue)
+    order = PopOrder(
+        group="g",
+        topic="t",
+        queues=range(topic.queues),
+        filter=TagFilter.parse("red"),
+        batch=32,
+        invisible_ms=60_000,
+    )
+    turns, deliveries = await turns_during(services.messages.pop(order, broker="", poll_s=0))
+    assert deliveries == []
+    assert turns >= topic.queues * 1000 // popping.SCAN_ROWS
+
+
+@pytest.mark.parametrize("encoding", [pb.IDENTITY, pb.GZIP])
+async def test_large_bodies_are_hashed_and_inflated_beside_the_loop(
+    services: Services, encoding: "pb.Encoding"
+) -> None:
+    body = bytes(4 * MIB)
+    sent = message("t", gzip.compress(body) if encoding == pb.GZIP else body, body_encoding=encoding)
+    send_ = send_message(rpc.SendMessageRequest(messages=[sent]), CALL, services)
+    turns, answer = await turns_during(send_)
+    assert answer.status.code == pb.OK
+    assert turns > 20  # a single message takes no turns of its own: these are of the wait for the thread
+
+
+@SERVER_LOOP
+async def test_a_call_leaves_its_place_when_its_answer_is_written_or_cut(
+    server: Embedded, client: RawClient, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = OutputRoom(lambda: 0, 1)
+    monkeypatch.setattr(ServedCall, "room", lambda _: AnswerRoom(room))
+    for number in range(PLACES_MAX + 2):
+        await client.send(topic, bytes(1 << 20))
+        assert (await client.receive(topic, f"{group}-{number}", batch_size=1)).code == "OK"
+    assert room.is_open
+    async with RawClient(server.grpc) as leaving:
+        for number in range(PLACES_MAX + 2):
+            stream = leaving.stream("ReceiveMessage", receive_request(topic, f"{group}-cut-{number}"))
+            assert (await stream.read()).status.code == pb.OK
+            stream.cancel()
+    async with asyncio.timeout(10):
+        assert (await client.receive(topic, f"{group}-last", batch_size=1)).code == "OK"

@@ -1,0 +1,283 @@
+"""Orphan checks: who is asked about a transaction, what is sent, and who is asked next (`producer.md` 8.3)."""
+
+import asyncio
+
+import grpc.aio
+import pytest
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.pool import Duration
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import Embedded, Proto, RawClient, code, message
+from tests.system.conftest import SERVER_LOOP
+
+pytestmark = SERVER_LOOP
+POLL_S = 10.0
+FIRST_CHECK_S = 6
+INTERVAL_S = 30
+CHECKS_MAX = 15
+
+
+def named(topic: str, namespace: str = "") -> pb.Resource:
+    return pb.Resource(name=topic, resource_namespace=namespace)
+
+
+async def begin(client: RawClient, topic: str, body: bytes = b"body", **system: Proto) -> str:
+    """The id of the transaction of a half message that is sent now."""
+    answer = await client.send(topic, body, message_type=pb.TRANSACTION, **system)
+    transaction_id: str = answer.entries[0].transaction_id
+    return transaction_id
+
+
+async def end(client: RawClient, topic: str, transaction_id: str, resolution: "pb.TransactionResolution") -> None:
+    request = rpc.EndTransactionRequest(
+        topic={"name": topic},
+        transaction_id=transaction_id,
+        resolution=resolution,
+        source=pb.SOURCE_SERVER_CHECK,
+    )
+    assert code(await client.call("EndTransaction", request)) == "OK"
+
+
+async def asked(stream: Proto) -> str:
+    """The transaction that the next command on the stream asks about."""
+    async with asyncio.timeout(POLL_S):
+        command = await stream.read()
+    assert command.WhichOneof("command") == "recover_orphaned_transaction_command"
+    transaction_id: str = command.recover_orphaned_transaction_command.transaction_id
+    return transaction_id
+
+
+async def described(client: RawClient, transaction_id: str) -> admin_pb2.Transaction:
+    request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
+    answer = await client.admin("GetTransaction", request)
+    assert code(answer) == "OK"
+    transaction = answer.transaction
+    assert isinstance(transaction, admin_pb2.Transaction)
+    return transaction
+
+
+# --- the question
+
+
+async def test_a_producer_is_asked_and_its_answer_counts(timed: RawClient, payments: str, group: str) -> None:
+    stream = await timed.publish_to(named(payments))
+    kept, dropped = await begin(timed, payments, b"kept"), await begin(timed, payments, b"dropped")
+    await timed.advance(FIRST_CHECK_S)
+    assert [await asked(stream), await asked(stream)] == [kept, dropped]
+    await end(timed, payments, dropped, pb.ROLLBACK)
+    await end(timed, payments, kept, pb.COMMIT)
+    assert (await timed.receive(payments, group, poll_s=POLL_S)).bodies == [b"kept"]
+    stream.cancel()
+
+
+async def test_the_question_holds_the_whole_message(timed: RawClient, movable_server: Embedded, payments: str) -> None:
+    stream = await timed.publish_to(named("others"), named(payments, "tenant"))
+    before = await timed.server_ms()
+    sent = message(payments, b"pay", properties={"k": "v"}, message_type=pb.TRANSACTION, tag="t", keys=["a"])
+    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    await timed.advance(FIRST_CHECK_S)
+    command = await stream.read()
+    assert not command.HasField("status")
+    question = command.recover_orphaned_transaction_command
+    assert question.transaction_id == answer.entries[0].transaction_id
+    got, properties = question.message, question.message.system_properties
+    assert got.topic == named(payments, "tenant")  # as the producer's settings have it
+    assert (got.body, dict(got.user_properties)) == (b"pay", {"k": "v"})
+    assert properties.message_id == answer.entries[0].message_id
+    assert (properties.tag, list(properties.keys)) == ("t", ["a"])
+    assert properties.message_type == pb.TRANSACTION
+    assert (properties.body_encoding, properties.body_digest.type) == (pb.IDENTITY, pb.MD5)
+    assert properties.body_digest.checksum == "b02a45a596bfb86fe2578bde75ff5444".upper()
+    assert properties.born_host
+    assert before <= properties.born_timestamp.ToMilliseconds() <= properties.store_timestamp.ToMilliseconds()
+    assert properties.store_host == movable_server.grpc
+    assert (properties.queue_id, properties.delivery_attempt) == (0, 1)
+    stream.cancel()
+
+
+async def test_nobody_is_asked_before_the_time_that_the_message_asks_for(timed: RawClient, payments: str) -> None:
+    stream = await timed.publish_to(named(payments))
+    patient = await begin(timed, payments, orphaned_transaction_recovery_duration=Duration(seconds=60))
+    usual = await begin(timed, payments)
+    await timed.advance(FIRST_CHECK_S)
+    assert await asked(stream) == usual
+    await end(timed, payments, usual, pb.ROLLBACK)
+    assert (await described(timed, patient)).checks == 0
+    await timed.advance(60 - FIRST_CHECK_S)
+    assert await asked(stream) == patient
+    stream.cancel()
+
+
+async def test_a_producer_that_does_not_know_is_asked_again(timed: RawClient, payments: str) -> None:
+    stream = await timed.publish_to(named(payments))
+    transaction_id = await begin(timed, payments)
+    await timed.advance(FIRST_CHECK_S)
+    assert await asked(stream) == transaction_id
+    await end(timed, payments, transaction_id, pb.TRANSACTION_RESOLUTION_UNSPECIFIED)
+    await timed.advance(INTERVAL_S)
+    assert await asked(stream) == transaction_id
+    await end(timed, payments, transaction_id, pb.COMMIT)
+    stream.cancel()
+
+
+async def test_after_the_last_question_the_transaction_is_discarded(
+    timed: RawClient, payments: str, group: str
+) -> None:
+    stream = await timed.publish_to(named(payments))
+    transaction_id = await begin(timed, payments)
+    await timed.advance(FIRST_CHECK_S)
+    for number in range(CHECKS_MAX):
+        assert await asked(stream) == transaction_id
+        # The count is noted after the question was sent.
+        assert (await described(timed, transaction_id)).checks in (number, number + 1)
+        await timed.advance(INTERVAL_S)
+    while (transaction := await described(timed, transaction_id)).state == admin_pb2.PENDING:
+        await timed.advance(1)
+    assert (transaction.state, transaction.checks) == (admin_pb2.DISCARDED, CHECKS_MAX)
+    assert (await timed.receive(payments, group)).code == "MESSAGE_NOT_FOUND"
+    request = rpc.EndTransactionRequest(topic={"name": payments}, transaction_id=transaction_id, resolution=pb.COMMIT)
+    assert code(await timed.call("EndTransaction", request)) == "INVALID_TRANSACTION_ID"
+    stream.cancel()
+
+
+# --- who is asked
+
+
+async def test_the_sender_is_asked_for_choice(timed: RawClient, second: RawClient, payments: str) -> None:
+    others = await second.publish_to(named(payments))
+    stream = await timed.publish_to(named(payments))
+    ids = [await begin(timed, payments) for _ in range(4)]
+    await timed.advance(FIRST_CHECK_S)
+    assert [await asked(stream) for _ in ids] == ids
+    stream.cancel()
+    others.cancel()
+
+
+async def test_without_the_sender_the_others_are_asked_in_turn(
+    timed: RawClient, second: RawClient, movable_server: Embedded, payments: str
+) -> None:
+    async with RawClient(movable_server.grpc) as sender:
+        ids = [await begin(sender, payments) for _ in range(4)]
+    streams = [await client.publish_to(named(payments)) for client in (timed, second)]
+    await timed.advance(FIRST_CHECK_S)
+    answers = [[await asked(stream), await asked(stream)] for stream in streams]
+    assert sorted(answers[0] + answers[1]) == sorted(ids)
+    assert answers[0] in (ids[0::2], ids[1::2])
+    for stream in streams:
+        stream.cancel()
+
+
+async def test_who_does_not_publish_to_the_topic_is_not_asked(
+    timed: RawClient, second: RawClient, payments: str, group: str
+) -> None:
+    elsewhere = await second.publish_to(named("elsewhere"))
+    nowhere = await timed.publish_to()
+    async with RawClient(timed.endpoint) as consumer:
+        reading = consumer.telemetry()
+        entries = [{"topic": {"name": payments}}]
+        settings = pb.Settings(
+            client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}, "subscriptions": entries}
+        )
+        await reading.write(rpc.TelemetryCommand(settings=settings))
+        await reading.read()
+        transaction_id = await begin(timed, payments)
+        await timed.advance(FIRST_CHECK_S)
+        # Nobody could be asked, so nothing counts, and the question is put when somebody can.
+        await timed.advance(INTERVAL_S)
+        assert (await described(timed, transaction_id)).checks == 0
+        stream = await timed.publish_to(named(payments))
+        await timed.advance(INTERVAL_S)
+        assert await asked(stream) == transaction_id
+        for each in (elsewhere, nowhere, reading, stream):
+            each.cancel()
+
+
+async def test_topics_that_come_with_later_settings_count(timed: RawClient, payments: str) -> None:
+    stream = await timed.publish_to()
+    transaction_id = await begin(timed, payments)
+    settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [named(payments)]})
+    await stream.write(rpc.TelemetryCommand(settings=settings))
+    assert (await stream.read()).HasField("settings")
+    await timed.advance(FIRST_CHECK_S)
+    assert await asked(stream) == transaction_id
+    stream.cancel()
+
+
+async def test_the_newest_stream_of_a_client_is_used_and_then_the_one_before(timed: RawClient, payments: str) -> None:
+    older, newer = await timed.publish_to(named(payments)), await timed.publish_to(named(payments))
+    transaction_id = await begin(timed, payments)
+    await timed.advance(FIRST_CHECK_S)
+    assert await asked(newer) == transaction_id
+    await newer.done_writing()
+    assert await newer.read() is grpc.aio.EOF
+    await timed.advance(INTERVAL_S)
+    assert await asked(older) == transaction_id
+    older.cancel()
+
+
+async def test_settings_are_answered_on_a_stream_that_is_asked_on(timed: RawClient, payments: str) -> None:
+    stream = await timed.publish_to(named(payments))
+    ids = [await begin(timed, payments) for _ in range(20)]
+    settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [named(payments)]})
+    moved = asyncio.ensure_future(timed.advance(FIRST_CHECK_S))
+    for _ in range(20):
+        await stream.write(rpc.TelemetryCommand(settings=settings))
+    await moved
+    kinds = [(await stream.read()).WhichOneof("command") for _ in range(40)]
+    assert sorted(kinds) == ["recover_orphaned_transaction_command"] * len(ids) + ["settings"] * 20
+    stream.cancel()
+
+
+# --- who is asked next
+
+
+@pytest.mark.parametrize("way", ["stream ends", "stream breaks", "good-bye", "connection breaks"])
+async def test_when_the_producer_leaves_another_is_asked_at_once(
+    timed: RawClient, second: RawClient, payments: str, way: str
+) -> None:
+    leaving = await second.publish_to(named(payments))
+    transaction_id = await begin(second, payments)
+    await timed.advance(FIRST_CHECK_S)
+    assert await asked(leaving) == transaction_id
+    staying = await timed.publish_to(named(payments))
+    if way == "stream ends":
+        await leaving.done_writing()
+    elif way == "stream breaks":
+        leaving.cancel()
+    elif way == "good-bye":
+        request = rpc.NotifyClientTerminationRequest()
+        assert code(await second.call("NotifyClientTermination", request)) == "OK"
+    else:
+        await second.channel.close()
+    assert await asked(staying) == transaction_id
+    await end(timed, payments, transaction_id, pb.COMMIT)
+    staying.cancel()
+    leaving.cancel()
+
+
+async def test_what_was_answered_is_asked_of_nobody_else(timed: RawClient, second: RawClient, payments: str) -> None:
+    leaving = await second.publish_to(named(payments))
+    answered, open_one = await begin(second, payments), await begin(second, payments)
+    await timed.advance(FIRST_CHECK_S)
+    assert [await asked(leaving), await asked(leaving)] == [answered, open_one]
+    staying = await timed.publish_to(named(payments))
+    await end(second, payments, answered, pb.ROLLBACK)
+    leaving.cancel()
+    assert await asked(staying) == open_one
+    staying.cancel()
+
+
+async def test_with_nobody_left_the_next_interval_decides(timed: RawClient, second: RawClient, payments: str) -> None:
+    leaving = await second.publish_to(named(payments))
+    transaction_id = await begin(second, payments)
+    await timed.advance(FIRST_CHECK_S)
+    assert await asked(leaving) == transaction_id
+    request = rpc.NotifyClientTerminationRequest()
+    assert code(await second.call("NotifyClientTermination", request)) == "OK"
+    staying = await timed.publish_to(named(payments))
+    await timed.advance(INTERVAL_S)
+    assert await asked(staying) == transaction_id
+    staying.cancel()
+    leaving.cancel()

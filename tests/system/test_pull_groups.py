@@ -1,0 +1,296 @@
+"""Groups whose members pull: how the queues of a topic are shared out, and how far such a group is
+(`consumer.md` 3 and 9)."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
+
+import pytest
+import pytest_asyncio
+
+from ternmq_common.server_settings import ServerSettings
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import Embedded, Proto, RawClient, code
+from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.system.test_admin import create_group, describe_group
+from tests.system.test_offsets import Pulled, pull, queue
+
+pytestmark = SERVER_LOOP
+
+
+class Member:
+    """A client under a name of the test's choice, and what it asks for its group."""
+
+    def __init__(self, server: Embedded, name: str, group: str, topic: str) -> None:
+        self.name, self.group, self.topic = name, group, topic
+        self.client = RawClient(server.grpc, metadata=(("x-mq-client-id", name),))
+
+    async def tell(self, *topics: str, kind: "pb.ClientType" = pb.PULL_CONSUMER) -> pb.Settings:
+        """Send settings, and give back those in force."""
+        entries = [{"topic": {"name": topic}} for topic in topics]
+        subscription = {"group": {"name": self.group}, "subscriptions": entries}
+        answer = await self.client.configure(pb.Settings(client_type=kind, subscription=subscription))
+        assert answer.status.code == pb.OK
+        return answer.settings
+
+    async def assigned(self, topic: str = "") -> list[int]:
+        """The queues that the server wants this member to read."""
+        request = rpc.QueryAssignmentRequest(topic={"name": topic or self.topic}, group={"name": self.group})
+        answer = await self.client.call("QueryAssignment", request)
+        assert code(answer) == "OK"
+        return [assignment.message_queue.id for assignment in answer.assignments]
+
+    async def leave(self) -> None:
+        request = rpc.NotifyClientTerminationRequest(group={"name": self.group})
+        assert code(await self.client.call("NotifyClientTermination", request)) == "OK"
+
+    async def pull(self, offset: int, queue_id: int = 0, *, poll_s: float = 0.0, **fields: Proto) -> Pulled:
+        place = {"group": {"name": self.group}, "message_queue": queue(self.topic, queue_id)}
+        return await pull(self.client, self.topic, offset, poll_s=poll_s, **place, **fields)
+
+    async def commit(self, offset: int, queue_id: int = 0) -> str:
+        request = rpc.UpdateOffsetRequest(
+            group={"name": self.group}, message_queue=queue(self.topic, queue_id), offset=offset
+        )
+        return code(await self.client.call("UpdateOffset", request))
+
+    async def committed(self, queue_id: int = 0) -> int | None:
+        """None while the group has no offset in the queue."""
+        request = rpc.GetOffsetRequest(group={"name": self.group}, message_queue=queue(self.topic, queue_id))
+        answer = await self.client.call("GetOffset", request)
+        return answer.offset if code(answer) == "OK" else None
+
+
+# Makes a member of a group under a name.
+Joins = Callable[[str], Awaitable[Member]]
+
+
+@asynccontextmanager
+async def joining(server: Embedded, group: str, topic: str) -> AsyncIterator[Joins]:
+    """Members of one group that pull the topic; their names begin with the group's, for no two tests share any."""
+    async with AsyncExitStack() as stack:
+
+        async def join(name: str) -> Member:
+            member = Member(server, f"{group}-{name}", group, topic)
+            stack.push_async_callback(member.client.channel.close)
+            await member.tell(topic)
+            return member
+
+        yield join
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def topic(client: RawClient, new_topic: str) -> str:
+    """A topic with eight queues."""
+    return await client.create_topic(new_topic, queues=8)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def joins(server: Embedded, group: str, topic: str) -> AsyncIterator[Joins]:
+    async with joining(server, group, topic) as join:
+        yield join
+
+
+async def shares(*members: Member) -> list[list[int]]:
+    return [await member.assigned() for member in members]
+
+
+async def update(client: RawClient, group: str, **settings: Proto) -> None:
+    """Give a group other settings."""
+    request = admin_pb2.UpdateGroupRequest(group={"name": group, **settings})
+    assert code(await client.admin("UpdateGroup", request)) == "OK"
+
+
+# --- sharing out
+
+
+async def test_the_only_member_has_every_queue_one_by_one(joins: Joins) -> None:
+    assert await (await joins("a")).assigned() == [*range(8)]
+
+
+async def test_members_have_runs_of_queues_that_differ_by_one_at_most(joins: Joins) -> None:
+    third, first, second = [await joins(name) for name in "cab"]
+    assert await shares(first, second, third) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+async def test_there_may_be_more_members_than_queues(joins: Joins) -> None:
+    members = [await joins(name) for name in "abcdefghij"]
+    assert await shares(*members) == [*([number] for number in range(8)), [], []]
+
+
+async def test_shares_follow_members_that_come_and_go(joins: Joins) -> None:
+    first = await joins("a")
+    second = await joins("b")
+    assert await shares(first, second) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    await first.leave()
+    assert await second.assigned() == [*range(8)]
+    third = await joins("0")
+    assert await shares(third, second) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+async def test_a_member_that_left_shares_no_more_until_it_is_back(joins: Joins, topic: str) -> None:
+    first, second = await joins("a"), await joins("b")
+    await first.leave()
+    assert await second.assigned() == [*range(8)]
+    await first.tell(topic)
+    assert await shares(first, second) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+async def test_asking_again_changes_nothing(joins: Joins) -> None:
+    members = [await joins(name) for name in "abc"]
+    assert await shares(*members) == await shares(*members)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("averagely", [[0, 1, 2], [3, 4, 5], [6, 7]]),
+        ("averagely-by-circle", [[0, 3, 6], [1, 4, 7], [2, 5]]),
+        ("by-config:{group}-a=7;{group}-b=broker-0/0,1", [[7], [0, 1], []]),
+        ("machine-room:elsewhere", [[], [], []]),
+    ],
+)
+async def test_the_groups_strategy_says_who_reads_what(
+    client: RawClient, joins: Joins, group: str, strategy: str, expected: list[list[int]]
+) -> None:
+    await create_group(client, name=group, assignment=strategy.format(group=group))
+    assert await shares(*[await joins(name) for name in "abc"]) == expected
+
+
+async def test_a_consistent_hash_moves_the_queues_of_a_member_that_leaves_and_no_others(
+    client: RawClient, joins: Joins, group: str
+) -> None:
+    await create_group(client, name=group, assignment="consistent-hash")
+    members = [await joins(name) for name in "abc"]
+    before = await shares(*members)
+    assert sorted(chain(*before)) == [*range(8)]
+    await members[2].leave()
+    after = await shares(*members[:2])
+    assert sorted(chain(*after)) == [*range(8)]
+    assert all({*kept} <= {*now} for kept, now in zip(before, after, strict=False))
+
+
+async def test_another_strategy_holds_from_the_next_question_on(client: RawClient, joins: Joins, group: str) -> None:
+    members = [await joins(name) for name in "ab"]
+    assert await shares(*members) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    await update(client, group, assignment="averagely-by-circle")
+    assert await shares(*members) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+async def test_a_strategy_that_can_not_be_is_refused(client: RawClient, group: str) -> None:
+    assert code(await create_group(client, name=group, assignment="by-luck")) == "BAD_REQUEST"
+
+
+async def test_members_that_pull_other_topics_have_no_share(client: RawClient, joins: Joins, topic: str) -> None:
+    first, second = await joins("a"), await joins("b")
+    elsewhere = await client.create_topic(f"{topic}-elsewhere", queues=2)
+    await second.tell(elsewhere)
+    assert await shares(first, second) == [[*range(8)], []]
+    assert await second.assigned(elsewhere) == [0, 1]
+    assert await first.assigned(elsewhere) == []
+
+
+async def test_a_member_that_names_no_topic_may_pull_any(client: RawClient, joins: Joins, topic: str) -> None:
+    first, second = await joins("a"), await joins("b")
+    await second.tell()
+    assert await shares(first, second) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+async def test_members_of_different_groups_share_nothing(
+    server: Embedded, joins: Joins, group: str, topic: str
+) -> None:
+    first = await joins("a")
+    stranger = Member(server, f"{group}-stranger", f"{group}-neighbour", topic)
+    await stranger.tell(topic)
+    assert await shares(first, stranger) == [[*range(8)], [*range(8)]]
+    await stranger.client.channel.close()
+
+
+@pytest.mark.parametrize("kind", [pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER])
+async def test_members_that_receive_have_all_queues_and_take_none_from_those_that_pull(
+    joins: Joins, topic: str, kind: "pb.ClientType"
+) -> None:
+    pulling, receiving = await joins("b"), await joins("a")
+    await receiving.tell(topic, kind=kind)
+    assert await shares(pulling, receiving) == [[*range(8)], [-1]]
+
+
+async def test_a_client_that_told_nothing_has_all_queues(client: RawClient, joins: Joins, group: str) -> None:
+    member = await joins("a")
+    asked = rpc.QueryAssignmentRequest(topic={"name": member.topic}, group={"name": group})
+    answer = await client.call("QueryAssignment", asked)
+    assert [assignment.message_queue.id for assignment in answer.assignments] == [-1]
+    assert await member.assigned() == [*range(8)]
+
+
+async def test_a_member_that_pulls_is_told_of_no_order(client: RawClient, joins: Joins, group: str, topic: str) -> None:
+    await create_group(client, name=group, fifo=True)
+    member = await joins("a")
+    assert not (await member.tell(topic)).subscription.fifo
+    assert (await member.tell(topic, kind=pb.PUSH_CONSUMER)).subscription.fifo
+    assert await member.assigned() == [*range(8)]
+
+
+# --- how far
+
+
+async def test_a_group_that_pulls_is_as_far_as_it_says(client: RawClient, joins: Joins, group: str, topic: str) -> None:
+    first, second = await joins("a"), await joins("b")
+    for number in range(16):  # two for each queue
+        await client.send(topic, b"%d" % number)
+    assert await first.committed(3) is None
+    for member, queue_id, offset in ((first, 3, 1), (second, 4, 2)):
+        pulled = await member.pull(0, queue_id)
+        assert (pulled.code, pulled.next_offset) == ("OK", 2)
+        assert await member.commit(offset, queue_id) == "OK"
+    described = await describe_group(client, group)
+    assert [(member.client_id, member.client_type) for member in described.members] == [
+        (first.name, pb.PULL_CONSUMER),
+        (second.name, pb.PULL_CONSUMER),
+    ]
+    assert [
+        (entry.queue_id, entry.committed, entry.cursor, entry.in_flight, entry.max_offset)
+        for entry in described.progress
+    ] == [(queue_id, at, at, 0, 2) for queue_id, at in enumerate([0, 0, 0, 1, 2, 0, 0, 0])]
+
+
+async def test_the_lag_of_a_group_is_the_age_of_the_first_message_that_it_has_not_finished(
+    client: RawClient, joins: Joins, group: str, topic: str
+) -> None:
+    member = await joins("a")
+    await client.send(topic, b"0")
+    await client.send(topic, b"1", b"2")
+    [lagging] = (await member.pull(0, 1, batch_size=1)).messages
+    stored_ms = lagging.system_properties.store_timestamp.ToMilliseconds()
+    await member.commit(1, 0)
+    await member.commit(0, 1)
+    before_ms = time.time_ns() // 1_000_000
+    finished, open_queue = (await describe_group(client, group)).progress
+    after_ms = time.time_ns() // 1_000_000
+    assert not finished.HasField("oldest_age")
+    assert before_ms - stored_ms <= open_queue.oldest_age.ToMilliseconds() <= after_ms - stored_ms
+
+
+async def test_offsets_and_strategy_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("pulling"), grpc=ANY_PORT, http=ANY_PORT)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await client.create_topic("orders", queues=4)
+        await create_group(client, name="g", assignment="averagely-by-circle")
+        for _ in range(4):
+            await client.send("orders", b"0", b"1")
+        member = Member(server, "a", "g", "orders")
+        for queue_id in (1, 3):
+            assert await member.commit(queue_id - 1, queue_id) == "OK"
+        await member.client.channel.close()
+    async with Embedded(settings) as server:
+        members = [Member(server, name, "g", "orders") for name in "ab"]
+        for member in members:
+            await member.tell("orders")
+        assert await shares(*members) == [[0, 2], [1, 3]]
+        assert [await members[0].committed(queue_id) for queue_id in range(4)] == [None, 0, None, 2]
+        assert (await members[0].pull(1, 1)).bodies == [b"1"]
+        for member in members:
+            await member.client.channel.close()

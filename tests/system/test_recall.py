@@ -1,0 +1,147 @@
+"""RecallMessage: which handles are good, and what is never delivered (`producer.md` 9, `consumer.md` 10.5)."""
+
+import base64
+
+import pytest
+
+from ternmq_common.limits import DAY_MS
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import RawClient, code, message, moment
+from tests.system.conftest import SERVER_LOOP
+
+pytestmark = SERVER_LOOP
+POLL_S = 10.0
+
+
+async def recall(client: RawClient, topic: str, handle: str) -> rpc.RecallMessageResponse:
+    request = rpc.RecallMessageRequest(topic={"name": topic}, recall_handle=handle)
+    answer = await client.call("RecallMessage", request)
+    assert isinstance(answer, rpc.RecallMessageResponse)
+    return answer
+
+
+async def scheduled(client: RawClient, topic: str, body: bytes = b"body", *, seconds: float = 60) -> str:
+    """The recall handle of a message that is due in so many seconds."""
+    due = moment(await client.server_ms() + round(seconds * 1000))
+    handle: str = (await client.send(topic, body, delivery_timestamp=due)).entries[0].recall_handle
+    return handle
+
+
+async def handle_in(client: RawClient, topic: str, seconds: float, *, broker: str = "broker-0") -> str:
+    """A handle as the server gives them, for a message that was never sent."""
+    due_ms = await client.server_ms() + round(seconds * 1000)
+    return RecallHandle(topic, broker, due_ms, "no-such-message").encode()
+
+
+async def test_a_recalled_message_never_comes_and_its_neighbour_does(
+    timed: RawClient, reminders: str, group: str
+) -> None:
+    handle = await scheduled(timed, reminders, b"recalled")
+    await scheduled(timed, reminders, b"neighbour")
+    answer = await recall(timed, reminders, handle)
+    assert code(answer) == "OK"
+    assert answer.message_id == RecallHandle.decode(handle).message_id
+    await timed.advance(3600)
+    received = await timed.receive(reminders, group, poll_s=POLL_S)
+    assert received.bodies == [b"neighbour"]
+    assert (await timed.receive(reminders, group)).code == "MESSAGE_NOT_FOUND"
+
+
+async def test_any_client_may_recall_and_repeat_it(timed: RawClient, reminders: str, group: str) -> None:
+    handle = await scheduled(timed, reminders)
+    async with RawClient(timed.endpoint) as other:
+        for _ in range(3):
+            assert code(await recall(other, reminders, handle)) == "OK"
+    await timed.advance(60)
+    assert (await timed.receive(reminders, group)).code == "MESSAGE_NOT_FOUND"
+
+
+async def test_padding_is_optional(timed: RawClient, reminders: str) -> None:
+    for body in (b"1", b"22", b"333"):  # handles of several lengths
+        handle = await scheduled(timed, reminders, body)
+        assert code(await recall(timed, reminders, handle + "=" * (-len(handle) % 4))) == "OK"
+
+
+async def test_a_message_that_nobody_knows_is_recalled_too(timed: RawClient, reminders: str) -> None:
+    answer = await recall(timed, reminders, await handle_in(timed, reminders, 60))
+    assert (code(answer), answer.message_id) == ("OK", "no-such-message")
+
+
+async def test_a_message_of_a_level_is_recalled_as_any_other(timed: RawClient, reminders: str, group: str) -> None:
+    request = rpc.SendMessageRequest(messages=[message(reminders, properties={"DELAY": "5"})])
+    [entry] = (await timed.call("SendMessage", request)).entries
+    assert code(await recall(timed, reminders, entry.recall_handle)) == "OK"
+    await timed.advance(60)
+    assert (await timed.receive(reminders, group)).code == "MESSAGE_NOT_FOUND"
+
+
+async def test_what_is_delivered_can_not_be_recalled(timed: RawClient, reminders: str, group: str) -> None:
+    handle = await scheduled(timed, reminders)
+    await timed.advance(60)
+    assert (await timed.receive(reminders, group, poll_s=POLL_S)).bodies == [b"body"]
+    answer = await recall(timed, reminders, handle)
+    assert code(answer) == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize("seconds", [-1, -3600, 366 * DAY_MS / 1000])
+async def test_a_time_at_which_nothing_waits_is_a_bad_request(timed: RawClient, reminders: str, seconds: float) -> None:
+    assert code(await recall(timed, reminders, await handle_in(timed, reminders, seconds))) == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_mine"])
+async def test_an_illegal_topic_is_refused(timed: RawClient, name: str) -> None:
+    assert code(await recall(timed, name, "whatever")) == "ILLEGAL_TOPIC"
+
+
+async def test_a_missing_topic_conflicts_and_is_not_made(timed: RawClient, new_topic: str) -> None:
+    handle = await handle_in(timed, new_topic, 60)
+    assert code(await recall(timed, new_topic, handle)) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
+    described = await timed.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=new_topic))
+    assert code(described) == "TOPIC_NOT_FOUND"
+
+
+@pytest.mark.parametrize("kind", [pb.NORMAL, pb.FIFO, pb.TRANSACTION, pb.PRIORITY, pb.LITE])
+async def test_a_topic_of_another_type_conflicts(timed: RawClient, new_topic: str, kind: "pb.MessageType") -> None:
+    await timed.create_topic(new_topic, kind=kind)
+    handle = await handle_in(timed, new_topic, 60)
+    assert code(await recall(timed, new_topic, handle)) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "v2 {topic} broker-0 {due} id",
+        "v1 {topic} broker-0 id",
+        "v1 {topic} broker-0 soon id",
+        "v1 {topic} broker-0 -{due} id",
+        "v1 {topic} broker-0 {due} ",
+        "v1  broker-0 {due} id",
+        "v1",
+        "",
+    ],
+)
+async def test_a_handle_that_is_none_is_a_bad_request(timed: RawClient, reminders: str, text: str | None) -> None:
+    due_ms = await timed.server_ms() + 60_000
+    handle = "not base64!"
+    if text is not None:
+        handle = base64.urlsafe_b64encode(text.format(topic=reminders, due=due_ms).encode()).decode()
+    assert code(await recall(timed, reminders, handle)) == "BAD_REQUEST"
+
+
+async def test_a_handle_of_another_topic_is_a_bad_request_and_recalls_nothing(
+    timed: RawClient, reminders: str, new_topic: str, group: str
+) -> None:
+    await timed.create_topic(new_topic, kind=pb.DELAY)
+    handle = await scheduled(timed, reminders)
+    assert code(await recall(timed, new_topic, handle)) == "BAD_REQUEST"
+    await timed.advance(60)
+    assert (await timed.receive(reminders, group, poll_s=POLL_S)).bodies == [b"body"]
+
+
+async def test_a_handle_of_a_broker_that_is_not_there_is_a_bad_request(timed: RawClient, reminders: str) -> None:
+    handle = await handle_in(timed, reminders, 60, broker="broker-9")
+    assert code(await recall(timed, reminders, handle)) == "BAD_REQUEST"

@@ -1,0 +1,106 @@
+"""The broker's own topics are closed: every call that names a topic refuses them (`producer.md` 3.1)."""
+
+import uuid
+
+import grpc
+import grpc.aio
+import pytest
+
+from ternmq_common.names import SYSTEM_TOPICS
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import ADMIN, MESSAGING, Proto, RawClient, code, duration, message
+from tests.system.conftest import SERVER_LOOP
+
+pytestmark = [SERVER_LOOP, pytest.mark.usefixtures("errors_at_once")]
+NAMES = [*sorted(SYSTEM_TOPICS), "rmq_sys_anything"]
+GROUP = {"name": f"group-{uuid.uuid4().hex[:12]}"}
+HANDLE = {"receipt_handle": "handle", "message_id": "id"}
+
+MESSAGING_CALLS: dict[str, dict[str, Proto]] = {
+    "QueryRoute": {"topic": {"name": ...}},
+    "SendMessage": {"messages": [message("...")]},
+    "QueryAssignment": {"topic": {"name": ...}, "group": GROUP},
+    "ReceiveMessage": {
+        "message_queue": {"topic": {"name": ...}},
+        "group": GROUP,
+        "batch_size": 1,
+        "invisible_duration": duration(30),
+    },
+    "AckMessage": {"topic": {"name": ...}, "group": GROUP, "entries": [HANDLE]},
+    "ChangeInvisibleDuration": {"topic": {"name": ...}, "group": GROUP, "receipt_handle": "handle"},
+    "ForwardMessageToDeadLetterQueue": {"topic": {"name": ...}, "group": GROUP, "receipt_handle": "handle"},
+    "EndTransaction": {"topic": {"name": ...}, "transaction_id": "id@broker-0@1", "resolution": pb.COMMIT},
+    "RecallMessage": {"topic": {"name": ...}, "recall_handle": "handle"},
+    "PullMessage": {"message_queue": {"topic": {"name": ...}}, "group": GROUP, "batch_size": 1},
+    "UpdateOffset": {"message_queue": {"topic": {"name": ...}}, "group": GROUP},
+    "GetOffset": {"message_queue": {"topic": {"name": ...}}, "group": GROUP},
+    "QueryOffset": {"message_queue": {"topic": {"name": ...}}},
+}
+ADMIN_CALLS: dict[str, dict[str, Proto]] = {
+    "CreateTopic": {"topic": {"name": ...}},
+    "DescribeTopic": {"name": ...},
+    "DeleteTopic": {"name": ...},
+    "UpdateTopic": {"name": ..., "queues": 8},
+    "QueryMessages": {"topic": ..., "key": "k"},
+    "ListTransactions": {"topic": ...},
+    "ResetOffsets": {"topic": ..., "group": "{group}", "earliest": True},
+    "ResendDeadLetters": {"to_topic": ..., "group": "{group}", "offsets": [0]},
+}
+TOPICLESS = {"Heartbeat", "NotifyClientTermination", "Telemetry", "SyncLiteSubscription"}
+TOPICLESS_ADMIN = {
+    *("ListTopics", "CreateGroup", "ListGroups", "DescribeGroup", "DeleteGroup", "UpdateGroup"),
+    *("ListBrokers", "UpdateBroker", "RemoveBroker", "BrokerRemaining"),
+    *("GetTransaction", "ResolveTransaction", "AdvanceClock", "GetServerInfo"),
+}
+
+
+def filled(fields: Proto, topic: str, group: str) -> Proto:
+    """The fields with the topic's and the group's name where they are to be."""
+    if isinstance(fields, dict):
+        return {name: filled(value, topic, group) for name, value in fields.items()}
+    if isinstance(fields, list):
+        return [filled(value, topic, group) for value in fields]
+    if isinstance(fields, pb.Message):
+        return message(topic)
+    return topic if fields is ... else group if fields == "{group}" else fields
+
+
+async def first_code(client: RawClient, name: str, request: Proto) -> str:
+    if MESSAGING.methods_by_name[name].server_streaming:
+        items = [item async for item in client.stream(name, request)]
+        return code(items[0])
+    return code(await client.call(name, request))
+
+
+async def test_the_tables_name_every_call() -> None:
+    assert {method.name for method in MESSAGING.methods} == MESSAGING_CALLS.keys() | TOPICLESS
+    assert {method.name for method in ADMIN.methods} == ADMIN_CALLS.keys() | TOPICLESS_ADMIN
+
+
+@pytest.mark.parametrize("name", MESSAGING_CALLS)
+async def test_no_call_of_clients_reaches_a_system_topic(client: RawClient, name: str) -> None:
+    for topic in NAMES:
+        request = getattr(rpc, MESSAGING.methods_by_name[name].input_type.name)
+        outcome = await first_code(client, name, request(**filled(MESSAGING_CALLS[name], topic, "")))
+        assert (topic, outcome) == (topic, "ILLEGAL_TOPIC")
+
+
+@pytest.mark.parametrize("name", ADMIN_CALLS)
+async def test_no_call_of_operators_reaches_a_system_topic(client: RawClient, name: str, group: str) -> None:
+    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": group}))
+    for topic in NAMES:
+        request = getattr(admin_pb2, ADMIN.methods_by_name[name].input_type.name)
+        answer = await client.admin(name, request(**filled(ADMIN_CALLS[name], topic, group)))
+        assert (topic, code(answer)) == (topic, "ILLEGAL_TOPIC")
+
+
+@pytest.mark.parametrize("topic", NAMES)
+async def test_no_producer_publishes_to_a_system_topic(client: RawClient, topic: str) -> None:
+    stream = client.telemetry()
+    settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": topic}]})
+    await stream.write(rpc.TelemetryCommand(settings=settings))
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        await stream.read()
+    assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -1,0 +1,273 @@
+"""Half messages and EndTransaction: who sees what, and which ids are good (`producer.md` 8.1 and 8.2)."""
+
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.server_settings import ServerSettings
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.pool import Duration, Timestamp
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import Embedded, Proto, RawClient, code, message, names
+from tests.system.conftest import ANY_PORT, SERVER_LOOP
+
+pytestmark = SERVER_LOOP
+POLL_S = 10.0
+UNKNOWN = pb.TRANSACTION_RESOLUTION_UNSPECIFIED
+INVALID = "INVALID_TRANSACTION_ID"
+
+
+async def begin(client: RawClient, topic: str, body: bytes = b"body", **system: Proto) -> str:
+    """The id of the transaction of a half message that is sent now."""
+    answer = await client.send(topic, body, message_type=pb.TRANSACTION, **system)
+    transaction_id: str = answer.entries[0].transaction_id
+    return transaction_id
+
+
+async def end(
+    client: RawClient, topic: str, transaction_id: str, resolution: "pb.TransactionResolution", **fields: Proto
+) -> str:
+    """The code that ending a transaction so is answered with."""
+    request = rpc.EndTransactionRequest(
+        topic={"name": topic}, transaction_id=transaction_id, resolution=resolution, **fields
+    )
+    return code(await client.call("EndTransaction", request))
+
+
+async def state(client: RawClient, transaction_id: str) -> str:
+    """What operators see of the transaction."""
+    request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
+    answer = await client.admin("GetTransaction", request)
+    assert code(answer) == "OK"
+    return admin_pb2.TransactionState.Name(answer.transaction.state)
+
+
+async def is_empty(client: RawClient, topic: str, group: str) -> bool:
+    return (await client.receive(topic, group)).code == "MESSAGE_NOT_FOUND"
+
+
+async def queue_end(client: RawClient, topic: str) -> int:
+    described = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    end_offset: int = described.queues[0].max_offset
+    return end_offset
+
+
+# --- half messages
+
+
+async def test_the_entry_names_the_message_and_its_transaction(timed: RawClient, payments: str) -> None:
+    answer = await timed.send(payments, b"body", message_type=pb.TRANSACTION, message_id="mine")
+    [entry] = answer.entries
+    assert (code(entry), entry.message_id, entry.recall_handle) == ("OK", "mine", "")
+    transaction = TransactionId.parse(entry.transaction_id)
+    assert (transaction.message_id, transaction.broker) == ("mine", "broker-0")
+
+
+async def test_a_half_message_is_seen_by_nobody(timed: RawClient, payments: str, group: str) -> None:
+    await begin(timed, payments, message_id=f"half-{group}", keys=[f"key-{group}"])
+    assert await is_empty(timed, payments, group)
+    assert await queue_end(timed, payments) == 0
+    for key in (f"half-{group}", f"key-{group}"):
+        found = await timed.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=payments, key=key))
+        assert (code(found), len(found.messages)) == ("OK", 0)
+    pull = rpc.PullMessageRequest(message_queue={"topic": {"name": payments}}, batch_size=1)
+    items = [item async for item in timed.stream("PullMessage", pull)]
+    assert code(items[0]) == "MESSAGE_NOT_FOUND"
+
+
+async def test_a_commit_delivers_the_message_with_all_its_fields(timed: RawClient, payments: str, group: str) -> None:
+    sent = message(
+        payments,
+        b"pay",
+        properties={"k": "v"},
+        message_type=pb.TRANSACTION,
+        tag="t",
+        keys=["a"],
+        orphaned_transaction_recovery_duration=Duration(seconds=60),
+    )
+    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    assert await end(timed, payments, answer.entries[0].transaction_id, pb.COMMIT) == "OK"
+    [got] = (await timed.receive(payments, group, poll_s=POLL_S)).messages
+    properties = got.system_properties
+    assert (got.body, dict(got.user_properties)) == (b"pay", {"k": "v"})
+    assert properties.message_type == pb.TRANSACTION
+    assert (properties.message_id, properties.tag, list(properties.keys)) == (answer.entries[0].message_id, "t", ["a"])
+    assert (properties.queue_id, properties.queue_offset, properties.delivery_attempt) == (0, 0, 1)
+
+
+async def test_a_rollback_delivers_nothing_ever(timed: RawClient, payments: str, group: str) -> None:
+    transaction_id = await begin(timed, payments)
+    assert await end(timed, payments, transaction_id, pb.ROLLBACK) == "OK"
+    await timed.advance(3600)
+    assert await is_empty(timed, payments, group)
+    assert await state(timed, transaction_id) == "ROLLED_BACK"
+
+
+async def test_a_consumer_that_waits_gets_what_is_committed(
+    timed: RawClient, movable_server: Embedded, payments: str, group: str
+) -> None:
+    transaction_id = await begin(timed, payments, b"pay")
+    async with RawClient(movable_server.grpc) as other:
+        assert await end(other, payments, transaction_id, pb.COMMIT) == "OK"  # any client may
+    assert (await timed.receive(payments, group, poll_s=POLL_S)).bodies == [b"pay"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"delivery_timestamp": Timestamp(seconds=1)},
+        {"message_group": "g"},
+        {"priority": 7},
+        {"lite_topic": "l"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+async def test_what_would_make_another_type_is_ignored(
+    timed: RawClient, payments: str, group: str, fields: dict[str, Proto]
+) -> None:
+    transaction_id = await begin(timed, payments, **fields)
+    assert await end(timed, payments, transaction_id, pb.COMMIT) == "OK"
+    [got] = (await timed.receive(payments, group, poll_s=POLL_S)).messages
+    assert got.system_properties.message_type == pb.TRANSACTION
+    assert not any(got.system_properties.HasField(field) for field in fields)
+
+
+@pytest.mark.parametrize("duration", [Duration(seconds=-1), Duration(seconds=1, nanos=-(2**31)), Duration()], ids=repr)
+async def test_a_recovery_duration_that_is_none_is_passed_over(
+    timed: RawClient, payments: str, group: str, duration: Duration
+) -> None:
+    transaction_id = await begin(timed, payments, orphaned_transaction_recovery_duration=duration)
+    assert await end(timed, payments, transaction_id, pb.COMMIT) == "OK"
+    [got] = (await timed.receive(payments, group, poll_s=POLL_S)).messages
+    assert not got.system_properties.HasField("orphaned_transaction_recovery_duration")
+
+
+async def test_each_message_of_a_request_is_a_transaction_of_its_own(
+    timed: RawClient, payments: str, group: str
+) -> None:
+    sent = [message(payments, b"%d" % number, message_type=pb.TRANSACTION) for number in range(3)]
+    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+    assert code(answer) == "OK"
+    assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
+    ids = [entry.transaction_id for entry in answer.entries]
+    assert len(set(ids)) == 3
+    assert [await end(timed, payments, ids[number], pb.COMMIT) for number in (2, 0)] == ["OK", "OK"]
+    assert await end(timed, payments, ids[1], pb.ROLLBACK) == "OK"
+    assert (await timed.receive(payments, group, poll_s=POLL_S)).bodies == [b"2", b"0"]
+
+
+async def test_too_many_open_transactions_are_refused_until_some_end(tmp_path: Path) -> None:
+    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=2)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await client.create_topic("payments", kind=pb.TRANSACTION)
+        sent = [message("payments", message_type=pb.TRANSACTION) for _ in range(3)]
+        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+        assert code(answer) == "MULTIPLE_RESULTS"
+        assert names(answer.entries) == ["OK", "OK", "TOO_MANY_REQUESTS"]
+        one_more = rpc.SendMessageRequest(messages=[message("payments", message_type=pb.TRANSACTION)])
+        assert code(await client.call("SendMessage", one_more)) == "TOO_MANY_REQUESTS"
+        assert await end(client, "payments", answer.entries[0].transaction_id, pb.ROLLBACK) == "OK"
+        assert code(await client.call("SendMessage", one_more)) == "OK"
+
+
+# --- ending
+
+
+@pytest.mark.parametrize("first", [pb.COMMIT, pb.ROLLBACK])
+async def test_the_same_end_again_is_fine_and_the_other_is_refused(
+    timed: RawClient, payments: str, group: str, first: "pb.TransactionResolution"
+) -> None:
+    transaction_id = await begin(timed, payments)
+    other = pb.ROLLBACK if first == pb.COMMIT else pb.COMMIT
+    outcomes = [await end(timed, payments, transaction_id, each) for each in (first, first, other, first)]
+    assert outcomes == ["OK", "OK", INVALID, "OK"]
+    received = await timed.receive(payments, group, poll_s=POLL_S if first == pb.COMMIT else 0)
+    assert len(received.messages) == (1 if first == pb.COMMIT else 0)
+    assert await is_empty(timed, payments, group)
+
+
+async def test_no_resolution_leaves_the_transaction_open(timed: RawClient, payments: str, group: str) -> None:
+    transaction_id = await begin(timed, payments)
+    assert await end(timed, payments, transaction_id, UNKNOWN) == "OK"
+    assert await state(timed, transaction_id) == "PENDING"
+    assert await is_empty(timed, payments, group)
+    assert await end(timed, payments, transaction_id, pb.COMMIT) == "OK"
+    assert await end(timed, payments, transaction_id, UNKNOWN) == "OK"
+    assert await state(timed, transaction_id) == "COMMITTED"
+
+
+@pytest.mark.parametrize("resolution", [pb.COMMIT, pb.ROLLBACK, UNKNOWN])
+@pytest.mark.parametrize(
+    "transaction_id",
+    [
+        "",
+        " ",
+        "id",
+        "id@broker-0",
+        "@broker-0@1",
+        "id@broker-0@",
+        "id@broker-0@xyz",
+        "id@broker-0@7fffffff",
+        "x" * 9999,
+    ],
+)
+async def test_an_id_of_no_transaction_is_invalid(
+    timed: RawClient, payments: str, transaction_id: str, resolution: "pb.TransactionResolution"
+) -> None:
+    assert await end(timed, payments, transaction_id, resolution) == INVALID
+
+
+@pytest.mark.parametrize("resolution", [pb.COMMIT, pb.ROLLBACK, UNKNOWN])
+async def test_a_transaction_of_another_topic_is_invalid(
+    timed: RawClient, payments: str, new_topic: str, resolution: "pb.TransactionResolution"
+) -> None:
+    await timed.create_topic(new_topic, kind=pb.TRANSACTION)
+    transaction_id = await begin(timed, payments)
+    assert await end(timed, new_topic, transaction_id, resolution) == INVALID
+    assert await state(timed, transaction_id) == "PENDING"
+
+
+@pytest.mark.parametrize("resolution", [pb.COMMIT, pb.ROLLBACK, UNKNOWN])
+async def test_a_message_id_must_be_that_of_the_transaction(
+    timed: RawClient, payments: str, resolution: "pb.TransactionResolution"
+) -> None:
+    transaction_id = await begin(timed, payments, message_id="mine")
+    assert await end(timed, payments, transaction_id, resolution, message_id="other") == INVALID
+    assert await state(timed, transaction_id) == "PENDING"
+    assert await end(timed, payments, transaction_id, resolution, message_id="mine") == "OK"
+
+
+async def test_the_id_of_another_message_at_that_place_is_invalid(timed: RawClient, payments: str) -> None:
+    transaction = TransactionId.parse(await begin(timed, payments))
+    for wrong in (
+        transaction._replace(message_id="other"),
+        transaction._replace(broker="broker-9"),
+        transaction._replace(log_offset=transaction.log_offset + 1),
+    ):
+        assert await end(timed, payments, str(wrong), pb.COMMIT) == INVALID
+    assert await state(timed, str(transaction)) == "PENDING"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"])
+async def test_an_illegal_topic_is_refused(timed: RawClient, name: str) -> None:
+    assert await end(timed, name, "whatever", pb.COMMIT) == "ILLEGAL_TOPIC"
+
+
+@pytest.mark.parametrize(
+    "source", [pb.SOURCE_UNSPECIFIED, pb.SOURCE_CLIENT, pb.SOURCE_SERVER_CHECK], ids=pb.TransactionSource.Name
+)
+async def test_where_an_end_comes_from_makes_no_difference(
+    timed: RawClient, payments: str, source: "pb.TransactionSource"
+) -> None:
+    transaction_id = await begin(timed, payments)
+    assert await end(timed, payments, transaction_id, pb.COMMIT, source=source, trace_context="t") == "OK"
+
+
+async def test_a_resolution_that_nobody_knows_is_a_bad_request(timed: RawClient, payments: str) -> None:
+    transaction_id = await begin(timed, payments)
+    data = rpc.EndTransactionRequest(topic={"name": payments}, transaction_id=transaction_id).SerializeToString()
+    answer = await timed.call("EndTransaction", data + b"\x20\x09")  # resolution = 9
+    assert code(answer) == "BAD_REQUEST"
+    assert await state(timed, transaction_id) == "PENDING"
