@@ -1,15 +1,20 @@
 """The command against an admin service in this process, with an environment that says nothing about us."""
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from click.testing import CliRunner, Result
 
 from ternmq.command.main import cli
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer
 from tests.unit.command.admin_server import AdminServer
 
 Call = Callable[..., Result]
+Send = Callable[..., Awaitable[Result]]
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +53,31 @@ def call_server(call: Call, server: AdminServer) -> Call:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person is at standard input, so commands ask; `stdin` is what the person answers."""
     monkeypatch.setattr("ternmq.command.confirmation.at_terminal", lambda: True)
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedServer]:
+    """Gives every timed message a recall handle. It has no admin service, as other servers have none."""
+
+    def stored(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+        entries = []
+        for message in request.messages:
+            system = message.system_properties
+            handle = "handle" if system.message_type == pb.DELAY else ""
+            entries.append(rpc.SendResultEntry(status=OK, message_id=system.message_id, offset=7, recall_handle=handle))
+        return rpc.SendMessageResponse(status=OK, entries=entries)
+
+    async with ScriptedServer() as running:
+        running.script("SendMessage", *[stored] * 3)
+        yield running
+
+
+@pytest.fixture
+def send(call: Call, scripted: ScriptedServer) -> Send:
+    """`await send("body", "--delay", "2h")`; the server runs meanwhile."""
+
+    async def run(*arguments: str, stdin: str | None = None) -> Result:
+        environ = {"TERNMQ_ENDPOINT": scripted.endpoint}
+        return await asyncio.to_thread(call, "send", TOPIC, *arguments, stdin=stdin, env=environ)
+
+    return run

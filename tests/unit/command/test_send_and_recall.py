@@ -1,50 +1,17 @@
 """`ternmq send` for later, and `ternmq recall`."""
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from click.testing import Result
 
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
-from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer
+from tests.unit.client.scripted_server import TOPIC, ScriptedServer
 from tests.unit.command.admin_server import AdminServer
-from tests.unit.command.conftest import Call
+from tests.unit.command.conftest import Call, Send
 
-Send = Callable[..., Awaitable[Result]]
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedServer]:
-    """Gives every timed message a recall handle. It has no admin service, as other servers have none."""
-
-    def stored(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
-        entries = []
-        for message in request.messages:
-            system = message.system_properties
-            handle = "handle" if system.message_type == pb.DELAY else ""
-            entries.append(rpc.SendResultEntry(status=OK, message_id=system.message_id, offset=7, recall_handle=handle))
-        return rpc.SendMessageResponse(status=OK, entries=entries)
-
-    async with ScriptedServer() as running:
-        running.script("SendMessage", *[stored] * 3)
-        yield running
-
-
-@pytest.fixture
-def send(call: Call, scripted: ScriptedServer) -> Send:
-    """`await send("body", "--delay", "2h")`; the server runs meanwhile."""
-
-    async def run(*arguments: str, stdin: str | None = None) -> Result:
-        environ = {"TERNMQ_ENDPOINT": scripted.endpoint}
-        return await asyncio.to_thread(call, "send", TOPIC, *arguments, stdin=stdin, env=environ)
-
-    return run
 
 
 def sent(scripted: ScriptedServer) -> list[pb.Message]:
@@ -110,7 +77,7 @@ async def test_a_line_is_sent_as_it_is_and_help_promises_no_more(
     assert (message.body.decode(), message.system_properties.tag) == (line, "")
     help_text = " ".join(call("send", "--help").stdout.split())
     assert "Send each line of FILE (- is standard input) as it is, as the body of a message" in help_text
-    assert "jsonl" not in help_text
+    assert "orders.jsonl" not in help_text
 
 
 async def test_a_message_for_now_has_no_handle(send: Send, scripted: ScriptedServer) -> None:

@@ -7,14 +7,15 @@ that it put there.
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Self, TypeVar
 
 import grpc.aio
 from google.protobuf.message import Message
 
 from ternmq.command.calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, call_failure, client_metadata
-from ternmq.command.failures import CallBroken, CommandFailure, Refused, Unreachable
+from ternmq.command.failures import CallBroken, CommandFailure, Refused, Unreachable, WrongUsage
 from ternmq.command.link import Link, pause
 from ternmq.endpoints import Endpoints
 from ternmq.message_view import MessageView
@@ -35,6 +36,20 @@ RECONNECTS = (("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_b
 AT_ONCE = timedelta(0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where following begins, with the next message unless one of these says otherwise, and of which queues.
+
+    `queue_offset` is one of the queue `queue_id`; if retention removed what was there, what is kept behind it follows.
+    """
+
+    from_beginning: bool = False
+    since: datetime | None = None
+    queue_offset: int | None = None
+    queue_id: int | None = None
+    broker: str = ""
+
+
 class _Position:
     """Where a queue is pulled from next."""
 
@@ -45,7 +60,7 @@ class _Position:
 
 
 class Follower:
-    """The messages of a topic from now, or from the beginning, on."""
+    """The messages of a topic from now, or from an earlier start, on."""
 
     def __init__(
         self, endpoint: str, topic: str, expression: definition_pb2.FilterExpression, *, long_poll: timedelta
@@ -62,11 +77,11 @@ class Follower:
     async def __aexit__(self, *_: object) -> None:
         await self._channel.close()
 
-    async def messages(self, *, from_beginning: bool) -> AsyncIterator[MessageView]:
+    async def messages(self, start: Start) -> AsyncIterator[MessageView]:
         """All messages, queue by queue in order; ends only by an error or when the caller stops asking."""
-        policy = definition_pb2.BEGINNING if from_beginning else definition_pb2.END
         arrived: asyncio.Queue[MessageView | BaseException] = asyncio.Queue(WAITING_MAX)
-        starts = [(queue, await self._start(queue, policy)) for queue in await self._queues()]
+        chosen = self._chosen(await self._queues(), start)
+        starts = [(queue, await self._first_offset(queue, start)) for queue in chosen]
         pulls = [asyncio.create_task(self._follow(queue, offset, arrived)) for queue, offset in starts]
         try:
             while True:
@@ -87,11 +102,35 @@ class Follower:
         _check(answer.status)
         return [queue for queue in answer.message_queues if queue.permission in READABLE and queue.broker.id == 0]
 
-    async def _start(self, queue: definition_pb2.MessageQueue, policy: definition_pb2.QueryOffsetPolicy) -> int:
-        request = service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=policy)
+    def _chosen(self, queues: list[definition_pb2.MessageQueue], start: Start) -> list[definition_pb2.MessageQueue]:
+        """CommandFailure if there are none, WrongUsage if an offset would be one of several queues."""
+        brokers = sorted({queue.broker.name for queue in queues})
+        if start.broker and start.broker not in brokers:
+            raise CommandFailure(f"{self._topic} is not on broker {start.broker}; it is on {', '.join(brokers)}")
+        on_broker = [queue for queue in queues if start.broker in ("", queue.broker.name)]
+        chosen = [queue for queue in on_broker if start.queue_id in (None, queue.id)]
+        if on_broker and not chosen:
+            ids = ", ".join(str(number) for number in sorted({queue.id for queue in on_broker}))
+            raise CommandFailure(f"topic {self._topic} has no queue {start.queue_id}; it has {ids}")
+        if start.queue_offset is not None and len(chosen) > 1:
+            raise WrongUsage(f"that queue is on several brokers: say --broker, one of {', '.join(brokers)}")
+        return chosen
+
+    async def _first_offset(self, queue: definition_pb2.MessageQueue, start: Start) -> int:
+        request = service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=definition_pb2.END)
+        if start.from_beginning:
+            request.query_offset_policy = definition_pb2.BEGINNING
+        elif start.since is not None:
+            request.query_offset_policy = definition_pb2.TIMESTAMP
+            request.timestamp.FromDatetime(start.since)
         answer = await self._unary("QueryOffset", request, service_pb2.QueryOffsetResponse)
         _check(answer.status)
-        return answer.offset
+        if start.queue_offset is None:
+            return answer.offset
+        if start.queue_offset > answer.offset:
+            ends = f"queue {queue.id} of {self._topic} ends at offset {answer.offset}"
+            raise CommandFailure(f"{ends}; {start.queue_offset} is beyond that")
+        return start.queue_offset
 
     async def _follow(
         self,

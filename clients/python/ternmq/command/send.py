@@ -1,11 +1,11 @@
-"""`ternmq send`: one message from the command line or standard input, or one per line of a file."""
+"""`ternmq send`: one message from the command line or standard input, or one per line of a file or of JSON lines."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -16,7 +16,10 @@ from ternmq.command.printing import echo
 from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq import Message, SendReceipt
+    from ternmq.command.message_lines import LineContent, Readable
 
 BATCH_MESSAGES = 100
 BATCH_BYTES = 1024 * 1024
@@ -64,6 +67,13 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
     metavar="FILE",
     help="Send each line of FILE (- is standard input) as it is, as the body of a message; empty lines are skipped.",
 )
+@click.option(
+    "--jsonl",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Send a message for each JSON object in the lines of FILE (- is standard input): those that `tail --json` and "
+    "`dlq export` write. The first line that is none ends it.",
+)
 @endpoint_option
 @json_lines_option
 def command(
@@ -78,56 +88,73 @@ def command(
     delay_level: int | None,
     priority: int | None,
     file: Path | None,
+    jsonl: Path | None,
     endpoint: str,
     as_json: bool,
 ) -> None:
     """Send BODY to TOPIC; - or nothing reads it from standard input.
 
     A message for later can be taken back before its time: `ternmq recall` takes the handle that is printed, with
-    --file only by --json.
+    --file and --jsonl only by --json.
+
+    A JSON line has body or body_base64, and may have tag, keys, properties, message_group and priority; what tells of a
+    delivery (topic, message_id, offset, born, reason and the like) is ignored.
 
     \b
     Examples:
       ternmq send orders 'hello' --tag paid --key order-17 --property region=eu
       echo '{"id": 1}' | ternmq send orders -
       ternmq send orders --file bodies.txt
+      ternmq tail orders --json | ternmq send copies --jsonl -
       ternmq send payments '{"id": 1}' --message-group customer-7
       ternmq send reminders 'call back' --delay 1h30m
       ternmq send reminders 'call back' --at "$(date -u -d '+2 hours' +%FT%TZ)"
     """
-    if body is not None and file is not None:
-        raise WrongUsage("give a body or --file, not both")
+    if sum(source is not None for source in (body, file, jsonl)) > 1:
+        raise WrongUsage("give one of a body, --file and --jsonl, not both")
+    if jsonl is not None and (tag is not None or keys or properties or message_group is not None):
+        raise WrongUsage("a line of --jsonl has its own tag, keys, properties and message group; leave the options out")
     if sum(time is not None for time in (delay, at, delay_level)) > 1:
         raise WrongUsage("give one of --delay, --at and --delay-level")
     from ternmq.command.library import client_errors
+    from ternmq.command.message_lines import LineContent
     from ternmq.message import Message
 
     with client_errors(endpoint):
         ahead = timedelta(0) if delay is None else _moved_ahead(endpoint)
 
-        def message_of(content: bytes) -> "Message":
+        def message_with(content: LineContent) -> Message:
             return Message(
                 topic,
-                content,
-                tag=tag,
-                keys=keys,
-                properties=dict(properties),
-                message_group=message_group,
+                content.body,
+                tag=content.tag,
+                keys=content.keys,
+                properties=content.properties,
+                message_group=content.message_group,
                 delivery_timestamp=at,
                 delay=None if delay is None else delay + ahead,
                 delay_level=delay_level,
-                priority=priority,
+                priority=priority if content.priority is None else content.priority,
             )
 
-        if file is None:
+        def message_of(content: bytes) -> Message:
+            said = LineContent(
+                body=content, tag=tag, keys=keys, properties=dict(properties), message_group=message_group
+            )
+            return message_with(said)
+
+        if jsonl is not None:
+            _send_batches(endpoint, topic, _json_batches(jsonl, message_with), as_json=as_json)
+        elif file is not None:
+            batches = ([message_of(line) for line in batch] for batch in _batches(_lines(file)))
+            _send_batches(endpoint, topic, batches, as_json=as_json)
+        else:
             receipt = _send_one(endpoint, message_of(_single_body(body)))
             if as_json:
                 print_json_line(_receipt_record(receipt))
             else:
                 for line in _receipt_lines(receipt, _when(delay, at)):
                     echo(line)
-        else:
-            _send_lines(endpoint, topic, file, message_of, as_json=as_json)
 
 
 def _moved_ahead(endpoint: str) -> timedelta:
@@ -150,20 +177,28 @@ def _send_one(endpoint: str, message: "Message") -> "SendReceipt":
         return producer.send(message)
 
 
-def _send_lines(
-    endpoint: str, topic: str, file: Path, message_of: "Callable[[bytes], Message]", *, as_json: bool
-) -> None:
+def _send_batches(endpoint: str, topic: str, batches: "Iterable[Sequence[Message]]", *, as_json: bool) -> None:
+    """Send all; what was sent is told, also if it ends with an error."""
     from ternmq.blocking import Producer
+    from ternmq.errors import SendManyError
+    from ternmq.message import SendReceipt
 
     started, sent = time.monotonic(), 0
+
+    def count(receipts: "Sequence[SendReceipt]") -> None:
+        nonlocal sent
+        sent += len(receipts)
+        if as_json:
+            for receipt in receipts:
+                print_json_line(_receipt_record(receipt))
+
     with Producer(endpoint, topics=[topic]) as producer:
         try:
-            for batch in _batches(_lines(file)):
-                receipts = producer.send_many([message_of(line) for line in batch])
-                sent += len(receipts)
-                if as_json:
-                    for receipt in receipts:
-                        print_json_line(_receipt_record(receipt))
+            for batch in batches:
+                count(producer.send_many(batch))
+        except SendManyError as error:
+            count([outcome for outcome in error.outcomes if isinstance(outcome, SendReceipt)])
+            raise
         finally:
             if not as_json:
                 echo(f"sent {sent} messages to {topic} in {time.monotonic() - started:.2f} s")
@@ -183,6 +218,18 @@ def _lines(file: Path) -> Iterator[bytes]:
             for line in source:
                 if content := line.rstrip(b"\r\n"):
                     yield content
+    except OSError as error:
+        raise WrongUsage(f"can't read {file}: {error.strerror}") from None
+
+
+def _json_batches(file: Path, message_of: "Callable[[LineContent], Message]") -> "Iterator[Sequence[Message]]":
+    from ternmq.command.message_lines import BadLine, message_batches
+
+    try:
+        with click.open_file(str(file), "rb") as source:
+            yield from message_batches(cast("Readable", source), message_of)
+    except BadLine as bad:
+        raise WrongUsage(f"{'standard input' if str(file) == '-' else file}, {bad}") from None
     except OSError as error:
         raise WrongUsage(f"can't read {file}: {error.strerror}") from None
 
