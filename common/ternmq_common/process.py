@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.event_loop import loop_factory
+from ternmq_common.notify import notify
 from ternmq_common.observability.logs import configure_logging
 from ternmq_common.private_files import UMASK, make_folder, narrow
 from ternmq_common.settings import differing
@@ -90,12 +91,16 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
             if settings is not None:
                 _log.info("%s", described(settings, ready))
             _tell(ready)
+            if settings is not None:
+                notify(f"READY=1\nSTATUS={ready}")
             _spare_the_collector()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         else:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
         _log.info("stopping")
+        if settings is not None:
+            notify("STOPPING=1")
         for end in ends:
             end.cancel()
     return 1 if over.is_set() else 0

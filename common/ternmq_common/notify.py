@@ -1,0 +1,22 @@
+"""What systemd hears of a server, where it listens: sd_notify's protocol, datagrams to the socket $NOTIFY_SOCKET."""
+
+import logging
+import os
+import socket
+
+_log = logging.getLogger(__name__)
+VARIABLE = "NOTIFY_SOCKET"
+
+
+def notify(state: str) -> None:
+    """Tell a state, such as `READY=1`. Nobody may be there to hear it, which is no reason to end."""
+    address = os.environ.get(VARIABLE, "")
+    if not address.startswith(("/", "@")):
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.connect("\0" + address[1:] if address[0] == "@" else address)
+            sock.send(state.encode())
+    except OSError as error:
+        _log.warning("systemd could not be told %s: %s", state.splitlines()[0], error)
