@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 VARIABLE_PREFIX = "TERNMQ_"
 # Read by the `ternmq` command itself, not settings of a process.
-OTHER_VARIABLES = frozenset({"TERNMQ_CONFIG", "TERNMQ_ENDPOINT"})
+OTHER_VARIABLES = frozenset({"TERNMQ_CONFIG", "TERNMQ_CONTEXT", "TERNMQ_ENDPOINT"})
 DEFAULT = "default"
 
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})

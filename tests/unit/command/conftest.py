@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,9 +19,10 @@ Send = Callable[..., Awaitable[Result]]
 
 
 @pytest.fixture(autouse=True)
-def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("TERNMQ_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr("ternmq.command.contexts.contexts_file", lambda: tmp_path / "settings" / "contexts.json")
 
 
 @pytest.fixture

@@ -121,7 +121,10 @@ def test_help_lists_each_command_in_a_line(call: Call) -> None:
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
-        ("from ternmq.command.main import cli; cli(['--help'])", ("google.protobuf", "ternmq.command.topic")),
+        (
+            "from ternmq.command.main import cli; cli(['--help'])",
+            ("google.protobuf", "ternmq.command.topic", "ternmq.command.contexts"),
+        ),
         ("from ternmq.command import topic, admin", ("grpc", "asyncio", "ternmq_common.settings")),
     ],
     ids=["help", "a call of the admin service"],

@@ -9,6 +9,7 @@ import ternmq.command.early_end  # noqa: F401 - first, as a signal may come at a
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -47,6 +48,7 @@ COMMANDS = {
     "restore": "Restore a broker from a backup.",
     "clock": "Look at a server's clock, or let time pass there.",
     "doctor": "Look for what is wrong with a server, and say what to do.",
+    "context": "Name endpoints, and say which one commands go to.",
     "config": "Print the settings in force, and where each comes from.",
     "version": "Print the version, also that of a server.",
     "completion": "Print the script that teaches a shell our words.",
@@ -96,6 +98,15 @@ def _print_version(context: click.Context, option: click.Parameter, is_given: bo
         context.exit()
 
 
+def _choose_context(context: click.Context, option: click.Parameter, name: str | None) -> None:
+    if name is None:
+        return
+    context.meta["ternmq.context"] = name  # CONTEXT_KEY of `options`, which a call for help need not import
+    is_typed = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+    if is_typed and not context.resilient_parsing and (endpoint := os.environ.get("TERNMQ_ENDPOINT")):
+        echo(f"ternmq: TERNMQ_ENDPOINT is set to {endpoint}, which goes before any context", err=True)
+
+
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version",
@@ -104,6 +115,15 @@ def _print_version(context: click.Context, option: click.Parameter, is_given: bo
     expose_value=False,
     callback=_print_version,
     help="Print the version and exit; `ternmq version` tells more.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    envvar="TERNMQ_CONTEXT",
+    show_envvar=True,
+    expose_value=False,
+    callback=_choose_context,
+    help="The context to use in this call (`ternmq context`), where no endpoint is given.",
 )
 def cli() -> None:
     """A message broker that speaks the RocketMQ 5 protocol, and the tools to work with one.
@@ -127,9 +147,10 @@ def cli() -> None:
       ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster
       ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
 
-    Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT). Exit codes: 0 done, 1 refused by
-    the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted. With --json a failure is
-    JSON too, in the last line of standard error: {"error": {"code": ..., "message": ..., "hint": ...}}.
+    Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT, or the context in use). Exit codes:
+    0 done, 1 refused by the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted. With
+    --json a failure is JSON too, in the last line of standard error:
+    {"error": {"code": ..., "message": ..., "hint": ...}}.
     """
 
 

@@ -14,6 +14,8 @@ from ternmq_common.units import parsed_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+CONTEXT_KEY = "ternmq.context"
+"""Where click keeps, for all commands of a call, the name that `ternmq --context` gave."""
 DURATION_MAX = timedelta(days=36_500)
 
 if TYPE_CHECKING:
@@ -36,6 +38,18 @@ class Endpoint(TextType):
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
         return value.strip()
+
+
+class EndpointOption(click.Option):
+    """`--endpoint`, whose default is that of the context in use."""
+
+    def get_default(self, ctx: click.Context, call: bool = True) -> Any:  # noqa: ANN401
+        if call and not ctx.resilient_parsing:
+            from ternmq.command.contexts import endpoint_in_use
+
+            if (endpoint := endpoint_in_use(ctx.meta.get(CONTEXT_KEY))) is not None:
+                return endpoint
+        return super().get_default(ctx, call)
 
 
 class Duration(DurationType):
@@ -127,10 +141,11 @@ class Pair(PairType):
 def endpoint_option(command: F) -> F:
     return click.option(
         "--endpoint",
+        cls=EndpointOption,
         type=Endpoint(),
         envvar="TERNMQ_ENDPOINT",
         default=DEFAULT_GRPC,
-        show_default=True,
+        show_default=f"that of the context in use, else {DEFAULT_GRPC}",
         show_envvar=True,
         help="Where the broker's gRPC port is.",
     )(command)
