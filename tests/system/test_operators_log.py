@@ -30,6 +30,14 @@ def info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
+    """Instead of that of all tests, which make more in a minute than is logged of one host."""
+    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("told"), grpc=ANY_PORT, http=ANY_PORT)
+    async with Embedded(settings) as running:
+        yield running
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def fresh(tmp_path: Path) -> AsyncIterator[RawClient]:
     """A client of a server that has refused nobody yet, and makes nothing by itself."""
