@@ -4,7 +4,9 @@ Queues      each attempt goes to another queue, of another broker first, and tho
             queue. What was stored isn't sent again; ids and delivery times stay as they are
 Time        a send has `delivery_timeout` for all it does: no attempt lasts longer, no pause begins that would
 Attempts    what a server answered is tried up to `max_attempts` times; a server that can't be reached counts for none,
-            since it mostly is back before the time is over
+            since it mostly is back before the time is over. But whether it stored what it left unanswered nobody knows:
+            so half messages, of which a second one would be committed too, have `max_attempts` in all, and with
+            `max_attempts=1` nothing is sent twice
 """
 
 import asyncio
@@ -85,7 +87,7 @@ class Attempts:
                 outcomes[place] = outcome
             places = [places[index] for index in repeatable(answered, part.messages)]
             away = all(is_away(outcomes[place]) for place in places)
-            answers += not away
+            answers += not away or sending.transactional or self._max_attempts == 1
             if not places or answers == self._max_attempts:
                 break
             backoff = REACH_BACKOFF if away else self.backoff

@@ -76,6 +76,18 @@ async def test_a_server_that_cannot_be_reached_counts_for_no_attempt(server: Scr
     assert len(server.requests["SendMessage"]) == 8
 
 
+async def test_what_may_be_stored_twice_is_not_repeated_where_that_is_not_wanted(server: ScriptedServer) -> None:
+    server.script("SendMessage", *[grpc.StatusCode.UNAVAILABLE] * 1000)
+    async with Producer(server.endpoint, topics=[TOPIC], max_attempts=1) as producer:
+        with pytest.raises(ternmq.ConnectionFailed):
+            await producer.send(Message(TOPIC, b"body"))
+    assert len(server.requests["SendMessage"]) == 1
+    async with Producer(server.endpoint, topics=[TOPIC], max_attempts=3) as producer:
+        with pytest.raises(ternmq.ConnectionFailed):
+            await producer.begin_transaction().send(Message(TOPIC, b"body"))
+    assert len(server.requests["SendMessage"]) == 1 + 3
+
+
 async def test_a_server_that_stays_away_uses_up_the_time(server: ScriptedServer) -> None:
     server.script("SendMessage", *[grpc.StatusCode.UNAVAILABLE] * 1000)
     async with Producer(server.endpoint, topics=[TOPIC], delivery_timeout=1.0) as producer:
