@@ -57,7 +57,7 @@ class Producer(Client):
     `topics` is optional: topics that are named are looked up at the start, which then fails if they don't exist; others
     at their first message. A send takes `delivery_timeout` seconds at most with all its attempts, each of which takes
     `request_timeout` at most: so long it is repeated while the server can't be reached, as during its restart. Failures
-    that the server answered, and that may pass, are repeated within that time up to `max_attempts`. What is repeated may
+    that the server answered, and that may pass, are repeated in that time, up to `max_attempts`. What is repeated may
     be stored twice, with one message id: `max_attempts=1` repeats nothing, and the message of a transaction has
     `max_attempts` in all. The other arguments are those of `ternmq.options.ClientOptions`.
 
