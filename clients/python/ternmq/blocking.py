@@ -39,6 +39,7 @@ from ternmq.pull.queue import MessageQueue
 from ternmq.pull.rebalancing import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.push_consumer import CACHED_BYTES_MAX
+from ternmq.running import signals
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -205,6 +206,11 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
                 **options,
             )
         )
+
+    def run(self) -> None:
+        """Consume until SIGINT or SIGTERM, then close; in the main thread only."""
+        with signals() as heard, self:
+            heard.wait()
 
 
 class PullConsumer(_Blocking[ternmq.PullConsumer]):

@@ -33,6 +33,7 @@ from ternmq.options import ClientOptions
 from ternmq.reachability import level_of
 from ternmq.receiving import receive
 from ternmq.route import Queue
+from ternmq.running import signalled
 from ternmq.wire_time import duration, seconds_of
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, MIB, RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -108,6 +109,12 @@ class PushConsumer(Consumer):
         self._assigner: asyncio.Task[None] | None = None
         self._listener_calls: ListenerCalls | None = None
         self._consumption: Consumption | None = None
+
+    async def run(self) -> None:
+        """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. For the main
+        thread only."""
+        async with self:
+            await signalled()
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         super()._take_settings(connection, settings)
