@@ -111,8 +111,8 @@ class PushConsumer(Consumer):
         self._consumption: Consumption | None = None
 
     async def run(self) -> None:
-        """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. For the main
-        thread only."""
+        """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. For the
+        main thread only."""
         async with self:
             await signalled()
 
