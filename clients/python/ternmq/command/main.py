@@ -9,7 +9,6 @@ import ternmq.command.early_end  # noqa: F401 - first, as a signal may come at a
 
 import functools
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -103,8 +102,7 @@ def _choose_context(context: click.Context, option: click.Parameter, name: str |
         return
     context.meta["ternmq.context"] = name  # CONTEXT_KEY of `options`, which a call for help need not import
     is_typed = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
-    if is_typed and not context.resilient_parsing and (endpoint := os.environ.get("TERNMQ_ENDPOINT")):
-        echo(f"ternmq: TERNMQ_ENDPOINT is set to {endpoint}, which goes before any context", err=True)
+    context.meta["ternmq.context.typed"] = is_typed
 
 
 @click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -15,7 +15,9 @@ from ternmq_common.units import parsed_duration
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_KEY = "ternmq.context"
-"""Where click keeps, for all commands of a call, the name that `ternmq --context` gave."""
+"""Where click keeps, for all commands of a call, the name that `ternmq --context` or its variable gave."""
+TYPED_CONTEXT_KEY = "ternmq.context.typed"
+"""Whether it was typed: then no variable goes before it."""
 DURATION_MAX = timedelta(days=36_500)
 
 if TYPE_CHECKING:
@@ -41,7 +43,11 @@ class Endpoint(TextType):
 
 
 class EndpointOption(click.Option):
-    """`--endpoint`, whose default is that of the context in use."""
+    """`--endpoint`, whose default is that of the context in use. A context that was typed goes before the variable:
+    what is meant for one server must not be done to another."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return None if ctx.meta.get(TYPED_CONTEXT_KEY) else super().resolve_envvar_value(ctx)
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:  # noqa: ANN401
         if call and not ctx.resilient_parsing:
