@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.embedded_server import start_server
+from ternmq.command.admin import AdminClient
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
 TOPIC = "idle-clients"
@@ -418,6 +419,8 @@ async def _main(arguments: argparse.Namespace) -> dict[str, float]:
     if arguments.endpoint:
         return await measure(arguments.endpoint, arguments.watch, clients, polling=polling, hold_s=hold_s)
     async with embedded() as (endpoint, pid):
+        with AdminClient(endpoint) as admin:
+            await asyncio.to_thread(admin.create_topic, TOPIC, "normal", 8)
         return await measure([endpoint], [pid], clients, polling=polling, hold_s=hold_s)
 
 
