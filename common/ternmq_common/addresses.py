@@ -6,6 +6,7 @@ Apart from the settings, so that a command that takes one need not know them all
 import re
 
 DEFAULT_GRPC = "127.0.0.1:8081"
+DEFAULT_HTTP = "127.0.0.1:8082"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/=,]+):(?P<port>\d{1,5})", re.ASCII)
 
 

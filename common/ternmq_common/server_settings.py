@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ternmq_common.addresses import DEFAULT_GRPC, is_wildcard, parsed_address
+from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, is_wildcard, parsed_address
 from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import (
     DAY_MS,
@@ -24,7 +24,6 @@ from ternmq_common.limits import (
 from ternmq_common.log_levels import parsed_log_levels
 from ternmq_common.settings import InvalidSetting, rendered
 
-DEFAULT_HTTP = "127.0.0.1:8082"
 DEFAULT_STORAGE = "127.0.0.1:10911"
 DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 10
 # A broker is not on the far side of the proxy that a company's environment names for the web.
 CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
-# gRPC's statuses of a call that did not get to its end: cancelled, unknown, aborted, internal.
-_BROKEN = frozenset({Status.CANCELLED, Status.UNKNOWN, 10, Status.INTERNAL})
+# Of a call that did not get to its end.
+_BROKEN = frozenset({Status.CANCELLED, Status.UNKNOWN, Status.ABORTED, Status.INTERNAL})
 
 
 class _Answer(Protocol):

@@ -9,6 +9,7 @@ from ternmq.command.failures import CommandFailure, Unreachable
 from ternmq.command.options import endpoint_option, json_option
 from ternmq.command.output import print_json
 from ternmq.command.printing import echo
+from ternmq_common.addresses import DEFAULT_HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +22,7 @@ NOBODY_THERE = Unreachable.exit_code
 
 @click.command()
 @endpoint_option
-@click.option(
-    "--http", default="127.0.0.1:8082", show_default=True, metavar="HOST:PORT", help="The server's HTTP address."
-)
+@click.option("--http", default=DEFAULT_HTTP, show_default=True, metavar="HOST:PORT", help="The server's HTTP address.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
