@@ -23,7 +23,7 @@ import psutil
 
 from benchmarks import idle_clients, killed_broker
 from ternmq import Message, Producer, SimpleConsumer
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from tests.interop.apache_rocketmq import ApacheRocketMQ
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.stack import Stack

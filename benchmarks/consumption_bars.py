@@ -23,8 +23,7 @@ import grpc.aio
 
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq import ConsumeResult, Message, MessageView, Producer, PushConsumer
-from ternmq.command.admin import AdminClient
-from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -164,7 +163,7 @@ def make_ordered(endpoint: str, name: str) -> None:
     """A FIFO topic of eight queues, and a FIFO group of the same name."""
     with AdminClient(endpoint) as admin:
         admin.create_topic(name, "fifo", 8)
-        admin.create_group(admin_pb2.Group(name=name, fifo=True))
+        admin.create_group(name, {"fifo": True})
 
 
 async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def start_server(folder: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
     """The process, once it serves, and its endpoint."""
-    command = [sys.executable, "-m", "ternmq.command.main", "up", "--data-dir", str(folder), "--log-level", "warning"]
+    command = [sys.executable, "-m", "ternmq_command.main", "up", "--data-dir", str(folder), "--log-level", "warning"]
     addresses = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     environment = os.environ | {"TERNMQ_AUTO_CREATE_PER_MINUTE": "1000000"}  # thousands of groups are used once
     server = subprocess.Popen([*command, *addresses, *options], stdout=subprocess.PIPE, text=True, env=environment)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.embedded_server import start_server
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
 TOPIC = "idle-clients"

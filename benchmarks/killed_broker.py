@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from ternmq import AckError, ClientError, Message, Producer, SimpleConsumer
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from tests.support.cluster_processes import ClusterProcesses
 
 BODY = bytes(256)

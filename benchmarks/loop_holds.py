@@ -1,7 +1,7 @@
 """How long one request, or one round of periodic work, holds the event loop: `python benchmarks/loop_holds.py`.
 
 Requests go the way that the front sends them, from their bytes to those of the answer, transport excluded; a task that
-does nothing but come around sees how long it had to wait. The bar of issue 14 is 5 ms. Least of several rounds, as what
+does nothing but come around sees how long it had to wait. The target is 5 ms. Least of several rounds, as what
 else the machine does only adds to it.
 """
 

@@ -1,8 +1,8 @@
 """CPU that our own code spends on a message of 256 bytes, transport excluded: `python benchmarks/message_budget.py`.
 
-The activities are called in this process, as a front calls them: parsed requests in, answers out. The design's budget
-(section 4): send at most 25 us (check, route, append, result), delivery at most 12 us, acknowledgement at most 5 us, in
-batches of 32. `flush=async`, so that the disk does not count. Medians of several rounds of process CPU time.
+The activities are called in this process, as a front calls them: parsed requests in, answers out. The targets:
+send at most 25 us (check, route, append, result), delivery at most 12 us, acknowledgement at most 5 us, in batches of
+32. `flush=async`, so that the disk does not count. Medians of several rounds of process CPU time.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.ready_batches import QUEUES, ReadyBatches, message
 from ternmq.blocking import Producer
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import SETTINGS
 from tests.support.stack import Stack
 

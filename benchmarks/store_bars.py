@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.embedded_server import start_server, status_kib
 from ternmq import Message, Producer, SimpleConsumer
-from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -299,7 +299,7 @@ def groups(folder: Path, messages: int) -> Figures:
     filled(folder, min(messages, 100_000))
     journal = ProgressJournal(DiskFolders(folder / "store").consumption)
     for group in range(GROUPS):
-        progress = [((f"group-{group}", "backlog", queue), Snapshot(100, 1, [])) for queue in range(FEW)]
+        progress = [((f"group-{group}", "backlog", queue), ClaimsSnapshot(100, 1, [])) for queue in range(FEW)]
         journal.write(progress, 1_000_000)
     journal.close()
     seconds, resident = started(folder)

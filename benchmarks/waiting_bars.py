@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import grpc.aio
 
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

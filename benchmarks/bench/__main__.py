@@ -110,7 +110,7 @@ def is_wanted(case: Case, arguments: argparse.Namespace) -> bool:
 
 
 def without_apache_bars(case: Case) -> Case:
-    """Beside one that is not warm, any bar would hold."""
+    """Beside one that is not warm, any target would hold."""
     return replace(case, bars=[bar for bar in case.bars if bar.peer != APACHE])
 
 

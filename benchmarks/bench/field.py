@@ -155,7 +155,7 @@ class Field:
             costs.append(self.load(server, "send", *topic, "-count", count).server_cpu_s)
         if server.setup.engine == APACHE and least < FULL.warm_up:
             self.notes.append(
-                f"{server.setup} was warmed up with {least:,} sends only, and becomes much faster yet: no bar is judged"
+                f"{server.setup} was warmed up with {least:,} sends only, and becomes much faster: no target is judged"
             )
         say(f"{server.setup} is warm after {len(costs) * count:,} sends: CPU of each {costs[-1] / count * 1e6:.0f} us")
         consumed = least // CONSUMED_SHARE

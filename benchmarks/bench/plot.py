@@ -1,4 +1,4 @@
-"""The ratios as a picture: a dot for the median, a line for the range, a mark for the bar."""
+"""The ratios as a picture: a dot for the median, a line for the range, a mark for the target."""
 
 from __future__ import annotations
 

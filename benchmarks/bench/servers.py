@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from benchmarks.bench.load import build_nats_server, missing_go
-from ternmq.command.admin import AdminClient
-from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_command.calls.admin import AdminClient
 from tests.interop.apache_rocketmq import HOST, ApacheRocketMQ, free_port, jar_folder
 from tests.support.stack import Stack
 
@@ -112,7 +111,7 @@ class TernmqServer(Server):
 
     def create_group(self, name: str, *, ordered: bool) -> None:
         with AdminClient(self.endpoint) as admin:
-            admin.create_group(admin_pb2.Group(name=name, fifo=ordered))
+            admin.create_group(name, {"fifo": ordered})
 
 
 class _LargeApacheRocketMQ(ApacheRocketMQ):

@@ -46,7 +46,7 @@ class Row:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the bar does; None without one, or without what it is about."""
+        """Whether the target holds; None without one, or without what it is about."""
         value = self.own if self.peer is None else self.ratio
         return None if self.bar is None or value is None else self.bar.holds(value)
 

@@ -6,37 +6,39 @@ threads.
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.appending import Appending
 from ternmq_broker.broker_figures import Figures
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.consumption import Consumption
+from ternmq_broker.cold_reads import done_when_read
+from ternmq_broker.consumption.consumption import Consumption
+from ternmq_broker.consumption.popping import Pop
+from ternmq_broker.consumption.pulls import Pulls
+from ternmq_broker.consumption.queue_locks import QueueLocks
+from ternmq_broker.consumption.redelivery import Redelivery
+from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.disk_room import DiskErrors
-from ternmq_broker.flusher import Flusher
 from ternmq_broker.housekeeping import Housekeeping
-from ternmq_broker.looking import Looking
 from ternmq_broker.opening import OpenedStore, open_store
-from ternmq_broker.orphans import Orphans
-from ternmq_broker.popping import Pop
-from ternmq_broker.pulls import Pulls
-from ternmq_broker.queue_locks import QueueLocks
-from ternmq_broker.redelivery import Redelivery
+from ternmq_broker.queries import Queries
+from ternmq_broker.sending.appending import Appending
+from ternmq_broker.sending.flusher import Flusher
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.timers import Timers
-from ternmq_broker.transactions import Transactions
-from ternmq_broker.turn_clock import TurnClock
-from ternmq_common.clock_watch import ClockWatch, make_up_for
+from ternmq_broker.transactions.orphans import Orphans
+from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, Settled
+from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, SettleOutcome
 from ternmq_common.names import dead_letter_topic, retry_topic
-from ternmq_common.observability.tracing import span
 from ternmq_common.pollers import Pollers
 from ternmq_common.shard.shard import DONE, Done
 from ternmq_protos.v2 import definition_pb2
+from ternmq_runtime.clock_watch import ClockWatch, make_up_for
+from ternmq_runtime.observability.tracing import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,9 +136,9 @@ class Broker:
             store, self._flusher, self._pollers, clock, self._writing, self._counts.sent, self._check_accepts
         )
         self.append_soon = self._appending.append_soon
-        looking = Looking(settings.name, store, self._consumption, self._pulls, self._timers, self._transactions)
-        self.progress, self.find_by_key = looking.progress, looking.find_by_key
-        self.dead_letters, self.remaining = looking.dead_letters, looking.remaining
+        queries = Queries(settings.name, store, self._consumption, self._pulls, self._timers, self._transactions)
+        self.progress, self.find_by_key = queries.progress, queries.find_by_key
+        self.dead_letters, self.remaining = queries.dead_letters, queries.remaining
         self.transactions, self.transaction = self._transactions.page, self._transactions.describe
         self.wait_for_more = self._pulls.wait_for_more
         self.name = settings.name
@@ -277,20 +279,15 @@ class Broker:
         """What is there; unless that is something, there is no place in `room` afterwards."""
         found = False
         try:
-            while True:
-                try:
-                    pop = self._consumption.pop(order, self._clock.now_ms())
-                except WouldBlock as reading:
-                    await asyncio.to_thread(reading.wait)
-                else:
-                    found = bool(pop.deliveries)
-                    return pop
+            pop = await done_when_read(lambda: self._consumption.pop(order, self._clock.now_ms()))
+            found = bool(pop.deliveries)
+            return pop
         finally:
             if room is not None and not found:
                 room.leave()
 
     async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:
-        """Hand out what is there; if that is nothing, the watcher is told when there may be something."""
+        """Hand out what is there; if that is nothing, the watcher is notified when there may be something."""
         while True:
             deliveries = self.pop_at_once(order, watcher)
             if deliveries is not None:
@@ -326,12 +323,12 @@ class Broker:
         if pop.more and self._pollers.has_waiting(order.group, order.topic):
             self._pollers.wake_group(order.group, order.topic, 1)
 
-    def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[Settled]]:
+    def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[SettleOutcome]]:
         """Finish messages; one outcome for each handle."""
         now = self._turn_clock.checked_ms()
         settle = self._consumption.acknowledge
         outcomes = [settle(group, topic, handle, now) for handle in handles]
-        self._counts.acknowledged.add(topic, outcomes.count(Settled.DONE))
+        self._counts.acknowledged.add(topic, outcomes.count(SettleOutcome.DONE))
         self._wake_for_open_lanes(group, topic)
         return Done(outcomes)
 
@@ -340,7 +337,7 @@ class Broker:
         if self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic):
             self._pollers.wake_group(group, topic, 1)
 
-    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> Settled:
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> SettleOutcome:
         """Make a message a dead letter at its consumer's wish; see `Redelivery.dead_letter`."""
         return await self._redelivery.dead_letter(group, topic, handle, attempts)
 
@@ -478,17 +475,28 @@ class Broker:
         """All topics of which messages are left in queues, whether or not a registry knows them."""
         return self._store.topics()
 
-    # --- forgetting
+    # --- deletions
 
     async def forget_topic(self, topic: str, *, version: int = 0) -> None:
         """No message of the topic can be read any more; the disk space goes with its segments' age. The version is for
-        `server/forgetting.py`."""
+        `server/deletion_log.py`."""
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         with self._writing:
             self._transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
+
+    async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
+        """See `Storage.purge`. Groups' claims on what is gone end as if retention had removed it."""
+        with self._writing:
+            remember = self._store.purge(queue.topic, queue.queue_id, below)
+            # No lambda: what mypyc makes of one here fails when it is called.
+            await self._room.with_reserve(functools.partial(asyncio.to_thread, remember), all_of_it=True)
+            self._consumption.purged(queue.topic, queue.queue_id)
+            if retries:
+                self._consumption.forget_topic(queue.topic)
+            await self._room.with_reserve(self._housekeeping.write_journal, all_of_it=True)
 
     async def forget_group(self, group: str, *, version: int = 0) -> None:
         """Drop the group's progress, its retries and its dead letters."""
@@ -501,9 +509,11 @@ class Broker:
 
     async def _save_what_waits(self, log_start: int) -> None:
         """The log is about to begin at `log_start`: timers below go on further on, transactions are discarded."""
-        rolled = await self._timers.roll_below(log_start)
-        if rolled:
-            _log.info("%d timed messages were copied, since retention removes the segments that they are in", rolled)
+        relocated = await self._timers.relocate_below(log_start)
+        if relocated:
+            _log.info(
+                "%d timed messages were relocated, since retention removes the segments that they are in", relocated
+            )
         await self._transactions.discard_below(log_start)
 
 

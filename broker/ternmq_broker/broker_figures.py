@@ -3,21 +3,21 @@
 import os
 from typing import TYPE_CHECKING
 
-from ternmq_broker.lags import Lags
-from ternmq_common.observability.figures import BrokerFigures, Lag, MessageCounts
+from ternmq_broker.consumption.lags import Lags
+from ternmq_runtime.observability.figures import BrokerFigures, Lag, MessageCounts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from ternmq_broker.consumption import Consumption
+    from ternmq_broker.consumption.consumption import Consumption
+    from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.disk_room import DiskRoom
-    from ternmq_broker.flusher import Flusher
-    from ternmq_broker.redelivery import Redelivery
+    from ternmq_broker.sending.flusher import Flusher
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal
     from ternmq_broker.timers import Timers
-    from ternmq_broker.transactions import Transactions
+    from ternmq_broker.transactions.transactions import Transactions
     from ternmq_common.pollers import Pollers
 
 TIMERS_COUNTED_MAX = 1_000_000

@@ -2,8 +2,8 @@
 waited for its transaction, for the discard topic.
 
 A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also says where it came
-from (`consumer.md` 7.3): in `SystemProperties.dead_letter_queue`, and in user properties, which are all that some
-clients show.
+from (`consuming.md, Dead letters`): in `SystemProperties.dead_letter_queue`, and in user properties, which are all that
+some clients show.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def discarded(record: "Record", *, checks: int) -> NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """A half message that was discarded: topic and queue where it was to go, how often producers were asked, and the
+    """A half message that was discarded: topic and queue where it was to go, how many checks it had, and the
     message."""
 
     place: tuple[str, int]

@@ -1,11 +1,11 @@
 """How much room the disk has, and what goes on when it has little.
 
-Marks       below the first, `free_min_bytes`, new messages are refused, while consumption, settlements and retention go
+Watermarks  below the first, `free_min_bytes`, new messages are refused, while consumption, settlements and retention go
             on. They are taken again a little above it, so that it does not flap. Below twice that, retention looks all
             the time, so that what has expired goes at once.
-Reserve     what frees room has to write before: indexes, floors, timers that are copied. When the disk is full all the
-            same, since others write to it too, such a step gets a slice of the reserve, and is done again; and a clean
-            end does. Other housekeeping gets half of the reserve at most.
+Reserve     what frees room has to write before: indexes, low watermarks, timers that are relocated. When the disk is
+            full all the same, since others write to it too, such a step gets a slice of the reserve, and is done again;
+            and a clean end does. Other housekeeping gets half of the reserve at most.
 Threads     everything belongs to the loop's thread; the reserve's file is made and removed in others. The figures may
             be read in any.
 """
@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 _MARK_BYTES = GIB
 _MARK_SHARE, _SMALL_DISK_SHARE = 20, 10
-"""The mark is at least 1/20 of the disk, and never more than 1/10 of it."""
+"""The watermark is at least 1/20 of the disk, and never more than 1/10 of it."""
 _ABOVE_SHARE = 16
-"""Sends are taken again when 1/16 of the mark is free above it."""
+"""Sends are taken again when 1/16 of the watermark is free above it."""
 
 T = TypeVar("T")
 

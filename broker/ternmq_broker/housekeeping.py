@@ -8,13 +8,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.failure_log import FailureLog
+from ternmq_broker.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from ternmq_broker.broker_settings import BrokerSettings
-    from ternmq_broker.consumption import Consumption
+    from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.disk_room import DiskRoom
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal
@@ -51,54 +51,47 @@ class Housekeeping:
         self._before_removal = before_removal
         self._journal_turn = asyncio.Lock()
         self._spill_turn = asyncio.Lock()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops: list[BackgroundLoop] = []
         self._steps: set[asyncio.Future[None]] = set()
 
     def start(self) -> None:
         journal_s = self._settings.consumption_flush_interval_ms / 1000
         retention_s = min(self._settings.retention_check_interval_ms / 1000, _SHORT_RETENTION_CHECK_S)
-        retain = self._repeat(
-            self._retain, retention_s, FailureLog("old messages could not be removed"), makes_room=True
-        )
-        write = self._repeat(self.write_journal, journal_s, FailureLog("the progress of groups could not be written"))
-        spill = self._repeat(self._spill, _SPILL_CHECK_S, FailureLog("the index could not be written"))
         self._next_retention_s = asyncio.get_running_loop().time() + self._settings.retention_check_interval_ms / 1000
-        self._tasks = [
-            asyncio.create_task(write, name="journal"),
-            asyncio.create_task(spill, name="index spill"),
-            asyncio.create_task(retain, name="retention"),
+        self._loops = [
+            self._loop(self.write_journal, journal_s, "journal", "the progress of groups could not be written"),
+            self._loop(self._spill, _SPILL_CHECK_S, "index spill", "the index could not be written"),
+            self._loop(self._retain, retention_s, "retention", "old messages could not be removed", makes_room=True),
         ]
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """End the loops, in no middle of a step, and write the journal a last time."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._steps, return_exceptions=True)
+        for loop in self._loops:
+            await loop.stop()
+        await asyncio.gather(*self._steps, return_exceptions=True)
         try:
             await self._room.with_reserve(self.write_journal, all_of_it=True)
         except OSError as error:
             _log.error("the last progress of groups could not be written, so that it is delivered again: %s", error)
 
-    async def _repeat(
+    def _loop(
         self,
         step: "Callable[[], Coroutine[None, None, None]]",
-        seconds: float,
-        failures: FailureLog,
+        every_s: float,
+        name: str,
+        what: str,
         *,
         makes_room: bool = False,
-    ) -> None:
-        while True:
-            await asyncio.sleep(seconds)
+    ) -> BackgroundLoop:
+        async def to_the_end() -> None:
             running = asyncio.ensure_future(self._room.with_reserve(step, all_of_it=makes_room))
             self._steps.add(running)
             running.add_done_callback(self._steps.discard)
-            try:
-                await asyncio.shield(running)
-            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                # A full disk passes, and so must not end the loop; nor may a bug, unseen.
-                failures.failed(error, seconds)
-            else:
-                failures.worked()
+            await asyncio.shield(running)
+
+        return BackgroundLoop(to_the_end, name=name, what=what, every_s=every_s)
 
     async def write_journal(self) -> None:
         async with self._journal_turn:

@@ -5,7 +5,7 @@ origin: one record that is both the message and the word that the timer is done,
 none, and no message appears twice in its queue or not at all. A recall appends a tombstone in the same way.
 
 Late    after a restart, or when the clock was set forward, what is due appears at once, in the order of its times.
-Rolling a timer in a segment that retention is about to remove is copied to the end of the log.
+Move    a timer in a segment that retention is about to remove is relocated: copied to the end of the log.
 Threads everything runs on the event loop; the index's files are read and merged in threads.
 """
 
@@ -15,22 +15,22 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.cold_reads import records_at
 from ternmq_broker.copies import copied
-from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft
-from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.index.queue_index import Location
-from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Appended
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
-    from ternmq_broker.flusher import Flusher
+    from ternmq_broker.sending.flusher import Flusher
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.timers.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
@@ -48,7 +48,7 @@ _LOOK_AGAIN_S = 1.0
 _AFTER_FAILURE_S = 1.0
 _WAKE_EARLY_MS = 2
 _AWAKE_EVERY_S = 0.05
-_ROLL_BATCH = 1024
+_RELOCATE_BATCH = 1024
 _WHILE_DELIVERED_S = 0.05
 
 T = TypeVar("T")
@@ -78,32 +78,31 @@ class Timers:
         self._holding = asyncio.Lock()
         self._wakes_ms = 0
         self._stayed_awake = 0.0
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops = (
+            BackgroundLoop(self._deliver_due, name="timers", what="timed messages are late"),
+            BackgroundLoop(self._merge, name="timer merge", what="the timer index was not merged"),
+        )
         self._merging: MergeJob | None = None
         self._jobs: set[asyncio.Future[Any]] = set()
         clock.on_jump(self._changed.set)
 
     def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._forever(FailureLog("timed messages are late"), self._deliver_due), name="timers"),
-            asyncio.create_task(
-                self._forever(FailureLog("the timer index was not merged"), self._merge), name="timer merge"
-            ),
-        ]
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """End; what is due and not delivered is delivered after the restart."""
-        for task in self._tasks:
-            task.cancel()
         if self._merging is not None:
             self._merging.interrupt()
-        await asyncio.gather(*self._tasks, *self._jobs, return_exceptions=True)
+        for loop in self._loops:
+            await loop.stop()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
 
     # --- storing
 
     async def schedule(self, topic: str, queue_id: int, timed: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages with their times, and return when that may be acknowledged; OSError: none was stored."""
-        drafts = [Draft(Kind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
+        drafts = [Draft(RecordKind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
         located = self._store.append_drafts(drafts, self._clock.now_ms())
         if min(each.due_ms for each in timed) < self._wakes_ms:
             self._changed.set()
@@ -167,7 +166,7 @@ class Timers:
         except BaseException:
             self._index.give_back(due)
             raise
-        arrived = Counter(draft.topic for draft in drafts if draft.kind is Kind.MESSAGE)
+        arrived = Counter(draft.topic for draft in drafts if draft.kind is RecordKind.MESSAGE)
         self._flusher.when_readable(self._store.end, lambda: self._wake(arrived))
 
     def _wake(self, arrived: "Counter[str]") -> None:
@@ -180,17 +179,14 @@ class Timers:
         if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
             if record is None:
                 _log.error("the timer at log offset %d can't be read any more, its message is lost", entry.log_offset)
-            return Draft(Kind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
-        return Draft(Kind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
+            return Draft(RecordKind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
+        return Draft(RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
 
     async def _read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
         """The records of the entries, in their order, None where one is lost."""
         in_log = sorted(entries, key=lambda entry: entry.log_offset)
         locations = [Location(entry.log_offset, entry.size, 0) for entry in in_log]
-        try:
-            records = self._store.read(locations, may_block=False)
-        except WouldBlock:
-            records = await asyncio.to_thread(self._store.read, locations, may_block=True)
+        records = await records_at(self._store, locations)
         found = {entry.log_offset: record for entry, record in zip(in_log, records, strict=True)}
         return [found[entry.log_offset] for entry in entries]
 
@@ -222,7 +218,7 @@ class Timers:
                 if record is not None and _is_meant(record, handle)
             ]
             drafts = [
-                Draft(Kind.TOMBSTONE, handle.topic, 0, NO_MESSAGE, origin=Origin(entry.log_offset, entry.due_ms))
+                Draft(RecordKind.TOMBSTONE, handle.topic, 0, NO_MESSAGE, origin=Origin(entry.log_offset, entry.due_ms))
                 for entry in meant
             ]
             if drafts:
@@ -237,56 +233,56 @@ class Timers:
         await self._run(job)
         return self._index.hold(self._index.finish_find(job))
 
-    # --- rolling
+    # --- relocation
 
     async def count(self, limit: int) -> int:
         """How many timers are pending; at `limit` it stops counting."""
         total = 0
         position: Key | None = (0, 0)
         while position is not None and total < limit:
-            job = self._index.prepare_scan(self._store.end, start=position, limit=_ROLL_BATCH)
+            job = self._index.prepare_scan(self._store.end, start=position, limit=_RELOCATE_BATCH)
             await self._run(job)
             count, position = self._index.finish_count(job)
             total += count
         return total
 
-    async def roll_below(self, log_offset: int) -> int:
+    async def relocate_below(self, log_offset: int) -> int:
         """Copy the pending timers whose records lie below `log_offset` to the end of the log, and return when that is
         durable; how many there were."""
-        rolled = 0
+        relocated = 0
         position: Key | None = None
         while True:
-            count, position = await self._to_the_end(self._roll_some(log_offset, position))
-            rolled += count
+            count, position = await self._to_the_end(self._relocate_some(log_offset, position))
+            relocated += count
             if position is None:
                 break
             if not count:
                 await asyncio.sleep(_WHILE_DELIVERED_S)
         await self._flusher.durable(self._store.end)
-        return rolled
+        return relocated
 
-    async def _roll_some(self, log_offset: int, position: "Key | None") -> "tuple[int, Key | None]":
+    async def _relocate_some(self, log_offset: int, position: "Key | None") -> "tuple[int, Key | None]":
         """Copy some; how many there were, and where to go on."""
         async with self._holding:
             held, position = await self._scan(log_offset, position)
             try:
-                return await self._roll(held), position
+                return await self._relocate(held), position
             finally:
                 self._index.give_back(held)
                 self._changed.set()
 
     async def _scan(self, log_offset: int, position: "Key | None") -> "tuple[list[TimerEntry], Key | None]":
         """Some of the timers below `log_offset`, held, and where to go on."""
-        job = self._index.prepare_scan(log_offset, start=position, limit=_ROLL_BATCH)
+        job = self._index.prepare_scan(log_offset, start=position, limit=_RELOCATE_BATCH)
         await self._run(job)
         found, following = self._index.finish_scan(job)
         return self._index.hold(found), following
 
-    async def _roll(self, held: "Sequence[TimerEntry]") -> int:
+    async def _relocate(self, held: "Sequence[TimerEntry]") -> int:
         records = await self._read(held)
         drafts = [
             Draft(
-                Kind.TIMER,
+                RecordKind.TIMER,
                 record.topic,
                 record.queue_id,
                 copied(record),
@@ -334,17 +330,6 @@ class Timers:
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         return await asyncio.shield(job)
-
-    async def _forever(self, failures: FailureLog, step: "Callable[[], Awaitable[None]]") -> None:
-        while True:
-            try:
-                await step()
-            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                # A full disk passes, and so must not end the loop; nor may a bug, unseen.
-                failures.failed(error, _AFTER_FAILURE_S)
-                await asyncio.sleep(_AFTER_FAILURE_S)
-            else:
-                failures.worked()
 
 
 def _is_meant(record: "Record", handle: "RecallHandle") -> bool:

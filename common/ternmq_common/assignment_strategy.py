@@ -8,7 +8,7 @@ by-config:c1=0,b/1;c2=b/2,b/3     fixed lists: `c1`, `c2` are client ids, `b/1` 
 machine-room:r1,r2                even shares, but only of the queues of brokers called `r1@...` or `r2@...`
 machine-room-nearby:averagely     one of the first three inside each room; all members share rooms that have none
 
-The codes that RocketMQ reports (`remoting.md` 5.3) are read too: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, CONFIG:...,
+The codes that RocketMQ reports (`pulling.md, Shares`) are read too: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, CONFIG:...,
 MACHINE_ROOM:..., MACHINE_ROOM_NEARBY-AVG and so on; letters of names may be small or capital. `str()` writes the forms
 above, in one way for equal strategies. What each strategy hands to whom is decided in the proxy.
 """

@@ -1,7 +1,7 @@
 """The clock that stored times and deadlines are read from: the wall clock, or one that tests can move.
 
 A wall clock jumps when somebody sets it. Whoever remembers when spans end, which are no times of the day, asks to be
-told by how much (`on_set`); whoever sleeps until a time of this clock asks to be told after that (`on_jump`), and looks
+notified by how much (`on_set`); whoever sleeps until a time of this clock asks for that too (`on_jump`), and looks
 again then. The test clock jumps too, but is not set: there the time has passed.
 """
 
@@ -71,7 +71,7 @@ class MovableClock(Clock):
         return time.time_ns() // 1_000_000 + self.ahead_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Let so much time have passed, and tell everybody."""
+        """Let so much time have passed, and notify everybody."""
         assert milliseconds >= 0
         self.ahead_ms += milliseconds
         self.jumped()

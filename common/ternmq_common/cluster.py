@@ -67,7 +67,7 @@ class BrokerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class RegistrySnapshot:
     """The registry at one moment. Every change of anything but leases and loads gives it a higher `version`.
 
     `is_placed`: a topic is on the brokers that it names; else on all, as in a stack that has one broker.

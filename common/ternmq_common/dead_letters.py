@@ -1,4 +1,4 @@
-"""What a dead letter says of itself, in user properties, which are all that some clients show (`consumer.md` 7.3)."""
+"""What a dead letter says of itself, in user properties, all that some clients show (`consuming.md, Dead letters`)."""
 
 import enum
 

@@ -25,7 +25,7 @@ RETRYABLE = frozenset(
 
 
 class MessagingError(Exception):
-    """A request that can't be met: a status code of the contract and a sentence for a person.
+    """A request that can't be met: a status code of the protocol and a sentence for a person.
 
     The sentence says what was wrong, what is allowed and, where it isn't plain, what to do.
     """
@@ -49,7 +49,7 @@ class StartupError(Exception):
 
 
 def code_name(code: int) -> str:
-    """`TOPIC_NOT_FOUND` for 40402; a number that the contract doesn't have as it is."""
+    """`TOPIC_NOT_FOUND` for 40402; a number that the protocol doesn't have as it is."""
     try:
         return definition_pb2.Code.Name(code)
     except ValueError:

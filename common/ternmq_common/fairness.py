@@ -1,6 +1,6 @@
 """Turns on the event loop: who has much to do lets others go on after every half a millisecond.
 
-All who have much to do stand in one line, of which one has its turn in each turn of the loop: so the others wait no
+All who have much to do are in one wait queue, of which one has its turn in each turn of the loop: so the others wait no
 longer for a hundred of them than for one.
 """
 

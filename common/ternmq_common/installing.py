@@ -1,6 +1,31 @@
 """How to get packages that are missing: TernMQ is in no package index, so it is installed from a checkout of it."""
 
+# What the extra `server` brings, by the names that imports have.
+SERVER_EXTRA_MODULES = frozenset(
+    {
+        "alembic",
+        "grpc_health",
+        "grpc_reflection",
+        "h11",
+        "lark",
+        "msgspec",
+        "opentelemetry",
+        "prometheus_client",
+        "psycopg",
+        "sqlalchemy",
+        "tenacity",
+    }
+)
+
 
 def install_hint(extras: str) -> str:
     """The end of an error about a package that one of the `extras` of pyproject.toml brings."""
     return f"in a checkout of TernMQ, run pip install '.[{extras}]'"
+
+
+def missing_extra(error: ModuleNotFoundError, who: str, extra: str) -> ModuleNotFoundError:
+    """What to raise instead, if it is a package of `extra` that `who` misses; an error of our own stays what it is."""
+    missing = (error.name or "").partition(".")[0]
+    if missing.startswith("ternmq"):
+        return error
+    return ModuleNotFoundError(f"{who} needs the package {missing}: {install_hint(extra)}", name=error.name)

@@ -1,4 +1,5 @@
-"""Limits of the contract (`producer.md` 6 and 14, `consumer.md` 15), checked at the front before memory is spent."""
+"""Limits of the protocol, checked at the front before memory is spent (`sending.md, Limits`, `consuming.md, Receive`,
+`overview.md, Limits of a request`)."""
 
 from dataclasses import dataclass
 

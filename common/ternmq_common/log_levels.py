@@ -14,10 +14,13 @@ OWN_PACKAGES = (
     "pyspark_ternmq",
     "ternmq",
     "ternmq_broker",
+    "ternmq_command",
     "ternmq_common",
     "ternmq_protos",
     "ternmq_proxy",
     "ternmq_registry",
+    "ternmq_rpc",
+    "ternmq_runtime",
 )
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
 _SHORT = {name.removeprefix("ternmq_"): name for name in OWN_PACKAGES if name.startswith("ternmq_")}

@@ -1,4 +1,5 @@
-"""What decides whether a consumer gets a message: a tag expression or an SQL92 condition (`consumer.md` 2.6)."""
+"""What decides whether a consumer gets a message: a tag expression or an SQL92 condition (`consuming.md, Tag filters`,
+`consuming.md, SQL92 grammar`)."""
 
 from abc import ABC, abstractmethod
 

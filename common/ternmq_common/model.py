@@ -114,7 +114,7 @@ AppendRequests = Sequence[tuple[QueueRef, Sequence[NewMessage]]]
 
 
 class AppendOutcome(Struct, frozen=True, array_like=True, gc=False):
-    """What became of one of them: the queue offset of the first message; or a code that is not OK, and its text."""
+    """The outcome of one of them: the queue offset of the first message; or a code that is not OK, and its text."""
 
     first: Int64
     code: UInt32
@@ -159,8 +159,8 @@ class TransactionState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
-    """A transaction as operators see it. `checks` is how often a producer was asked, `next_check_ms` when one will be
+class OpenTransaction:
+    """A transaction as operators see it. `checks` is how many checks it had, `next_check_ms` when one will be
     the next time, None when nobody will."""
 
     transaction_id: str
@@ -248,19 +248,19 @@ class OrphanedTransaction:
 class TransactionPage:
     """Some transactions, and where the next ones begin, empty when there are no more."""
 
-    transactions: list[Transaction]
+    transactions: list[OpenTransaction]
     following: str
 
 
-class Settled(enum.Enum):
-    """What became of an acknowledgement."""
+class SettleOutcome(enum.Enum):
+    """The outcome of an acknowledgement."""
 
     DONE = "done"
     STALE = "stale"  # settled before, or the message has gone to another delivery: nothing left to do
     EXPIRED = "expired"  # the claim ended first
 
 
-Acknowledged = Callable[[list[Settled] | None, Exception | None], None]
+Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
 """Called with an outcome for each handle of an acknowledgement; or with the error for which nothing of it is sure."""
 
 

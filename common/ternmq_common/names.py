@@ -1,4 +1,4 @@
-"""Which names topics, groups and lite topics may have (`producer.md` 3.1 and 6.1, `consumer.md` 2.1)."""
+"""Which names topics, groups and lite topics may have (`overview.md, Names`)."""
 
 import re
 

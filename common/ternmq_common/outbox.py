@@ -14,7 +14,7 @@ FRAME_BYTES = 1 << 20
 T = TypeVar("T")
 
 
-class Batch(NamedTuple, Generic[T]):
+class OutboxBatch(NamedTuple, Generic[T]):
     """A frame, and what its pieces were added with, in order."""
 
     frame: bytes
@@ -41,7 +41,7 @@ class Outbox(Generic[T]):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def take(self) -> Batch[T]:
+    async def take(self) -> OutboxBatch[T]:
         """Everything that waits, at most about `FRAME_BYTES` of it; waits for the first piece. For one taker, who has
         written what it took when it comes again."""
         self._writing = False
@@ -59,7 +59,7 @@ class Outbox(Generic[T]):
             size += len(piece)
         self.bytes -= size
         self._writing = True
-        return Batch(frame_of(frame), tokens)
+        return OutboxBatch(frame_of(frame), tokens)
 
     def clear(self) -> list[T]:
         """Forget all that waits, and say what it was; there is no taker any more."""

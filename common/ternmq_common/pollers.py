@@ -2,10 +2,10 @@
 
 A message that becomes readable wakes one poll of each group that waits for its topic; a message that becomes ready for
 another delivery wakes one poll of its group. A poll that is woken in vain (another took the message, or a filter let
-nothing pass) waits on at the end of the line.
+nothing pass) waits on at the end of the wait queue.
 
-Beside polls there are watchers, who are told once that there may be something, all of them: proxies, each with lines of
-its own.
+Beside polls there are watchers, who are notified once that there may be something, all of them: proxies, each with wait
+queues of its own.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _SLOT_S = 0.01
 
 
 class Pollers:
-    """The lines of waiting polls, by topic and group."""
+    """The wait queues of polls, by topic and group."""
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, deque[asyncio.Future[bool]]]] = {}
@@ -57,7 +57,7 @@ class Pollers:
     async def wait(self, group: str, topic: str, seconds: float) -> bool:
         """Wait to be woken; False when `seconds` passed first, up to a hundredth of a second later.
 
-        TOO_MANY_REQUESTS when the line is full.
+        TOO_MANY_REQUESTS when the wait queue is full.
         """
         if self.closed:
             return False
@@ -109,11 +109,11 @@ class Pollers:
                 del self._watchers[topic]
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
-        """It is deleted. Watchers are told, and so remembered no more; those who still wait will watch again."""
+        """It is deleted. Watchers are notified, and so remembered no more; those who still wait will watch again."""
         for watched, groups in list(self._watchers.items()):
             for each in list(groups):
                 if watched == topic or each == group:
-                    self._tell_watchers(each, watched)
+                    self._notify_watchers(each, watched)
 
     def wake_topic(self, topic: str, messages: int) -> None:
         """That many messages became readable."""
@@ -123,7 +123,7 @@ class Pollers:
     def wake_group(self, group: str, topic: str, messages: int) -> None:
         """That many messages became ready for that group."""
         if self._watchers and messages:
-            self._tell_watchers(group, topic)
+            self._notify_watchers(group, topic)
         line = self._lines.get(topic, {}).get(group)
         while line and messages:
             future = line.popleft()
@@ -137,7 +137,7 @@ class Pollers:
             for group in list(groups):
                 self.wake_group(group, topic, messages)
 
-    def _tell_watchers(self, group: str, topic: str) -> None:
+    def _notify_watchers(self, group: str, topic: str) -> None:
         groups = self._watchers.get(topic)
         watchers = groups.pop(group, None) if groups is not None else None
         if watchers is None:

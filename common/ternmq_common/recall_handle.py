@@ -1,7 +1,7 @@
 """The handle by which a timed message can be taken back: base64url of `v1 topic broker due message-id`.
 
-`due` is in milliseconds since the epoch. It is RocketMQ's form (`producer.md` 9), without padding; on input padding is
-optional. Clients take it as opaque.
+`due` is in milliseconds since the epoch. It is RocketMQ's form (`sending.md, Recall`), without padding; on input
+padding is optional. Clients take it as opaque.
 """
 
 import base64

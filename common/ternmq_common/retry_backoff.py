@@ -1,4 +1,4 @@
-"""How long a message waits after a failed delivery (`consumer.md` 7.2): steps of a table, or an exponential curve.
+"""How long a message waits after a failed delivery (`consuming.md, Back-off`): steps of a table, or a curve.
 
 Text        `customized:1s,5s,10s` or `exponential:5s,2h,2` (first wait, longest wait, factor); the empty text and
             `customized` alone stand for the 18 delay levels of RocketMQ, `exponential` alone for 5s,2h,2.

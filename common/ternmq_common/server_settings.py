@@ -174,13 +174,13 @@ class StorageSettings(ProcessSettings):
     """Bytes that new messages must leave free on the disk; auto: 5 % of it, 1GiB at least and 10 % at most; 0: none."""
 
     transaction_timeout_ms: int = 6 * SECOND_MS
-    """How long a half message waits before its producer is asked, if it doesn't say so itself; in milliseconds."""
+    """How long a half message waits for its first transaction check, if it doesn't say so itself; in milliseconds."""
 
     transaction_check_interval_ms: int = 30 * SECOND_MS
-    """Milliseconds between two questions about the same transaction."""
+    """Milliseconds between two checks of the same transaction."""
 
     transaction_check_max: int = 15
-    """How often producers are asked about a transaction before it is discarded."""
+    """How many checks a transaction gets before it is discarded."""
 
     transactions_max: int = 100_000
     """How many transactions may be open at the same time."""

@@ -1,4 +1,4 @@
-"""How requests are signed: an HMAC-SHA1 over the text of the date header (`producer.md` 2.1).
+"""How requests are signed: an HMAC-SHA1 over the text of the date header (`overview.md, Signing`).
 
     authorization: MQv2-HMAC-SHA1 Credential=<key>[/anything], SignedHeaders=x-mq-date-time, Signature=<hex>
 

@@ -1,4 +1,4 @@
-"""Tag expressions (`consumer.md` 2.6): `*` or nothing for all, else exact tags separated by `||`."""
+"""Tag expressions (`consuming.md, Tag filters`): `*` or nothing for all, else exact tags separated by `||`."""
 
 from dataclasses import dataclass
 from zlib import crc32

@@ -1,7 +1,7 @@
 """A transaction's id: `message-id@broker@place`, the place being its half message's log offset there, in hex.
 
-So any proxy can end a transaction without having seen it begin (`producer.md` 8.2), and an id of another store, or of
-a message that is no half message, is told from a real one.
+So any proxy can end a transaction without having seen it begin (`sending.md, Half messages`), and an id of another
+store, or of a message that is no half message, is told from a real one.
 """
 
 from typing import NamedTuple, Self

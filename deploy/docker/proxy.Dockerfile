@@ -13,10 +13,13 @@ RUN python3 minimal_root.py /image && mkdir -m 700 /data
 COPY README.md hatch_build.py ./
 COPY protos protos
 COPY common common
+COPY rpc rpc
+COPY runtime runtime
 COPY registry registry
 COPY broker broker
 COPY proxy proxy
 COPY clients/python clients/python
+COPY command command
 RUN TERNMQ_COMPILE=1 sh environment.sh project
 
 FROM scratch

@@ -28,7 +28,10 @@ FROM spark AS project
 COPY pyproject.toml README.md hatch_build.py ./
 COPY protos protos
 COPY common common
+COPY rpc rpc
+COPY runtime runtime
 COPY clients/python clients/python
+COPY command command
 COPY spark spark
 RUN TERNMQ_COMPILE=0 sh environment.sh project --root /project
 

@@ -1,4 +1,4 @@
 """The wire: generated code of `protos/`, with `.pyi` stubs; nobody edits it by hand.
 
-`ternmq_protos.v2` is the public contract (`apache.rocketmq.v2`), `ternmq_protos.admin_v1` our own calls for tools.
+`ternmq_protos.v2` is the published protocol (`apache.rocketmq.v2`), `ternmq_protos.admin_v1` our own calls for tools.
 """

@@ -19,13 +19,13 @@ from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
-from ternmq_proxy.looking import Looking
+from ternmq_proxy.lookups import Lookups
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from ternmq_common.cluster import Snapshot
+    from ternmq_common.cluster import RegistrySnapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
 
@@ -69,12 +69,12 @@ class Catalog:
         self._default_queues = default_queues
         self._embedded = embedded
         self._is_alone = embedded is not None and not shared
-        self._looking = Looking(directory, now)
+        self._lookups = Lookups(directory, now)
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
         self._change_log = ChangeLog(now)
 
     @property
-    def _known(self) -> "Snapshot":
+    def _known(self) -> "RegistrySnapshot":
         return self._directory.snapshot
 
     # --- reading
@@ -292,7 +292,7 @@ class Catalog:
 
     async def _look_for(self, name: str) -> None:
         if not self._is_alone:  # else nobody makes anything but this process
-            await self._looking.look_for(name)
+            await self._lookups.look_up_name(name)
 
     async def _seen(self) -> None:
         """Have what was changed known here. The change is done, so it is no error if the registry has gone since."""
@@ -307,6 +307,11 @@ class Catalog:
     def is_embedded(self) -> bool:
         """Whether there is one broker, which is part of this server."""
         return self._embedded is not None
+
+    @property
+    def registry_problem(self) -> str | None:
+        """Why the registry can't be reached, None while it can."""
+        return self._directory.problem
 
     def brokers(self) -> list[BrokerEntry]:
         """All brokers by their names."""

@@ -5,22 +5,25 @@ import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from ternmq_common import process
 from ternmq_common.clock import Clock
-from ternmq_common.clock_watch import ClockWatch
-from ternmq_common.observability.figures import MemberFigures
-from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.observability import Observability
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
+from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_registry.joining import join
+from ternmq_runtime import process
+from ternmq_runtime.clock_watch import ClockWatch
+from ternmq_runtime.observability.figures import MemberFigures
+from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.observability.observability import Observability
+from ternmq_runtime.workers.siblings import Siblings, usual_answers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_common.server_settings import FrontSettings, ProxySettings
     from ternmq_registry.directory import Directory
+    from ternmq_runtime.workers.place import Place
 
 
 def run(settings: "ProxySettings") -> int:
@@ -44,7 +47,8 @@ class ProxyServer:
     """All of a proxy process but the process.
 
     `name` is what brokers call it, `http` where it answers health and metrics, and `registry` opens that, to be closed
-    by the stack. `embedded` names the one broker, if it is a worker of an embedded stack.
+    by the stack. `embedded` names the one broker, if it is a worker of an embedded stack; `place` is that of any
+    worker.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class ProxyServer:
         http: str,
         registry: "Callable[[AsyncExitStack], Awaitable[Directory]]",
         embedded: str | None = None,
+        place: "Place | None" = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -63,6 +68,8 @@ class ProxyServer:
         self._http = http
         self._registry = registry
         self._embedded = embedded
+        self._place = place
+        self._answers = usual_answers(settings)
         self._not_started: str | None = "the registry was not read yet"
         self._messages: ClusterMessageService | None = None
         self.grpc_addresses: list[str] = []
@@ -79,6 +86,7 @@ class ProxyServer:
             self._problem,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
+            inside={} if self._place is None else self._answers,
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(self._http)
@@ -103,8 +111,21 @@ class ProxyServer:
                 registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
             )
         )
-        self.grpc_addresses = await serve_clients(settings, self._clock, catalog, messages, observability, stack)
+        self.grpc_addresses = await serve_clients(
+            settings, self._clock, catalog, messages, observability, stack, self._process()
+        )
         self._not_started = None
+
+    def _process(self) -> ServerProcess:
+        place = self._place
+        return ServerProcess(
+            kind="proxy" if place is None else "worker",
+            server=self._name if place is None else place.member.removesuffix(place.name.removeprefix("worker")),
+            name=self._name if place is None else place.name,
+            settings=self._settings,
+            siblings=Siblings(place),
+            answers=self._answers,
+        )
 
     async def connected(self) -> None:
         """Return when a broker can be asked; for who has started."""

@@ -5,18 +5,19 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from ternmq_common import process
 from ternmq_common.clock import Clock, MovableClock
-from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.observability import Observability
 from ternmq_common.private_files import narrow
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
+from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import sidecars
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
+from ternmq_runtime import process
+from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.observability.observability import Observability
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ServerSettings
@@ -59,7 +60,9 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     )
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)
-    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack)
+    name = settings.broker_name
+    own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
+    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack, own)
     return grpc_addresses, http_address
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal
     from ternmq_proxy.processors.subscriptions import Subscriptions
+    from ternmq_proxy.server_process import ServerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Services:
     stack's, for everything that is told to clients or compared with stored times; who is alive is asked of a monotonic
     one. `delay_levels_ms` are the waits of the levels of the 4.x property DELAY, from level 1 on."""
 
+    process: "ServerProcess"
     clock: "Clock"
     catalog: "Catalog"
     messages: "MessageService"

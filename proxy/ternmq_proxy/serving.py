@@ -1,6 +1,7 @@
 """What a process does for clients, whatever storage is behind it: services, gRPC front, and the care for clients."""
 
 import asyncio
+import functools
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from ternmq_common.fairness import Turns
 from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.printable import listed
+from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
@@ -20,16 +22,17 @@ from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
 from ternmq_proxy.processors.subscription_news import spread_news
 from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from ternmq_common.clock import Clock
-    from ternmq_common.observability.observability import Observability
     from ternmq_common.server_settings import FrontSettings
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
+    from ternmq_runtime.observability.observability import Observability
 
 _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
@@ -44,6 +47,7 @@ async def serve_clients(
     messages: "MessageService",
     observability: "Observability",
     stack: "AsyncExitStack",
+    process: ServerProcess,
 ) -> list[str]:
     """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
     front = GrpcFront(
@@ -53,7 +57,8 @@ async def serve_clients(
         connections_max=connections_max(settings),
         shared=settings.workers > 1,
     )
-    services = make_services(settings, clock, catalog, messages, front.addresses[0])
+    services = make_services(settings, clock, catalog, messages, front.addresses[0], process)
+    process.answers[CLIENTS] = functools.partial(answer_clients, services=services)
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
@@ -65,15 +70,22 @@ async def serve_clients(
 
 
 def make_services(
-    settings: "FrontSettings", clock: "Clock", catalog: "Catalog", messages: "MessageService", store_host: str
+    settings: "FrontSettings",
+    clock: "Clock",
+    catalog: "Catalog",
+    messages: "MessageService",
+    store_host: str,
+    process: ServerProcess | None = None,
 ) -> Services:
-    """What the activities ask; `store_host` is the address of the first listener."""
+    """What the activities ask; `store_host` is the address of the first listener. `process` may be left out where
+    nobody asks for it."""
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce)
     renewal = Renewal(messages, clock.now_ms, catalog.rules)
     clock.on_set(renewal.rebase)
     return Services(
+        process=process or ServerProcess(kind="server", server="server", name="server", settings=settings),
         clock=clock,
         catalog=catalog,
         messages=messages,

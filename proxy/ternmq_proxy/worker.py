@@ -7,19 +7,19 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from ternmq_common import process
 from ternmq_common.clock import Clock
 from ternmq_common.server_settings import ProxySettings, ServerSettings
-from ternmq_common.workers import inside
 from ternmq_proxy.cluster_main import ProxyServer
 from ternmq_registry.directory import Directory
 from ternmq_registry.joining import join
 from ternmq_registry.shared import SharedRegistry
+from ternmq_runtime import process
+from ternmq_runtime.workers import inside
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from ternmq_common.workers.place import Place
+    from ternmq_runtime.workers.place import Place
 
 
 async def start_of_stack(place: "Place", settings: ServerSettings, stack: "AsyncExitStack") -> str:
@@ -36,7 +36,13 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
         return directory
 
     proxy = ProxyServer(
-        settings, Clock(), name=place.member, http=place.http, registry=opened, embedded=settings.broker_name
+        settings,
+        Clock(),
+        name=place.member,
+        http=place.http,
+        registry=opened,
+        embedded=settings.broker_name,
+        place=place,
     )
     await proxy.start(stack)
     await proxy.connected()
@@ -46,7 +52,12 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
 async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "AsyncExitStack") -> str:
     """A worker of `ternmq proxy`."""
     proxy = ProxyServer(
-        settings, Clock(), name=place.member, http=place.http, registry=lambda stack: join(settings, stack)
+        settings,
+        Clock(),
+        name=place.member,
+        http=place.http,
+        registry=lambda stack: join(settings, stack),
+        place=place,
     )
     await proxy.start(stack)
     return process.ready_line(proxy.grpc_addresses, proxy.http_address)

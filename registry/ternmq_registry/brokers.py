@@ -62,7 +62,7 @@ class Brokers:
                 "load": load_text(BrokerLoad()),
             }
             if not is_same:
-                # A store that wasn't here has nothing to forget; what it has may be newer than old deletions.
+                # A store that wasn't here has no deletions to do; what it has may be newer than old deletions.
                 values["applied"] = epoch
             if found is None:
                 connection.execute(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Snapshot
+from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -31,7 +31,7 @@ SLOW_ANSWER_S = 1.0
 GRACE_S = 6.0
 
 
-async def connected_registry(url: str, *, wait_s: float) -> Registry:
+async def connected_registry(url: str, *, wait_s: float, retry_interval_s: float = RETRY_INTERVAL_S) -> Registry:
     """Open a cluster's registry, waiting for it so long; `StartupError` if it can't be reached until then."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + wait_s
@@ -39,7 +39,7 @@ async def connected_registry(url: str, *, wait_s: float) -> Registry:
         try:
             return await asyncio.to_thread(Registry.postgres, url)
         except RegistryUnavailable as error:
-            await _wait_or_give_up(error, give_up)
+            await _wait_or_give_up(error, give_up, retry_interval_s)
 
 
 class Directory:
@@ -52,12 +52,14 @@ class Directory:
         interval_s: float | None = 1.0,
         grace_s: float = GRACE_S,
         seconds: "Callable[[], float]" = time.monotonic,
+        retry_interval_s: float = RETRY_INTERVAL_S,
     ) -> None:
         self.registry = registry
         self._interval_s = interval_s
+        self._retry_interval_s = retry_interval_s
         self._seconds = seconds
-        self._snapshot = Snapshot()
-        self._callbacks: list[Callable[[Snapshot], None]] = []
+        self._snapshot = RegistrySnapshot()
+        self._callbacks: list[Callable[[RegistrySnapshot], None]] = []
         self._attempts = _Attempts()
         self._grace = _Grace(grace_s)
         self._problem: str | None = None
@@ -65,7 +67,7 @@ class Directory:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> RegistrySnapshot:
         return self._snapshot
 
     @property
@@ -73,7 +75,7 @@ class Directory:
         """Why the registry can't be reached, None while it can."""
         return self._problem
 
-    def on_change(self, callback: "Callable[[Snapshot], None]") -> None:
+    def on_change(self, callback: "Callable[[RegistrySnapshot], None]") -> None:
         """Call it, on the loop, after each snapshot with another version or other brokers that are live."""
         self._callbacks.append(callback)
 
@@ -85,7 +87,7 @@ class Directory:
                 await self.refresh()
                 break
             except RegistryUnavailable as error:
-                await _wait_or_give_up(error, give_up)
+                await _wait_or_give_up(error, give_up, self._retry_interval_s)
         if self._interval_s is not None:
             self._task = asyncio.create_task(self._keep_reading(self._interval_s), name="directory")
 
@@ -111,7 +113,7 @@ class Directory:
             await self._attempts.this_or_next(self._read)
 
     def _has_just_failed(self) -> bool:
-        return self._problem is not None and self._seconds() - self._failed_at < RETRY_INTERVAL_S
+        return self._problem is not None and self._seconds() - self._failed_at < self._retry_interval_s
 
     async def _keep_reading(self, interval_s: float) -> None:
         while True:
@@ -146,7 +148,7 @@ class Directory:
         self._problem = error.reason
         self._failed_at = self._seconds()
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _take(self, snapshot: RegistrySnapshot) -> None:
         is_change = _what_matters(snapshot) != _what_matters(self._snapshot)
         self._snapshot = snapshot
         if is_change:
@@ -188,12 +190,12 @@ class _Grace:
         self._until = 0.0
         self._names: set[str] = set()
 
-    def begin(self, before: Snapshot, now: float) -> None:
+    def begin(self, before: RegistrySnapshot, now: float) -> None:
         """`before` is what was known when the outage began."""
         self._names = {name for name, broker in before.brokers.items() if broker.live}
         self._until = now + self._duration_s
 
-    def applied(self, read: Snapshot, now: float) -> Snapshot:
+    def applied(self, read: RegistrySnapshot, now: float) -> RegistrySnapshot:
         """`read` with those brokers live. Who was seen live is on its own again: it may stop whenever it likes."""
         self._names = {name for name in self._names if name in read.brokers and not read.brokers[name].live}
         if not self._names or now >= self._until:
@@ -203,20 +205,20 @@ class _Grace:
         return replace(read, brokers={**read.brokers, **kept})
 
 
-def _newer(registry: Registry, known: Snapshot | None) -> Snapshot:
+def _newer(registry: Registry, known: RegistrySnapshot | None) -> RegistrySnapshot:
     if known is None:
         return registry.snapshot()
     version, brokers = registry.look()
     return replace(known, brokers=brokers) if version == known.version else registry.snapshot(known)
 
 
-def _what_matters(snapshot: Snapshot) -> tuple[int, list[tuple[str, str]]]:
+def _what_matters(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str]]]:
     """Of a snapshot; loads change all the time. Everything else of a broker has a version."""
     return snapshot.version, [(name, broker.address) for name, broker in snapshot.brokers.items() if broker.live]
 
 
-async def _wait_or_give_up(error: RegistryUnavailable, give_up: float) -> None:
+async def _wait_or_give_up(error: RegistryUnavailable, give_up: float, interval_s: float) -> None:
     left_s = give_up - asyncio.get_running_loop().time()
     if left_s <= 0:
         raise StartupError(f"the registry can't be reached: {error.reason}; check --registry") from error
-    await asyncio.sleep(min(RETRY_INTERVAL_S, left_s))
+    await asyncio.sleep(min(interval_s, left_s))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete, func, insert, select, update
 
-from ternmq_common.cluster import Deleted, Deletion, Snapshot
+from ternmq_common.cluster import Deleted, Deletion, RegistrySnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
@@ -58,17 +58,17 @@ class Registry(Brokers, Deletions):
             raise
         return cls(engine)
 
-    def snapshot(self, known: Snapshot | None = None) -> Snapshot:
+    def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         """Everything, of one moment; of what is `known` only the changes are read."""
         with self._database.reading() as connection:
             version, brokers = version_in(connection), brokers_in(connection)
-            since = known if known is not None and known.version <= version else Snapshot()
+            since = known if known is not None and known.version <= version else RegistrySnapshot()
             topics = {**since.topics, **_topics(connection, since.version)}
             groups = {**since.groups, **_groups(connection, since.version)}
             if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
                 # Something was deleted, and the rows that are gone don't say so.
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
-        return Snapshot(version=version, topics=topics, groups=groups, brokers=brokers)
+        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers)
 
     def topics(self) -> list[Topic]:
         """In the order of their names."""

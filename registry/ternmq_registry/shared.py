@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete
 
-from ternmq_common.cluster import BrokerEntry, Snapshot
+from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
 from ternmq_registry.database import keep_room
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.registry import Registry
@@ -48,7 +48,7 @@ class SharedRegistry(Registry):
         version, _ = super().look()
         return version, self._brokers
 
-    def snapshot(self, known: Snapshot | None = None) -> Snapshot:
+    def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         return replace(super().snapshot(known), brokers=self._brokers, is_placed=False)
 
     def set_applied(self, name: str, version: int) -> None:

@@ -1,7 +1,7 @@
 """Options as Spark hands them over, texts under names whose case does not count, and what they mean.
 
-`OptionReader` reads them one by one with a clear error for each that is wrong; `Connection` is what source and sink
-have in common: where the broker is, and who asks. Secrets are kept out of every text that this module makes.
+`OptionReader` reads them one by one with a clear error for each that is wrong; `ConnectionOptions` is what source and
+sink have in common: where the broker is, and who asks. Secrets are kept out of every text that this module makes.
 """
 
 import difflib
@@ -93,7 +93,7 @@ class OptionReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """Where the broker is and who asks. It travels to the executors, so it holds texts and bytes only."""
 
     endpoint: str
@@ -120,7 +120,7 @@ class Connection:
         return options
 
 
-def connection_of(reader: OptionReader) -> Connection:
+def connection_of(reader: OptionReader) -> ConnectionOptions:
     """The connection that the options describe; the files of keys and certificates are read here, on the driver."""
     endpoint = reader.required("endpoint", "where the broker or proxy listens, such as 127.0.0.1:8081")
     try:
@@ -135,7 +135,7 @@ def connection_of(reader: OptionReader) -> Connection:
     retry_ms = reader.number("retryTimeoutMs", RETRY_TIMEOUT_MS, minimum=0)
     assert timeout_ms is not None
     assert retry_ms is not None
-    return Connection(
+    return ConnectionOptions(
         endpoint=endpoint,
         request_timeout_s=timeout_ms / 1000,
         retry_timeout_s=retry_ms / 1000,

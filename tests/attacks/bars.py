@@ -1,4 +1,4 @@
-"""What an attack may cost: the bars of a long run on a quiet machine, and the generous ones of the tests."""
+"""What an attack may cost: the targets of a long run on a quiet machine, and the generous ones of the tests."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Bars:
     failed_share: float
 
     def missed(self, outcome: Outcome, seconds: float) -> list[str]:
-        """A sentence for each bar that the outcome misses."""
+        """A sentence for each target that the outcome misses."""
         topics = AUTO_CREATED_PER_MINUTE * (int(seconds / 60) + 2) + _OTHER_TOPICS
         found = {
             "the server has ended": not outcome.alive,

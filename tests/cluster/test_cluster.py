@@ -35,7 +35,7 @@ from tests.support.embedded import RawClient, code, message, moment
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
 
 BOTH = {"broker-0", "broker-1"}
-# A lease is 6 s, and proxies look every second; the bar is 10 s.
+# A lease is 6 s, and proxies look every second; the target is 10 s.
 GONE_WITHIN_S = 10.0
 BACK_WITHIN_S = 15.0
 TOPICS = 10

@@ -42,7 +42,7 @@ def test_the_cluster_by_hand(postgres: Postgres, tmp_path: Path) -> None:
             words = shlex.split(ADDRESS.sub(free, line), comments=True)
             if "8081" in ports:
                 environ["TERNMQ_ENDPOINT"] = f"127.0.0.1:{ports['8081']}"
-            command = [sys.executable, "-m", "ternmq.command.main", *words[1:]]
+            command = [sys.executable, "-m", "ternmq_command.main", *words[1:]]
             if words[-1] == "&":
                 server = subprocess.Popen(command[:-1], cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True)
                 started.callback(server.wait)

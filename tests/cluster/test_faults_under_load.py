@@ -91,7 +91,7 @@ async def test_a_rolling_restart_of_everything_is_seen_by_no_client(cluster: Clu
 
 
 async def test_a_killed_broker_holds_up_nobody_for_long(cluster: ClusterProcesses) -> None:
-    """The bars are 1 s and 3 s; a busy machine is no bug, so that only what is far from them fails here."""
+    """The targets are 1 s and 3 s; a busy machine is no bug, so that only what is far from them fails here."""
     await whole(cluster)
     figures = await measured(cluster)
     print(figures)

@@ -132,8 +132,8 @@ async def test_what_is_known_goes_on_and_changes_are_refused(
 
             await eventually(long_enough, within_s=60, what="an outage that is longer than a lease")
             for process in (*cluster.brokers, *cluster.proxies):
-                for question in ("live", "ready"):
-                    assert (await health(process, question))[0] == 200, (process.name, question)
+                for check in ("live", "ready"):
+                    assert (await health(process, check))[0] == 200, (process.name, check)
             in_time = len(bodies)
         back = time.monotonic()
 

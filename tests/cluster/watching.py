@@ -153,12 +153,12 @@ async def serving(client: RawClient, brokers: "Sequence[BrokerProcess]", *, with
     await eventually(reached, within_s=within_s, what=f"{client.endpoint} reaches all brokers")
 
 
-async def health(process: "ServerProcess", question: str) -> tuple[int, str]:
-    """The answer to `/health/QUESTION`: status and text."""
+async def health(process: "ServerProcess", check: str) -> tuple[int, str]:
+    """The answer to `/health/CHECK`: status and text."""
 
     def get() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://{process.addresses['http']}/health/{question}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{process.addresses['http']}/health/{check}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -169,7 +169,7 @@ async def health(process: "ServerProcess", question: str) -> tuple[int, str]:
 
 async def command(proxy: "ProxyProcess", *words: str) -> "subprocess.CompletedProcess[str]":
     """The command line, against one proxy."""
-    line = (sys.executable, "-m", "ternmq.command.main", *words, "--endpoint", proxy.grpc)
+    line = (sys.executable, "-m", "ternmq_command.main", *words, "--endpoint", proxy.grpc)
     return await asyncio.to_thread(
         subprocess.run, line, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
     )

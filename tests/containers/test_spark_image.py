@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ternmq.command.pipeline import PIPELINES, command
+from ternmq_command.pipeline.commands import PIPELINES, command
 from tests.containers.compose import ROOT, docker, inspected
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]

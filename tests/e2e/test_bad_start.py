@@ -24,7 +24,7 @@ def refused(*options: str, environ: dict[str, str] | None = None) -> str:
     """The one line that `ternmq up` ends with; its exit code must say that it failed."""
     addresses = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
     ended = subprocess.run(
-        [*WITHOUT_POWERS, sys.executable, "-m", "ternmq.command.main", "up", *addresses, *options],
+        [*WITHOUT_POWERS, sys.executable, "-m", "ternmq_command.main", "up", *addresses, *options],
         capture_output=True,
         text=True,
         timeout=60,

@@ -15,7 +15,7 @@ from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-m", "ternmq.command.main")
+COMMAND = (sys.executable, "-m", "ternmq_command.main")
 Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
 

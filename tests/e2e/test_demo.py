@@ -13,7 +13,7 @@ MESSAGES = 5000
 
 
 def command(folder: Path, *options: str) -> list[str]:
-    demo = [sys.executable, "-m", "ternmq.command.demo", "--messages", str(MESSAGES), "--data-dir", str(folder)]
+    demo = [sys.executable, "-m", "ternmq_command.demo", "--messages", str(MESSAGES), "--data-dir", str(folder)]
     return [*demo, *options]
 
 

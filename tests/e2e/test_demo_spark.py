@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.image import imread
 
-from ternmq.command.demo.flights import Row, data_file, rows
+from ternmq_command.demo.flights import Row, data_file, rows
 
 TIMEOUT_S = 400
 pytestmark = [
@@ -31,7 +31,7 @@ TABLES = ("hourly_departures", "delays_by_carrier", "busiest_routes")
 
 
 def command(folder: Path, messages: int) -> list[str]:
-    demo = [sys.executable, "-m", "ternmq.command.demo", "--spark"]
+    demo = [sys.executable, "-m", "ternmq_command.demo", "--spark"]
     return [*demo, "--messages", str(messages), "--data-dir", str(folder)]
 
 

@@ -33,7 +33,7 @@ Server = subprocess.Popen[str]
 @contextmanager
 def started(*arguments: str) -> Iterator[Server]:
     """A server that begins, which is gone afterwards, with all that it started."""
-    command = [sys.executable, "-m", "ternmq.command.main", *arguments]
+    command = [sys.executable, "-m", "ternmq_command.main", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
             yield server

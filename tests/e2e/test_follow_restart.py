@@ -17,7 +17,7 @@ from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-m", "ternmq.command.main")
+COMMAND = (sys.executable, "-m", "ternmq_command.main")
 FOLLOWERS = {
     "tail": ("tail", "orders", "--from-beginning"),
     "receive": ("receive", "orders", "--group", "g", "--follow"),

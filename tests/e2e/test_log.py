@@ -54,4 +54,5 @@ def test_debug_tells_of_our_packages_and_no_others(tmp_path: Path) -> None:
         "ternmq_proxy",
         "ternmq_broker",
         "ternmq_registry",
+        "ternmq_runtime",
     }

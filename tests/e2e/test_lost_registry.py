@@ -11,7 +11,7 @@ from tests.e2e.test_command import environment
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
-COMMAND = (sys.executable, "-m", "ternmq.command.main")
+COMMAND = (sys.executable, "-m", "ternmq_command.main")
 
 
 def call(*arguments: str, stack: Stack | None = None, stdin: str = "") -> str:

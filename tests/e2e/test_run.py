@@ -26,7 +26,7 @@ def checkout(tmp_path: Path) -> Path:
     (folder / ".venv" / "lib").symlink_to(Path(sys.prefix) / "lib")
     (bin_folder / "python").symlink_to(Path(sys.executable).resolve())
     script = bin_folder / "ternmq"
-    script.write_text(f'#!/bin/sh\nexec "{bin_folder}/python" -m ternmq.command.main "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{bin_folder}/python" -m ternmq_command.main "$@"\n')
     script.chmod(0o755)
     (folder / ".venv" / ".installed-dev").write_text(sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() + "\n")
     return folder

@@ -44,7 +44,7 @@ def test_the_service_says_when_it_serves_and_when_it_ends(
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     words = shlex.split(service["ExecStart"].replace("/var/lib/ternmq", str(tmp_path / "data")))
     assert words[0] == "/opt/ternmq/bin/ternmq"
-    command = [sys.executable, "-m", "ternmq.command.main", *words[1:], "--workers", str(workers)]
+    command = [sys.executable, "-m", "ternmq_command.main", *words[1:], "--workers", str(workers)]
     environ = {**os.environ, "NOTIFY_SOCKET": address, "TERNMQ_GRPC": "127.0.0.1:0", "TERNMQ_HTTP": "127.0.0.1:0"}
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -62,7 +62,7 @@ def test_the_service_says_when_it_serves_and_when_it_ends(
 def test_nobody_who_listens_is_no_reason_to_end(tmp_path: Path) -> None:
     environ = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "nobody")}
     addresses = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    command = [sys.executable, "-m", "ternmq.command.main", "up", "--data-dir", str(tmp_path / "data"), *addresses]
+    command = [sys.executable, "-m", "ternmq_command.main", "up", "--data-dir", str(tmp_path / "data"), *addresses]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stdout.readline().startswith("ready ")

@@ -237,7 +237,7 @@ def until_discarded(told: Json, ids: list[str]) -> None:
 
 @asynccontextmanager
 async def producer(client: RawClient, topic: str) -> AsyncIterator[Any]:
-    """A connected producer of the topic; its Telemetry stream, on which the questions come."""
+    """A connected producer of the topic; its Telemetry stream, on which the checks come."""
     stream = client.telemetry()
     settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": topic}]})
     await stream.write(rpc.TelemetryCommand(settings=settings))
@@ -248,7 +248,7 @@ async def producer(client: RawClient, topic: str) -> AsyncIterator[Any]:
 
 
 async def until_counted(client: RawClient, transaction_id: str, checks: int) -> None:
-    """A question is counted when it was sent, so it may be read a moment before."""
+    """A check is counted when it was sent, so it may be read a moment before."""
     request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
     while (await client.admin("GetTransaction", request)).transaction.checks < checks:
         pass

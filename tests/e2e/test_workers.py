@@ -16,14 +16,15 @@ import pytest
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
 from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
+from ternmq_command.calls.watching import WatchingClient
 from tests.faults.test_process_death import TOPIC, Account, consume_all, keep_sending
 from tests.support.until import until, until_answered
 from tests.support.workers import BROKER, WorkerStack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-COMMAND = (sys.executable, "-m", "ternmq.command.main", "up")
+COMMAND = (sys.executable, "-m", "ternmq_command.main", "up")
 CONNECTIONS = 16
 SENDERS = 6
 TWO = ("--workers", "2")
@@ -63,6 +64,54 @@ async def test_messages_over_many_connections_come_once_each_through_both_worker
     await asyncio.gather(*(consume_all(stack.grpc, account) for _ in range(4)))
     assert account.received == dict.fromkeys(account.sent, 1)
     assert await asyncio.to_thread(stack.metric, "ternmq_messages_sent_total") == {BROKER: len(account.sent)}
+
+
+async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: WorkerStack) -> None:
+    producers = [Producer(stack.grpc, topics=[TOPIC]) for _ in range(CONNECTIONS)]
+    try:
+        await asyncio.gather(*(producer.start() for producer in producers))
+        with WatchingClient(stack.grpc) as client:
+            pages = await asyncio.to_thread(lambda: list(client.clients(topic=TOPIC)))
+            levels = await asyncio.to_thread(client.update_log_levels, "warning,ternmq_rpc=info")
+            told = await asyncio.to_thread(client.log_levels)
+            status = await asyncio.to_thread(client.status)
+            reports = await asyncio.to_thread(client.diagnostics)
+    finally:
+        await asyncio.gather(*(producer.close() for producer in producers))
+    clients = [each for page in pages for each in page.clients]
+    assert {each.client_id for each in clients} == {producer.client_id for producer in producers}
+    assert {each.process for each in clients} == {"worker-0", "worker-1"}
+    assert {page.server for page in pages} == {"broker-0"}
+    everybody = {"worker-0", "worker-1", BROKER}
+    for answer in (levels, told):
+        assert {each.process: each.levels for each in answer.processes} == dict.fromkeys(
+            everybody, "warning,ternmq_rpc=info"
+        )
+    assert stack.log.read_text().count("log levels: warning,ternmq_rpc=info, after info; changed by client") == 3
+    assert {each.process for each in reports.processes} == everybody
+    assert len({each.pid for each in reports.processes}) == 3
+    assert sorted((each.kind, each.well) for each in status.components) == [
+        ("broker", True),
+        ("registry", True),
+        ("worker", True),
+        ("worker", True),
+    ]
+
+
+async def test_the_status_names_a_worker_that_hangs(stack: WorkerStack) -> None:
+    victims = [stack.processes["worker-0"], stack.processes["worker-1"]]
+    with WatchingClient(stack.grpc) as client:
+        answers = (await asyncio.to_thread(client.status)).components[0].name
+        (victim,) = [name for name in ("worker-0", "worker-1") if name != answers]
+        paused = victims[int(victim[-1])]
+        paused.suspend()
+        try:
+            status = await asyncio.to_thread(client.status)
+            levels = await asyncio.to_thread(client.log_levels)
+        finally:
+            paused.resume()
+    assert [(each.name, each.said) for each in status.components if not each.well] == [(victim, "it does not answer")]
+    assert list(levels.silent) == [victim]
 
 
 @pytest.mark.parametrize("victim", ["worker-0", BROKER])
@@ -291,4 +340,4 @@ def test_ctrl_c_ends_all_in_order(stack: WorkerStack) -> None:
     assert stack.process.wait(GONE_S) == 0
     assert psutil.wait_procs(others, timeout=0)[1] == []
     log = stack.log.read_text()
-    assert log.index("worker-0 ternmq_common.process: stopping") < log.index("broker ternmq_common.process: stopping")
+    assert log.index("worker-0 ternmq_runtime.process: stopping") < log.index("broker ternmq_runtime.process: stopping")

@@ -1,7 +1,8 @@
-"""A broker that dies by SIGKILL just before its n-th operation on a disk: `python -m tests.faults.dying_broker DIR N`.
+"""A broker that dies by SIGKILL just before its n-th operation: `python -m tests.faults.dying_broker DIR N [purge]`.
 
-It goes through a scenario of timers and transactions and prints each step that was acknowledged, on a line of its own,
-before it does anything else. It ends with exit code 0 when it came to the end alive.
+Operations are those on a disk. It goes through a scenario of timers and transactions, or of queues that are purged, and
+prints each step that was acknowledged, on a line of its own, before it does anything else. It ends with exit code 0
+when it came to the end alive.
 """
 
 import asyncio
@@ -25,6 +26,9 @@ from ternmq_proxy.message_service.local import LocalMessageService
 
 TOPIC = "waiting"
 QUEUE = QueueRef(TOPIC, "broker-0", 0)
+PURGED_QUEUES = [QueueRef("purged", "broker-0", queue_id) for queue_id in range(3)]
+PURGED_MESSAGES = 5
+PURGED_BELOW = 4
 HOUR_MS = 3_600_000
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -126,18 +130,39 @@ class Scenario:
         await self._service.pull(QUEUE, expected - 1, ALL, batch=1, poll_s=60)
 
 
+class PurgeScenario:
+    """Queues are filled, purged one after the other, and filled again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def run(self) -> None:
+        service = await opened(self._folder, MovableClock())
+        for queue in PURGED_QUEUES:
+            await service.append(queue, [message(f"{queue.queue_id}-{number}") for number in range(PURGED_MESSAGES)])
+        say("sent")
+        for queue in PURGED_QUEUES:
+            say(f"purging {queue.queue_id}")
+            await service.purge(queue, PURGED_BELOW, retries=True)
+            say(f"purged {queue.queue_id}")
+        for queue in PURGED_QUEUES:
+            await service.append(queue, [message(f"{queue.queue_id}-after")])
+            say(f"appended {queue.queue_id}")
+        await service.close()
+
+
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    folder, number = Path(sys.argv[1]), int(sys.argv[2])
+    folder, number, is_purge = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["purge"]
     fuse = _Fuse(number)
     for kind, names in _OPERATIONS.items():
         for name in names:
             setattr(kind, name, fuse.guard(getattr(kind, name)))
-    asyncio.run(Scenario(folder).run())
+    asyncio.run((PurgeScenario if is_purge else Scenario)(folder).run())
 
 
 if __name__ == "__main__":

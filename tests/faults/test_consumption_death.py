@@ -8,15 +8,15 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer
-from ternmq.command.admin import AdminClient
-from ternmq_protos.admin_v1 import admin_pb2
+from ternmq.admin.groups import QueueProgress
+from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 from tests.support.until import until_answered
 
@@ -87,7 +87,7 @@ async def keep_consuming(endpoint: str, group: str, topic: str, handle: Handle) 
 async def nothing_is_left(stack: Stack) -> None:
     """Wait until the group has finished every message that it began with, so also those whose end nobody was told."""
 
-    def left() -> list[admin_pb2.Progress]:
+    def left() -> list[QueueProgress]:
         with AdminClient(stack.grpc) as admin:
             progress = admin.group(GROUP).progress
         return [queue for queue in progress if queue.committed < queue.max_offset or queue.in_flight]
@@ -131,7 +131,7 @@ async def test_failing_messages_end_acknowledged_or_dead_and_none_is_lost(tmp_pa
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
             admin.create_topic(TOPIC, "normal", 2)
-            admin.create_group(admin_pb2.Group(name=GROUP, max_attempts=6))
+            admin.create_group(GROUP, {"max_attempts": 6})
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
         undertaker = asyncio.create_task(keep_consuming(stack.grpc, "undertakers", f"%DLQ%{GROUP}", bury))
@@ -187,7 +187,7 @@ class Reader:
                 except ClientError:
                     await asyncio.sleep(0)  # what was not settled comes again
 
-    async def _handle(self, consumer: SimpleConsumer, views: list[MessageView]) -> None:
+    async def _handle(self, consumer: SimpleConsumer, views: Sequence[MessageView]) -> None:
         came: defaultdict[str, set[int]] = defaultdict(set)
         failed: set[str] = set()
         for view in views:
@@ -218,7 +218,7 @@ async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
             admin.create_topic(TOPIC, "fifo", 4)
-            admin.create_group(admin_pb2.Group(name=GROUP, fifo=True, max_attempts=1000))
+            admin.create_group(GROUP, {"fifo": True, "max_attempts": 1000})
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             for number in range(per_lane):
                 messages = [Message(TOPIC, b"%d-%d" % (lane, number), message_group=str(lane)) for lane in range(lanes)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ternmq import ClientError, Message, Producer, SimpleConsumer
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

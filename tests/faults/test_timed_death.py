@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer, TransactionResolution
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

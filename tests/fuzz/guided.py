@@ -13,7 +13,7 @@ import atheris
 from tests.fuzz.mutations import CORPUS, mutated_bytes
 
 _INPUT_MAX = 1 << 17
-_PACKAGES = ["ternmq_common.grpc_stream", "ternmq_common.grpc_http2"]
+_PACKAGES = ["ternmq_rpc.grpc_stream", "ternmq_rpc.grpc_http2"]
 
 
 def run_guided(seed: int, inputs: int, folder: str | None) -> None:

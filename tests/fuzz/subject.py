@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ternmq_common.grpc_http2.budgets import Budgets
-from ternmq_common.grpc_stream.call_connection import CallConnection
-from ternmq_common.grpc_stream.call_server import CallServer
-from ternmq_common.grpc_stream.served_call import Method, ServedCall
+from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_stream.call_connection import CallConnection
+from ternmq_rpc.grpc_stream.call_server import CallServer
+from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from tests.fuzz.conversations import TALK, UNARY
 from tests.fuzz.output_rules import OutputRules
 
@@ -120,7 +120,7 @@ class Subject:
         self._peer = socket.socket()
         self._problems: list[str] = []
         self._loop.set_exception_handler(lambda _, context: self._problems.append(repr(context)))
-        methods = {UNARY: Method(_unary), TALK: Method(_talk, talks=True)}
+        methods = {UNARY: ServedMethod(_unary), TALK: ServedMethod(_talk, talks=True)}
         asyncio.set_event_loop(self._loop)
         self._server = CallServer(
             methods.get, headers=("x-mq-client-id",), budgets=Budgets(message_bytes_max=MESSAGE_MAX)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench import load
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]

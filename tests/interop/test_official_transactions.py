@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 SETTINGS: dict[str, str | int] = {"transaction_timeout_ms": "1s", "transaction_check_interval_ms": "1s"}
 CHECKS_MAX = 3
 FEW_CHECKS = {**SETTINGS, "transaction_check_max": CHECKS_MAX}
-# Enough to kill the server between two questions.
+# Enough to kill the server between two checks.
 RARE_CHECKS = {**SETTINGS, "transaction_check_interval_ms": "5s"}
 RETRY_S = 0.1
 MARKER = "marker"
@@ -157,7 +157,7 @@ async def test_a_producer_of_another_language_is_asked_when_the_sender_has_left(
         async with server.producer(HEIRS[language], topic) as heir:
             async with server.producer(language, topic) as sender:
                 await sender.half("elsewhere-it")
-                await sender.until(lambda events: len(asked(events)) >= 2, "the second question")
+                await sender.until(lambda events: len(asked(events)) >= 2, "the second check")
                 if killed:
                     await sender.end()
                 else:
@@ -258,7 +258,7 @@ async def test_a_sender_that_comes_back_is_asked_after_the_server_was_killed(ser
 
         async def leave_orphan(language: str) -> None:
             await producers[language].half("later-it")
-            await producers[language].until(lambda events: "later-it" in answers(events), "the first question")
+            await producers[language].until(lambda events: "later-it" in answers(events), "the first check")
 
         producers = await in_each(COMING_BACK, start)
         await in_each(COMING_BACK, leave_orphan)
@@ -266,7 +266,7 @@ async def test_a_sender_that_comes_back_is_asked_after_the_server_was_killed(ser
         await server.start()
 
         async def check(language: str) -> None:
-            await producers[language].until(answered("later-it"), "the second question")
+            await producers[language].until(answered("later-it"), "the second check")
             await server.settled(f"back-{language}")
             await producers[language].committed(MARKER)
             await check_messages(server, f"back-{language}", ["later-it", MARKER])

@@ -50,7 +50,7 @@ def pod(objects: dict[tuple[str, str], Json], workload: str) -> Pod:
 
 
 def test_a_port_of_the_nodes_can_stand_for_the_load_balancer(checkout: Path) -> None:
-    objects = production_after(checkout, commands("Reach it from outside"))
+    objects = production_after(checkout, commands("External access"))
     service = named(objects, "Service", "ternmq-external")
     kubernetes_validate.validate(service, VERSIONS[-1], strict=True)
     assert service["spec"]["type"] == "NodePort"
@@ -71,7 +71,7 @@ def test_a_setting_is_changed_by_a_map_of_the_same_name(checkout: Path) -> None:
 
 
 def test_what_the_rollout_names_is_there() -> None:
-    lines = " ".join(commands("Roll out a version"))
+    lines = " ".join(commands("Rolling upgrade"))
     objects = rendered("production")
     assert "job/registry-migration" in lines
     assert named(objects, "Job", "registry-migration")

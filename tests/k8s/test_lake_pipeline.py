@@ -6,7 +6,7 @@ from pathlib import Path
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
-from ternmq.command.pipeline_options import KEYS
+from ternmq_command.pipeline.options import KEYS
 from tests.k8s.reachability import End, allowed
 from tests.k8s.rendering import Json, Pod, arguments, environment, named, pods, rendered, settings_and_secrets
 from tests.k8s.test_guide import by_name, checkout, commands, production_after
@@ -87,7 +87,7 @@ def test_it_is_of_the_same_version_as_the_brokers(pipeline: Pod) -> None:
 
 
 def test_production_gets_it_as_the_guide_says_and_is_otherwise_the_same(checkout: Path) -> None:
-    before, objects = by_name(rendered("production")), production_after(checkout, commands("Topics into a lake"))
+    before, objects = by_name(rendered("production")), production_after(checkout, commands("Lake pipeline"))
     after = by_name(objects)
     assert {key: after[key] for key in before} == before
     added = {kind for kind, _ in after.keys() - before.keys()}

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 
-from ternmq.command.main import cli
+from ternmq_command.main import cli
 from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings
 from ternmq_common.settings import load, variable_name
 from tests.k8s.rendering import Json, Pod, arguments, environment, named, pods, rendered, settings_and_secrets

@@ -1,4 +1,4 @@
-"""Exactly once, whatever dies: `python -m tests.spark.chaos [--kills 20] [--messages 20000] [--seed N]`.
+"""Exactly once, whatever dies: `python -m tests.spark.chaos [--kills 20 | --minutes 1] [--messages N] [--seed N]`.
 
 A job copies a topic to another one through Spark's source and sink, then the lake pipeline writes that one to Parquet.
 Both are killed with SIGKILL over and over at random moments: the driver with its Java, or a Python worker under it. At
@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,13 +22,17 @@ import pyarrow.dataset
 
 from ternmq import Message
 from ternmq.blocking import Producer
-from ternmq.command.admin import AdminClient
 from ternmq.offset_reader import OffsetReader
+from ternmq_command.calls.admin import AdminClient
 from tests.support.spark_jobs import SparkJob, batches_done, last_batch
 from tests.support.stack import Stack
 
 QUEUES = 4
 MakeJob = Callable[[], SparkJob]
+# Says whether a job was killed enough, from how often it was.
+Enough = Callable[[int], bool]
+# A job that is killed for a time has so many micro-batches, which it doesn't finish in it.
+MICRO_BATCHES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,10 @@ class Account:
         return self.missing == self.twice_in_lake == 0 and self.ids_in_topic == self.bodies_in_topic == self.sent
 
 
-def run(folder: Path, *, kills: int, messages: int, seed: int) -> Account:
-    """Half of the kills hit each of the two jobs."""
+def run(folder: Path, *, kills: int = 0, minutes: float = 0, messages: int, seed: int) -> Account:
+    """Half of the kills hit each of the two jobs; with `minutes` as many as there is time for, at least one each."""
     chance = random.Random(seed)
-    rows = max(10, messages // (2 * kills))
+    rows = max(10, messages // (2 * kills if kills else MICRO_BATCHES))
     with Stack(folder / "broker") as stack:
         with AdminClient(stack.grpc) as admin:
             admin.create_topic("origin", "normal", QUEUES)
@@ -62,7 +67,7 @@ def run(folder: Path, *, kills: int, messages: int, seed: int) -> Account:
             lambda: SparkJob(folder / "copy", command=copy),
             checkpoint,
             lambda: in_topic(stack.grpc, "copy"),
-            kills // 2,
+            counted(kills // 2) if kills else timed(minutes * 30),
             chance,
         )
         lake, checkpoint = folder / "lake", folder / "lake-checkpoint"
@@ -72,7 +77,7 @@ def run(folder: Path, *, kills: int, messages: int, seed: int) -> Account:
             lambda: SparkJob(folder / "job", "lake", *arguments, *limit),
             checkpoint,
             lambda: sum(1 for _ in lake.glob("*/**/*.parquet")),
-            kills - kills // 2,
+            counted(kills - kills // 2) if kills else timed(minutes * 30),
             chance,
         )
         return account(stack.grpc, lake, done, messages)
@@ -85,10 +90,20 @@ def send(endpoint: str, messages: int) -> None:
             producer.send_many([Message("origin", str(number).encode(), tag="t") for number in numbers])
 
 
-def survive(job: MakeJob, checkpoint: Path, output: Callable[[], int], kills: int, chance: random.Random) -> int:
+def counted(kills: int) -> Enough:
+    return lambda done: done >= kills
+
+
+def timed(seconds: float) -> Enough:
+    """From now on, and one kill in any case."""
+    end = time.monotonic() + seconds
+    return lambda done: done > 0 and time.monotonic() >= end
+
+
+def survive(job: MakeJob, checkpoint: Path, output: Callable[[], int], enough: Enough, chance: random.Random) -> int:
     """Run the job to its end, killing it on the way; how often it was. `output` counts what it has written."""
     done = 0
-    while done < kills:
+    while not enough(done):
         with job() as running:
             begun, written = last_batch(checkpoint / "offsets"), output()
             if chance.random() < 0.5:
@@ -164,15 +179,22 @@ def account(endpoint: str, lake: Path, kills: int, messages: int) -> Account:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--messages", type=int, default=20_000)
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--kills", type=int, default=20)
+    limit.add_argument("--minutes", type=float, help="kill for so long, however often that is")
+    parser.add_argument("--messages", type=int, help="20000, or 4000 with --minutes")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     print(f"chaos: seed {arguments.seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        found = run(Path(folder), kills=arguments.kills, messages=arguments.messages, seed=arguments.seed)
+        if arguments.minutes is None:
+            kills, messages = arguments.kills, arguments.messages or 20_000
+            found = run(Path(folder), kills=kills, messages=messages, seed=arguments.seed)
+        else:
+            kills, messages = 2, arguments.messages or 4_000
+            found = run(Path(folder), minutes=arguments.minutes, messages=messages, seed=arguments.seed)
     print(found)
-    sys.exit(0 if found.exactly_once and found.kills >= arguments.kills else 1)
+    sys.exit(0 if found.exactly_once and found.kills >= kills else 1)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pyarrow.parquet
 from pyspark.sql import Row, SparkSession
 
 from pyspark_ternmq.pipelines import lake
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.schema import SCHEMA
 from ternmq.testing import Stack
 from ternmq_protos.pool import Timestamp
@@ -50,7 +50,7 @@ def numbered(topic: str, numbers: Iterator[int] | range, **system: Any) -> list[
 
 
 def options(stack: Stack, out: Path, *topics: str, **more: Any) -> lake.LakeOptions:  # noqa: ANN401
-    return lake.LakeOptions(connection=Connection(endpoint=stack.endpoint), topics=topics, out=str(out), **more)
+    return lake.LakeOptions(connection=PipelineConnection(endpoint=stack.endpoint), topics=topics, out=str(out), **more)
 
 
 def rows(spark: SparkSession, out: Path, kind: str = "data") -> list[Row]:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from ternmq import MessageView
 from ternmq.blocking import PullConsumer
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

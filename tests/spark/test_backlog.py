@@ -9,7 +9,7 @@ import pytest
 from pyspark_ternmq.pipelines import backlog
 from pyspark_ternmq.pipelines.administration import Administrator
 from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
 from tests.support.topic_contents import bodies, count, order_of, stored
@@ -27,7 +27,7 @@ def options(stack: "Stack", topic: str, folder: Path, **other: object) -> backlo
     wanted: dict[str, object] = {
         "group": f"{topic}-group", "to": f"{topic}-wide", "queues": 8, "checkpoint": str(folder / "checkpoint")
     } | other  # fmt: skip
-    return backlog.BacklogOptions(connection=Connection(endpoint=stack.endpoint), topic=topic, **wanted)  # type: ignore[arg-type]
+    return backlog.BacklogOptions(connection=PipelineConnection(endpoint=stack.endpoint), topic=topic, **wanted)  # type: ignore[arg-type]
 
 
 def send(stack: "Stack", topic: str, numbers: range, *, groups: int = 0) -> None:

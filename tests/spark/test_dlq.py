@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_ternmq.pipelines import dlq
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.dlq_repair import Letter
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
@@ -58,7 +58,7 @@ def count_of(stack: "Stack", group: str) -> int:
 
 def options(stack: "Stack", folder: Path, **other: object) -> dlq.DlqOptions:
     wanted = {"group": "billing", "report": str(folder / "report"), "checkpoint": str(folder / "checkpoint")} | other
-    return dlq.DlqOptions(connection=Connection(endpoint=stack.endpoint), **wanted)  # type: ignore[arg-type]
+    return dlq.DlqOptions(connection=PipelineConnection(endpoint=stack.endpoint), **wanted)  # type: ignore[arg-type]
 
 
 def repair(letter: Letter) -> Message | None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_ternmq.pipelines import lake
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.lake.classification import classified
 from pyspark_ternmq.schema import SCHEMA
 from tests.spark.lake_files import HOUR, STORED, source_row
@@ -83,5 +83,7 @@ def test_a_schema_that_is_none_is_refused(spark: SparkSession, schema: str) -> N
     with pytest.raises(ValueError, match="json_schema"):
         lake.run(
             spark,
-            lake.LakeOptions(connection=Connection(endpoint="127.0.0.1:1"), topics=["a"], out="x", json_schema=schema),
+            lake.LakeOptions(
+                connection=PipelineConnection(endpoint="127.0.0.1:1"), topics=["a"], out="x", json_schema=schema
+            ),
         )

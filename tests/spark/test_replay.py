@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_ternmq.pipelines import replay
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.journal import JournalError
 from pyspark_ternmq.pipelines.replay_source import WrongRows
 from tests.support.topic_contents import bodies, order_of, stored, without_repetitions
@@ -52,7 +52,7 @@ def files(spark: "SparkSession", tmp_path: Path) -> Callable[[list[tuple[object,
 
 
 def options(stack: "Stack", folder: str, to: str, **other: object) -> replay.ReplayOptions:
-    return replay.ReplayOptions(paths=[folder], to=to, connection=Connection(endpoint=stack.endpoint), **other)  # type: ignore[arg-type]
+    return replay.ReplayOptions(paths=[folder], to=to, connection=PipelineConnection(endpoint=stack.endpoint), **other)  # type: ignore[arg-type]
 
 
 def test_every_row_is_sent_once_with_all_that_belongs_to_it(

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from ternmq import parse_message_id
-from ternmq.command.admin import AdminClient
 from ternmq.testing import Stack
+from ternmq_command.calls.admin import AdminClient
 from tests.spark.sink_support import numbered, save, stored, stored_count
 from tests.support import stack as processes
 

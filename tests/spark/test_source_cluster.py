@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from ternmq.command.admin import AdminClient
+from ternmq.admin import topics
 from ternmq.offset_reader import OffsetReader
-from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_command.calls.admin import AdminClient
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.spark import bodies_of, send_bodies
 
@@ -52,7 +52,7 @@ def test_queues_that_move_are_read_once(spark: SparkSession, tmp_path: Path) -> 
         assert read_on() == numbers(50)
 
         with AdminClient(sending) as admin:
-            admin.update_topic(admin_pb2.UpdateTopicRequest(name="moving", added_brokers=["broker-1"]))
+            admin.ask(topics.update("moving", add_brokers=["broker-1"]))
         wait_for_brokers(endpoint, "moving", {"broker-0", "broker-1"})
         wait_for_brokers(sending, "moving", {"broker-0", "broker-1"})
         send_bodies(sending, "moving", numbers(50, 100), together=5)

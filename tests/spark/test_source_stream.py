@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ternmq.admin import topics
 from ternmq.blocking import Producer
-from ternmq.command.admin import AdminClient
 from ternmq.offset_reader import OffsetReader
 from ternmq.testing import Stack
-from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import bodies_of, send_bodies
 from tests.support.stack import Stack as StackProcess
 
@@ -112,7 +112,7 @@ def test_queues_that_are_added_are_read_from_their_beginning(
     with running(to_files(stream(spark, stack.endpoint, topic), tmp_path, available_now=False)) as query:
         query.processAllAvailable()
         with AdminClient(stack.endpoint) as admin:
-            admin.update_topic(admin_pb2.UpdateTopicRequest(name=topic, queues=4))
+            admin.ask(topics.update(topic, queues=4))
         send_bodies(stack.endpoint, topic, numbers(10, 50), together=5)
         query.processAllAvailable()
         assert query.lastProgress is not None

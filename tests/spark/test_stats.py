@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_ternmq.pipelines import stats
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from tests.support.topic_contents import count, stored, without_repetitions
 from tests.support.until import until
 
@@ -71,7 +71,7 @@ def send(stack: "Stack", topic: str, count: int, **fields: object) -> None:
 
 def options(stack: "Stack", topics: list[str], folder: Path, **other: object) -> stats.StatsOptions:
     wanted = {"window": timedelta(seconds=30), "delay": timedelta(0), "checkpoint": str(folder / "checkpoint")} | other
-    return stats.StatsOptions(connection=Connection(endpoint=stack.endpoint), topics=topics, **wanted)  # type: ignore[arg-type]
+    return stats.StatsOptions(connection=PipelineConnection(endpoint=stack.endpoint), topics=topics, **wanted)  # type: ignore[arg-type]
 
 
 def in_parts(clocked: "Stack", topic: str, counts: list[int]) -> None:

@@ -6,18 +6,21 @@ The registry is a SQLite file, as nothing here depends on which database it is.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.server.forgetting import Forgetting
+from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.proxies import Proxies
-from ternmq_broker.server.storage_front import StorageFront
+from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming
+from ternmq_broker.server.storage_front import PROXY_SILENCE_S, StorageFront
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode, StorageSettings
+from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
@@ -28,6 +31,18 @@ if TYPE_CHECKING:
 LEASE_MS = 60_000
 GRACE_S = 5.0
 PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """How patient the parts of a cluster are; a test that waits for one of them to run out has it short."""
+
+    registry_sync: LearningTiming = LEARNING_TIMING
+    link: LinkTiming = LINK_TIMING
+    proxy_silence_s: float = PROXY_SILENCE_S
+
+
+AS_SERVED = Timings()
 
 
 class BrokerNode:
@@ -55,9 +70,9 @@ class BrokerNode:
         self.broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), cluster.rules, cluster.clock)
         self._stack.push_async_callback(self.broker.close)
         self.broker.start()
-        forgetting = Forgetting(self.broker, directory, cluster.folder / self.name)
-        self.proxies = Proxies(self.broker, directory, forgetting)
-        front = StorageFront(self.address)
+        deletion_log = DeletionLog(self.broker, directory, cluster.folder / self.name)
+        self.proxies = Proxies(self.broker, directory, deletion_log, timing=cluster.timings.registry_sync)
+        front = StorageFront(self.address, proxy_silence_s=cluster.timings.proxy_silence_s)
         self.address = front.address
         if self.wire is not None:
             self.wire.to = front.address
@@ -70,7 +85,7 @@ class BrokerNode:
             lease_ms=LEASE_MS,
         )
         await lease.take(rejoin=self.rejoin)
-        await forgetting.begin()
+        await deletion_log.begin()
         await front.start(self.proxies)
         self._stack.push_async_callback(front.stop, GRACE_S)
         self.running = True
@@ -85,10 +100,17 @@ class InProcessCluster:
     """Brokers `broker-0`, `broker-1` ... and a service. `groups` has the settings of groups, by their names."""
 
     def __init__(
-        self, folder: Path, *, brokers: int, flush: FlushMode = FlushMode.SYNC, clock: Clock | None = None
+        self,
+        folder: Path,
+        *,
+        brokers: int,
+        flush: FlushMode = FlushMode.SYNC,
+        clock: Clock | None = None,
+        timings: Timings = AS_SERVED,
     ) -> None:
         self.folder = folder
         self.flush = flush
+        self.timings = timings
         self.clock = clock or MovableClock()
         self.groups: dict[str, Group] = {}
         self.nodes = [BrokerNode(f"broker-{number}", self) for number in range(brokers)]
@@ -119,7 +141,7 @@ class InProcessCluster:
         self, directory: Directory, stack: AsyncExitStack, *, name: str = "proxy"
     ) -> ClusterMessageService:
         """A service of another proxy, that can ask all brokers."""
-        service = ClusterMessageService(directory, proxy=name)
+        service = ClusterMessageService(directory, proxy=name, link_timing=self.timings.link)
         stack.push_async_callback(service.close)
         service.start()
         await reached(service, [node.name for node in self.nodes if node.running])
@@ -138,9 +160,9 @@ class InProcessCluster:
 
 
 @asynccontextmanager
-async def running(folder: Path, *, brokers: int) -> AsyncIterator[InProcessCluster]:
+async def running(folder: Path, *, brokers: int, timings: Timings = AS_SERVED) -> AsyncIterator[InProcessCluster]:
     """A cluster for one test, which has `PATIENCE_S` seconds."""
-    cluster = InProcessCluster(folder, brokers=brokers)
+    cluster = InProcessCluster(folder, brokers=brokers, timings=timings)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await cluster.start()

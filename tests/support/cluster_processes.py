@@ -19,7 +19,7 @@ MIGRATE_TIMEOUT_S = 60.0
 
 def migrate(url: str, *, within: Sequence[str] = ()) -> None:
     """`ternmq registry migrate`."""
-    command = (*within, sys.executable, "-m", "ternmq.command.main", "registry", "migrate", "--registry", url)
+    command = (*within, sys.executable, "-m", "ternmq_command.main", "registry", "migrate", "--registry", url)
     done = subprocess.run(command, capture_output=True, text=True, timeout=MIGRATE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
 

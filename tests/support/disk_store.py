@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BlockContent
-from ternmq_broker.store.log.record import Kind, Origin, Reference
+from ternmq_broker.store.log.record import Origin, RecordKind, Reference
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import NewMessage
@@ -48,11 +48,11 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
     """Two queues; a deleted topic with a timer; a pending and a recalled timer; a waiting half message and one that was
     rolled back; a message that shares the rest of another; progress of a group."""
     store = opened(data_dir)
-    timers = [_draft(store, Draft(Kind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=FAR_MS)) for n in (1, 2)]
+    timers = [_draft(store, Draft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=FAR_MS)) for n in (1, 2)]
     store.append("deleted", 0, [incoming("gone")], 1)
-    _draft(store, Draft(Kind.TIMER, "deleted", 0, incoming("never"), due_ms=FAR_MS + 1))
+    _draft(store, Draft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=FAR_MS + 1))
     store.forget_topic("deleted")()
-    halves = [_draft(store, Draft(Kind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))) for n in (1, 2)]
+    halves = [_draft(store, Draft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))) for n in (1, 2)]
     for number in range(MESSAGES):
         store.append("orders", number % 2, [incoming(f"m{number}")], 10 + number)
         if number % 5 == 4:
@@ -63,12 +63,14 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
     shared = incoming("copy")
     reference = Reference(first.log_offset, first.size)
     store.append("copies", 0, [NewMessage(7, shared.system, b"", shared.keys)], 99, [reference])
-    _draft(store, Draft(Kind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=Origin(timers[1].log_offset, FAR_MS)))
+    _draft(store, Draft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=Origin(timers[1].log_offset, FAR_MS)))
     rollback = NewMessage(0, b"", b"rollback", ())
-    _draft(store, Draft(Kind.OPERATION, "paid", 0, rollback, origin=Origin(halves[1].log_offset)))
+    _draft(store, Draft(RecordKind.OPERATION, "paid", 0, rollback, origin=Origin(halves[1].log_offset)))
     store.sync()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
-    journal.write([(("billing", "orders", 0), Snapshot(5, 1, [])), (("billing", "orders", 1), Snapshot(3, 1, []))], 1)
+    journal.write(
+        [(("billing", "orders", 0), ClaimsSnapshot(5, 1, [])), (("billing", "orders", 1), ClaimsSnapshot(3, 1, []))], 1
+    )
     journal.close()
     if closed:
         store.close()

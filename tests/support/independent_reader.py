@@ -96,15 +96,15 @@ def index(store: Path) -> dict[tuple[str, int, int], tuple[int, int, int]]:
 
 
 def timers(store: Path) -> list[tuple[int, int]]:
-    """Due times and log offsets of the entries of all runs, without settled marks."""
+    """Due times and log offsets of the entries of all runs, without tombstones."""
     found = []
     for path in sorted((store / "timers").iterdir()):
         data = path.read_bytes()
-        magic, check, _, _, _, entries, _, _, to_block, _, zones, _ = FOOTER.unpack_from(data, len(data) - 72)
+        magic, check, _, _, _, entries, _, _, to_block, _, watermarks, _ = FOOTER.unpack_from(data, len(data) - 72)
         assert magic == 0x52544D54
         blocks = -(-entries // to_block)
         tables = data[entries * 24 : -72]
-        assert len(tables) == 20 * blocks + 16 * zones
+        assert len(tables) == 20 * blocks + 16 * watermarks
         assert check == crc32(data[-64:], crc32(tables))
         found += [(due, place) for due, place, size, _ in struct.iter_unpack("<QQII", data[: entries * 24]) if size]
     return found

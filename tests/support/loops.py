@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ternmq_common.event_loop import LoopFactory, loop_factory
 from ternmq_common.server_settings import EventLoop
+from ternmq_runtime.event_loop import LoopFactory, loop_factory
 
 ASYNCIO: Mapping[str, LoopFactory] = {"asyncio": loop_factory(EventLoop.ASYNCIO)}
 EACH: Mapping[str, LoopFactory] = {**ASYNCIO, "uvloop": loop_factory(EventLoop.UVLOOP)}

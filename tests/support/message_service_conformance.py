@@ -20,9 +20,10 @@ from ternmq_common.model import (
     NewMessage,
     PopOrder,
     Pulled,
+    QueueBounds,
     QueueReaderId,
     QueueRef,
-    Settled,
+    SettleOutcome,
     StoredMessage,
     Subscription,
     Topic,
@@ -109,7 +110,9 @@ class MessageServiceConformance:
         for delivery in deliveries:
             await service.change_invisible(group, TOPIC.name, delivery.handle, 0, counts=True)
 
-    async def acknowledge(self, service: MessageService, *deliveries: Delivery, group: str = "g") -> list[Settled]:
+    async def acknowledge(
+        self, service: MessageService, *deliveries: Delivery, group: str = "g"
+    ) -> list[SettleOutcome]:
         return await service.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
 
     async def stored(self, service: MessageService, topic: str, *, poll_s: float = 0.0) -> list[StoredMessage]:
@@ -165,23 +168,23 @@ class MessageServiceConformance:
     async def test_an_acknowledged_message_is_finished(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order(invisible_ms=50))
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.DONE]
+        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
         assert await self.pop(service, order(), poll_s=0.2) == []
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.EXPIRED]
+        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.EXPIRED]
 
     async def test_a_second_acknowledgement_changes_nothing(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
         handles = [delivery.handle, delivery.handle]
-        assert await service.acknowledge("g", TOPIC.name, handles) == [Settled.DONE, Settled.STALE]
+        assert await service.acknowledge("g", TOPIC.name, handles) == [SettleOutcome.DONE, SettleOutcome.STALE]
 
     async def test_a_message_that_is_not_acknowledged_comes_again(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (first,) = await self.pop(service, order(invisible_ms=30))
         (second,) = await self.pop(service, order(), poll_s=5)
         assert (body(second), second.attempt) == (b"a", 2)
-        assert await service.acknowledge("g", TOPIC.name, [first.handle]) == [Settled.EXPIRED]
-        assert await service.acknowledge("g", TOPIC.name, [second.handle]) == [Settled.DONE]
+        assert await service.acknowledge("g", TOPIC.name, [first.handle]) == [SettleOutcome.EXPIRED]
+        assert await service.acknowledge("g", TOPIC.name, [second.handle]) == [SettleOutcome.DONE]
 
     async def test_a_waiting_poll_is_answered_by_a_send(self, service: MessageService) -> None:
         polls = [asyncio.create_task(self.pop(service, order(f"g{number}"), poll_s=20)) for number in range(3)]
@@ -208,7 +211,7 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         (first,) = await self.pop(service, order(invisible_ms=5000))
         changed = await service.change_invisible("g", TOPIC.name, first.handle, MINUTE_MS, counts=True)
-        assert await service.acknowledge("g", TOPIC.name, [first.handle]) == [Settled.STALE]
+        assert await service.acknowledge("g", TOPIC.name, [first.handle]) == [SettleOutcome.STALE]
         await service.change_invisible("g", TOPIC.name, changed, 0, counts=True)
         (second,) = await self.pop(service, order())
         assert second.attempt == 2
@@ -228,7 +231,7 @@ class MessageServiceConformance:
         (delivery,) = await self.pop(service, order(invisible_ms=200))
         assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [True]
         assert await self.pop(service, order(), poll_s=0.4) == []
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.DONE]
+        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
         assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
 
     async def test_a_released_message_goes_to_the_next_poll(self, service: MessageService) -> None:
@@ -244,7 +247,7 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
         await service.release("g", TOPIC.name, [delivery.handle], counts=True)
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.DONE]
+        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
         assert await self.pop(service, order()) == []
 
     async def test_reading_by_offset_claims_nothing(self, service: MessageService) -> None:
@@ -281,7 +284,7 @@ class MessageServiceConformance:
         held = await self.pop(service, order())
         await service.set_committed("g", queue, 3)
         assert await service.committed("g", queue) == 3
-        assert await service.acknowledge("g", TOPIC.name, [held[4].handle]) == [Settled.STALE]
+        assert await service.acknowledge("g", TOPIC.name, [held[4].handle]) == [SettleOutcome.STALE]
         assert [body(delivery) for delivery in await self.pop(service, order())] == [b"3", b"4"]
 
     async def test_one_message_is_skipped_whoever_has_it(self, service: MessageService) -> None:
@@ -294,7 +297,11 @@ class MessageServiceConformance:
         await service.skip("g", queue, 0)
         assert await service.committed("g", queue) == 1
         handles = [first.handle, second.handle, third.handle]
-        assert await service.acknowledge("g", TOPIC.name, handles) == [Settled.STALE, Settled.DONE, Settled.DONE]
+        assert await service.acknowledge("g", TOPIC.name, handles) == [
+            SettleOutcome.STALE,
+            SettleOutcome.DONE,
+            SettleOutcome.DONE,
+        ]
         await service.skip("g", queue, 0)
 
     async def test_progress_says_how_far_a_group_is(self, service: MessageService) -> None:
@@ -347,7 +354,7 @@ class MessageServiceConformance:
     async def test_what_a_group_subscribes_is_known_before_it_takes_any_of_it(self, service: MessageService) -> None:
         await self.send(service, message(b"1"), message(b"2"))
         subscription = Subscription("g", TOPIC.name)
-        await service.tell_subscriptions([subscription], lambda: [subscription])
+        await service.notify_subscriptions([subscription], lambda: [subscription])
         (row,) = await service.progress("g")
         assert (row.queue, row.cursor, row.max_offset) == (await self.queue(service), 0, 2)
         await service.forget_group("g", version=next(versions))
@@ -378,7 +385,7 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
         await service.forget_group("g", version=next(versions))
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [Settled.STALE]
+        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.STALE]
         assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
         assert await service.progress("g") == []
 
@@ -397,7 +404,7 @@ class MessageServiceConformance:
         await service.acknowledge("g", TOPIC.name, [first.handle])
         again = await restarted()
         assert [body(delivery) for delivery in await self.pop(again, order())] == [b"c"]
-        assert await again.acknowledge("g", TOPIC.name, [second.handle]) == [Settled.DONE]
+        assert await again.acknowledge("g", TOPIC.name, [second.handle]) == [SettleOutcome.DONE]
         assert await self.send(again, message(b"d")) == [3]
 
     # --- again, and dead letters
@@ -430,7 +437,7 @@ class MessageServiceConformance:
         (retries,) = [each for each in await service.progress("g") if each.queue.topic == retry_topic("g")]
         assert (retries.committed, retries.in_flight, retries.max_offset) == (0, 1, 1)
         assert retries.oldest_ms is not None
-        assert await self.acknowledge(service, *await self.pop(service, order())) == [Settled.DONE]
+        assert await self.acknowledge(service, *await self.pop(service, order())) == [SettleOutcome.DONE]
         (retries,) = [each for each in await service.progress("g") if each.queue.topic == retry_topic("g")]
         assert (retries.committed, retries.in_flight, retries.oldest_ms) == (1, 0, None)
 
@@ -444,7 +451,7 @@ class MessageServiceConformance:
         await self.give_back(service, *again)
         await service.drop_retries("g", TOPIC.name)
         assert await self.pop(service, order()) == []
-        assert await self.acknowledge(service, *again, second) == [Settled.STALE, Settled.DONE]
+        assert await self.acknowledge(service, *again, second) == [SettleOutcome.STALE, SettleOutcome.DONE]
 
     async def test_a_message_out_of_attempts_is_a_dead_letter(self, service: MessageService, stack: HasGroups) -> None:
         stack.groups["g"] = Group(name="g", max_attempts=2)
@@ -487,10 +494,10 @@ class MessageServiceConformance:
     async def test_a_consumer_can_make_a_message_a_dead_letter_once(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
         given_up, finished = await self.pop(service, order())
-        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is Settled.DONE
-        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is Settled.STALE
+        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is SettleOutcome.DONE
+        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is SettleOutcome.STALE
         await self.acknowledge(service, finished)
-        assert await service.dead_letter("g", TOPIC.name, finished.handle) is Settled.STALE
+        assert await service.dead_letter("g", TOPIC.name, finished.handle) is SettleOutcome.STALE
         letters = await service.dead_letters("g", await self.broker(service), range(3))
         assert [body_of(letter) for letter in letters.values()] == [b"a"]
         properties = definition_pb2.Message.FromString(letters[0].rest).user_properties
@@ -516,7 +523,7 @@ class MessageServiceConformance:
         assert bodies_and_attempts(again) == [(b"a", 2), (b"b", 2)]
         await self.give_back(service, again[0])
         assert len(await service.dead_letters("g", await self.broker(service), [0])) == 1
-        assert await self.acknowledge(service, again[1]) == [Settled.DONE]
+        assert await self.acknowledge(service, again[1]) == [SettleOutcome.DONE]
 
     async def test_a_deleted_group_leaves_no_retries_and_no_dead_letters(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
@@ -541,7 +548,7 @@ class MessageServiceConformance:
         while len(taken) < 2:
             taken += await self.pop(again, order(), poll_s=20)
         assert sorted(bodies_and_attempts(taken)) == [(b"ready", 2), (b"resent", 1)]
-        assert await self.acknowledge(again, held) == [Settled.DONE]
+        assert await self.acknowledge(again, held) == [SettleOutcome.DONE]
         assert [
             body_of(letter) for letter in (await again.dead_letters("g", await self.broker(again), [0, 1])).values()
         ] == [b"dead"]
@@ -575,6 +582,73 @@ class MessageServiceConformance:
         await self.send(service, message(b"new", key="k"))
         assert [body_of(each) for each in await service.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
 
+    # --- purging
+
+    async def purge(self, service: MessageService, below: int, *, retries: bool = True) -> None:
+        await service.purge(await self.queue(service), below, retries=retries)
+
+    async def test_what_is_purged_is_found_by_nobody_and_offsets_go_on(
+        self, service: MessageService, restarted: Restart
+    ) -> None:
+        await self.send(service, *(message(b"%d" % number, key="k") for number in range(4)))
+        await self.purge(service, 3)
+        for is_again in (False, True):
+            current = await restarted() if is_again else service
+            assert await current.bounds(await self.queue(current)) == QueueBounds(3, 4)
+            assert [body_of(each) for each in await current.find_by_key(TOPIC.name, "k", 9)] == [b"3"]
+            for offset, expected in ((2, []), (3, [b"3"])):
+                pulled = await current.pull(await self.queue(current), offset, ALL, batch=9, poll_s=0)
+                assert [body_of(each) for each in pulled.messages] == expected
+        assert await self.send(current, message(b"4")) == [4]
+
+    async def test_a_purge_moves_groups_on_and_leaves_their_claims(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"), message(b"b"), message(b"c"))
+        first, second = await self.pop(service, order(batch=2))
+        await self.purge(service, 3)
+        (row,) = await service.progress("g")
+        assert (row.cursor, row.in_flight, row.max_offset) == (3, 2, 3)
+        assert await self.acknowledge(service, first) == [SettleOutcome.DONE]
+        await self.give_back(service, second)
+        assert await self.pop(service, order()) == []
+        row = (await service.progress("g"))[0]
+        assert (row.committed, row.in_flight) == (3, 0)
+
+    async def test_a_purge_takes_what_waits_for_another_delivery_if_it_is_to(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"), message(b"b"))
+        await self.give_back(service, *await self.pop(service, order()))
+        await self.purge(service, 2, retries=False)
+        again = await self.pop(service, order())
+        assert bodies_and_attempts(again) == [(b"a", 2), (b"b", 2)]
+        await self.give_back(service, *again)
+        await self.purge(service, 2)
+        assert await self.pop(service, order()) == []
+
+    async def test_a_purge_opens_the_message_groups_of_what_is_gone(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        await self.send(service, *(message(text, group="a") for text in (b"1", b"2", b"3")))
+        (first,) = await self.pop(service, order(batch=1))
+        await self.purge(service, 2)
+        assert await self.pop(service, order()) == []
+        await self.give_back(service, first)
+        assert bodies_and_attempts(await self.pop(service, order())) == [(b"3", 1)]
+
+    async def test_a_new_group_begins_behind_a_purge(self, service: MessageService, restarted: Restart) -> None:
+        await self.send(service, message(b"old"))
+        await self.purge(service, 1)
+        await self.send(service, message(b"new"))
+        assert [body(each) for each in await self.pop(service, order("late"))] == [b"new"]
+        again = await restarted()
+        assert [body(each) for each in await self.pop(again, order("later"))] == [b"new"]
+
+    async def test_a_purge_beyond_the_end_of_a_queue_ends_there(self, service: MessageService) -> None:
+        await self.send(service, message(b"a"))
+        await self.purge(service, 1000)
+        assert await self.send(service, message(b"b")) == [1]
+        await self.purge(service, 0)
+        assert await service.bounds(await self.queue(service)) == QueueBounds(1, 2)
+
     # --- order
 
     async def test_a_message_group_waits_for_its_open_message_and_no_other_does(
@@ -588,7 +662,7 @@ class MessageServiceConformance:
         assert await self.pop(service, order()) == []
         poll = asyncio.create_task(self.pop(service, order(), poll_s=20))
         await asyncio.sleep(0)
-        assert await self.acknowledge(service, *first) == [Settled.DONE]
+        assert await self.acknowledge(service, *first) == [SettleOutcome.DONE]
         assert bodies_and_attempts(await poll) == [(b"a2", 1)]
 
     async def test_an_ordered_message_comes_again_in_its_place(self, service: MessageService, stack: HasGroups) -> None:
@@ -613,8 +687,8 @@ class MessageServiceConformance:
         assert await self.pop(service, order(attempt_id="y")) == []
         again = await self.pop(service, order(attempt_id="x"))
         assert bodies_and_attempts(again) == bodies_and_attempts(first) == [(b"1", 1), (b"2", 1)]
-        assert await self.acknowledge(service, *first) == [Settled.STALE] * 2
-        assert await self.acknowledge(service, *again) == [Settled.DONE] * 2
+        assert await self.acknowledge(service, *first) == [SettleOutcome.STALE] * 2
+        assert await self.acknowledge(service, *again) == [SettleOutcome.DONE] * 2
 
     async def test_an_ordered_message_out_of_attempts_lets_the_next_go_on(
         self, service: MessageService, stack: HasGroups
@@ -636,8 +710,8 @@ class MessageServiceConformance:
         (again,) = await self.pop(service, order(batch=1), poll_s=20)
         (taken,) = [each for each in late if body(each) == body(again)]
         (left,) = [each for each in late if body(each) != body(again)]
-        assert await service.dead_letter("g", TOPIC.name, taken.handle) is Settled.EXPIRED
-        assert await service.dead_letter("g", TOPIC.name, left.handle) is Settled.DONE
+        assert await service.dead_letter("g", TOPIC.name, taken.handle) is SettleOutcome.EXPIRED
+        assert await service.dead_letter("g", TOPIC.name, left.handle) is SettleOutcome.DONE
         assert [
             body_of(each) for each in (await service.dead_letters("g", await self.broker(service), [0, 1])).values()
         ] == [body(left)]
@@ -655,7 +729,7 @@ class MessageServiceConformance:
         await self.give_back(service, others[b"c1"])
         again = await restarted()
         assert bodies_and_attempts(await self.pop(again, order())) == [(b"c1", 2)]
-        assert await self.acknowledge(again, first) == [Settled.DONE]
+        assert await self.acknowledge(again, first) == [SettleOutcome.DONE]
         following = await self.pop(again, order(batch=1))
         assert bodies_and_attempts(following) == [(b"a2", 1)]
         assert await self.pop(again, order()) == []

@@ -12,7 +12,7 @@ from grpc import aio
 from ternmq_common.errors import MessagingError
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import Failure, Greeting, Piece
+from ternmq_common.shard.form import Greeting, Piece, ShardFailure
 
 Script = Callable[["ScriptedStream"], Awaitable[None]]
 
@@ -67,7 +67,7 @@ class ScriptedStream:
         await self.say(form.piece(form.ANSWER, call.number, result))
 
     async def refuse(self, call: Piece, error: MessagingError) -> None:
-        await self.say(form.FAILED.piece(Failure(error.code, error.message), call.number))
+        await self.say(form.FAILED.piece(ShardFailure(error.code, error.message), call.number))
 
     async def forever(self) -> None:
         """Read, and say nothing."""

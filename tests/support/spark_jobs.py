@@ -1,4 +1,4 @@
-"""Pipelines as processes that can be killed: `python -m ternmq.command.main pipeline ...`, and what they have done.
+"""Pipelines as processes that can be killed: `python -m ternmq_command.main pipeline ...`, and what they have done.
 
 Group       a job leads a process group of its own, so that kill -9 ends its driver in Python and its Java at once.
             Workers in Python end by themselves when Java's end of their pipe is gone.
@@ -36,7 +36,7 @@ class SparkJob:
 
     def __init__(self, folder: Path, *arguments: str, command: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        pipeline = ("-m", "ternmq.command.main", "pipeline", *arguments, *SETTINGS)
+        pipeline = ("-m", "ternmq_command.main", "pipeline", *arguments, *SETTINGS)
         self._command = (sys.executable, *(command or pipeline))
         self.output = folder / "job.out"
         self.errors = folder / "job.err"

@@ -76,7 +76,7 @@ class ServerProcess:
     def command(self) -> Sequence[str]:
         """The command line of the server."""
         options = (text for name, address in self.addresses.items() for text in (f"--{name}", address))
-        return (*self.within, sys.executable, "-m", "ternmq.command.main", *self._arguments, *options)
+        return (*self.within, sys.executable, "-m", "ternmq_command.main", *self._arguments, *options)
 
     def pause(self) -> None:
         """Stop answering, as a machine that hangs."""

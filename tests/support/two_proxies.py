@@ -24,7 +24,7 @@ from ternmq_registry.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.cluster import Snapshot
+    from ternmq_common.cluster import RegistrySnapshot
     from ternmq_proxy.services import Services
 
 LEASE_MS = 60_000
@@ -51,7 +51,7 @@ class WatchedRegistry(Registry):
         self._reached()
         return super().look()
 
-    def snapshot(self, known: "Snapshot | None" = None) -> "Snapshot":
+    def snapshot(self, known: "RegistrySnapshot | None" = None) -> "RegistrySnapshot":
         self._reached()
         return super().snapshot(known)
 
@@ -77,9 +77,11 @@ class Brokers:
     elsewhere: list[str] = field(default_factory=list)
     announced: list[list[PullingMember]] = field(default_factory=list)
     committed_offsets: dict[QueueRef, int] = field(default_factory=dict)
+    purged: dict[QueueRef, tuple[int, bool]] = field(default_factory=dict)
     forgotten: list[tuple[str, int]] = field(default_factory=list)
     letters_asked: list[tuple[str, str, list[int]]] = field(default_factory=list)
     recalled: list[str] = field(default_factory=list)
+    problem: str | None = None
 
     def route(self, topic: Topic) -> Route:
         known = [self.directory.snapshot.brokers[name] for name in topic.brokers]
@@ -103,6 +105,9 @@ class Brokers:
 
     async def drop_retries(self, group: str, topic: str) -> None:
         """None are there."""
+
+    async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
+        self.purged[queue] = below, retries
 
     async def remaining(self, broker: str) -> Remaining:
         self._answers(broker)
@@ -144,6 +149,7 @@ class Proxy:
     brokers: Brokers
     clients: ClientRegistry
     clock: Any = None
+    process: Any = None
     placement: Placement = field(default_factory=Placement)
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     endpoint: str = "127.0.0.1:8081"

@@ -48,7 +48,7 @@ class HasClock(Protocol):
 
 
 class Producers:
-    """Answers questions about transactions as the test says; `asked` has them."""
+    """Answers transaction checks as the test says; `asked` has them."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[OrphanedTransaction] = asyncio.Queue()
@@ -331,7 +331,7 @@ class WaitingConformance:
         await self.refused(service, begun, ROLLBACK)
 
     async def noted(self, service: MessageService, begun: Appended, checks: int) -> None:
-        """Wait until the question is counted: that happens in the step after it was put."""
+        """Wait until the check is counted: that happens in the step after it was put."""
         transaction = TransactionId.parse(begun.transaction_id)
         while (await service.transaction(transaction))[0].checks < checks:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)

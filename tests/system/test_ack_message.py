@@ -1,4 +1,4 @@
-"""AckMessage: a consumer is done with messages (`consumer.md` 5 and 6.1)."""
+"""AckMessage: a consumer is done with messages (`consuming.md, Acknowledgement`)."""
 
 from collections.abc import Callable
 

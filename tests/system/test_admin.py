@@ -7,6 +7,7 @@ import pytest
 
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, Proto, RawClient, code
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
@@ -219,3 +220,61 @@ async def test_the_server_tells_about_itself(client: RawClient) -> None:
     assert (code(answer), answer.version) == ("OK", version("ternmq"))
     assert 0 <= time.time() - answer.started.ToSeconds() < 600
     assert answer.resident_bytes > 1_000_000
+
+
+# --- purging
+
+
+async def purge(client: RawClient, name: str, **fields: Proto) -> admin_pb2.PurgeTopicResponse:
+    answer = await client.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name=name, **fields))
+    assert isinstance(answer, admin_pb2.PurgeTopicResponse)
+    return answer
+
+
+def purged(answer: admin_pb2.PurgeTopicResponse) -> int:
+    """How many messages went, or would go."""
+    assert code(answer) == "OK", answer.status.message
+    return sum(queue.after - queue.first for queue in answer.queues)
+
+
+async def held(client: RawClient, name: str) -> int:
+    return sum(queue.max_offset - queue.min_offset for queue in (await describe_topic(client, name)).queues)
+
+
+async def test_a_topic_is_purged_for_all_groups_and_goes_on(client: RawClient, new_topic: str, group: str) -> None:
+    for number in range(5):
+        await client.send(new_topic, b"old %d" % number)
+    assert purged(await purge(client, new_topic, dry_run=True)) == 5
+    assert await held(client, new_topic) == 5
+    answer = await purge(client, new_topic)
+    assert (purged(answer), len(answer.queues)) == (5, len((await describe_topic(client, new_topic)).queues))
+    assert await held(client, new_topic) == 0
+    await client.send(new_topic, b"new")
+    assert [received.body for received in (await client.receive(new_topic, group)).messages] == [b"new"]
+
+
+async def test_a_purge_before_a_time_leaves_what_was_stored_since(client: RawClient, new_topic: str) -> None:
+    await client.send(new_topic, b"a")
+    before = Timestamp()
+    before.FromMilliseconds(int(time.time() * 1000) - 3_600_000)
+    assert purged(await purge(client, new_topic, before=before)) == 0
+    before.FromMilliseconds(int(time.time() * 1000) + 3_600_000)
+    assert purged(await purge(client, new_topic, before=before)) == 1
+    assert await held(client, new_topic) == 0
+
+
+async def test_a_purge_leaves_what_is_for_later(client: RawClient, new_topic: str, group: str) -> None:
+    await create_topic(client, name=new_topic, type=pb.DELAY)
+    due = Timestamp()
+    due.FromMilliseconds(int(time.time() * 1000) + 500)
+    await client.send(new_topic, b"later", delivery_timestamp=due)
+    assert purged(await purge(client, new_topic)) == 0
+    received = await client.receive(new_topic, group, poll_s=20)
+    assert [each.body for each in received.messages] == [b"later"]
+
+
+async def test_what_is_no_topic_to_purge_is_refused(client: RawClient, new_topic: str, group: str) -> None:
+    assert code(await purge(client, new_topic)) == "TOPIC_NOT_FOUND"
+    await create_group(client, name=group)
+    assert code(await purge(client, f"%RETRY%{group}")) == "ILLEGAL_TOPIC"
+    assert purged(await purge(client, f"%DLQ%{group}")) == 0

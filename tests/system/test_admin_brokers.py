@@ -154,6 +154,22 @@ async def test_what_is_deleted_is_forgotten_with_the_version_of_the_deletion(clu
     assert proxy.brokers.forgotten == deletions == [("orders", deletions[0][1]), ("g", deletions[1][1])]
 
 
+async def test_a_topic_is_purged_on_all_brokers_or_on_none(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    request = admin_pb2.PurgeTopicRequest(name="orders")
+    proxy.brokers.silent = {"b"}
+    with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE"):
+        await admin_topics.purge_topic(request, CALL, proxy.services)
+    assert proxy.brokers.purged == {}
+    proxy.brokers.silent = set()
+    queues = (await admin_topics.purge_topic(request, CALL, proxy.services)).queues
+    places = [(broker, queue_id) for broker in ("a", "b") for queue_id in (0, 1)]
+    assert [(each.broker, each.queue_id, each.first, each.after) for each in queues] == [
+        (*each, 0, 10) for each in places
+    ]
+    assert proxy.brokers.purged == {QueueRef("orders", *place): (10, True) for place in places}
+
+
 # --- offsets and dead letters
 
 

@@ -1,4 +1,4 @@
-"""What holds for every call: metadata, calls that are not served, bytes that are no request (`producer.md` 1)."""
+"""What holds for every call: metadata, calls not served, bytes that are no request (`overview.md, Status codes`)."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""ChangeInvisibleDuration: a consumer wants more time, or gives a message back (`consumer.md` 6.2)."""
+"""ChangeInvisibleDuration: more time for a message, or giving it back (`consuming.md, Invisible durations`)."""
 
 import pytest
 

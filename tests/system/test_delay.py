@@ -1,4 +1,4 @@
-"""Timed messages: delivery times, good and bad, and the delay levels of 4.x (`producer.md` 6.5, `consumer.md` 11)."""
+"""Timed messages: delivery times, good and bad, and the delay levels of 4.x (`sending.md, Timed messages`)."""
 
 from pathlib import Path
 

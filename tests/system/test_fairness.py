@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from ternmq_broker import popping
+from ternmq_broker.consumption import popping
 from ternmq_common import fairness
-from ternmq_common.grpc_stream.served_call import ServedCall
 from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import MIB
 from ternmq_common.model import NewMessage, PopOrder, QueueRef
@@ -29,6 +28,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.services import Services
 from ternmq_proxy.serving import make_services, part_with_the_silent
+from ternmq_rpc.grpc_stream.served_call import ServedCall
 from tests.support.embedded import Embedded, RawClient, message, receive_request
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 

@@ -142,7 +142,7 @@ async def proxy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Proxy:
         """Brokers need not know in these tests."""
 
     proxy = await cluster.proxy()
-    monkeypatch.setattr(proxy.brokers, "tell_subscriptions", nothing, raising=False)
+    monkeypatch.setattr(proxy.brokers, "notify_subscriptions", nothing, raising=False)
     return proxy
 
 

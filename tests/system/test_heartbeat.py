@@ -1,4 +1,4 @@
-"""Heartbeat: a client says that it lives (`producer.md` 4.1)."""
+"""Heartbeat: a client says that it lives (`overview.md, Heartbeats and termination`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""NotifyClientTermination: a client says good-bye (`producer.md` 4.2, `consumer.md` 4.5)."""
+"""NotifyClientTermination: a client says good-bye (`overview.md, Heartbeats and termination`)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""GetOffset, UpdateOffset, QueryOffset and PullMessage: consumption by offset (`consumer.md` 9)."""
+"""GetOffset, UpdateOffset, QueryOffset and PullMessage: consumption by offset (`pulling.md, Offsets`)."""
 
 import asyncio
 import time

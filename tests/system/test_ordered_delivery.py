@@ -1,5 +1,5 @@
 """FIFO groups: order within each message group, and only a message group that has something open waits
-(`consumer.md` 8, with the finer lock that it recommends)."""
+(`consuming.md, FIFO groups`)."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Orphan checks: who is asked about a transaction, what is sent, and who is asked next (`producer.md` 8.3)."""
+"""Transaction checks: who is asked, what is sent, and who is asked next (`sending.md, Transaction checks`)."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ async def described(client: RawClient, transaction_id: str) -> admin_pb2.Transac
     return transaction
 
 
-# --- the question
+# --- the check
 
 
 async def test_a_producer_is_asked_and_its_answer_counts(timed: RawClient, payments: str, group: str) -> None:
@@ -80,9 +80,9 @@ async def test_the_question_holds_the_whole_message(timed: RawClient, movable_se
     await timed.advance(FIRST_CHECK_S)
     command = await stream.read()
     assert not command.HasField("status")
-    question = command.recover_orphaned_transaction_command
-    assert question.transaction_id == answer.entries[0].transaction_id
-    got, properties = question.message, question.message.system_properties
+    check = command.recover_orphaned_transaction_command
+    assert check.transaction_id == answer.entries[0].transaction_id
+    got, properties = check.message, check.message.system_properties
     assert got.topic == named(payments, "tenant")  # as the producer's settings have it
     assert (got.body, dict(got.user_properties)) == (b"pay", {"k": "v"})
     assert properties.message_id == answer.entries[0].message_id
@@ -130,7 +130,7 @@ async def test_after_the_last_question_the_transaction_is_discarded(
     await timed.advance(FIRST_CHECK_S)
     for number in range(CHECKS_MAX):
         assert await asked(stream) == transaction_id
-        # The count is noted after the question was sent.
+        # The count is noted after the check was sent.
         assert (await described(timed, transaction_id)).checks in (number, number + 1)
         await timed.advance(INTERVAL_S)
     while (transaction := await described(timed, transaction_id)).state == admin_pb2.PENDING:
@@ -184,7 +184,7 @@ async def test_who_does_not_publish_to_the_topic_is_not_asked(
         await reading.read()
         transaction_id = await begin(timed, payments)
         await timed.advance(FIRST_CHECK_S)
-        # Nobody could be asked, so nothing counts, and the question is put when somebody can.
+        # Nobody could be asked, so nothing counts, and the check is sent when somebody can.
         await timed.advance(INTERVAL_S)
         assert (await described(timed, transaction_id)).checks == 0
         stream = await timed.publish_to(named(payments))

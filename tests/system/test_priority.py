@@ -1,4 +1,4 @@
-"""PRIORITY topics: which queue a priority is, and what is received first (`producer.md` 6.6, `consumer.md` 10.6)."""
+"""PRIORITY topics: which queue a priority is, and what is received first (`consuming.md, Priority`)."""
 
 import asyncio
 import uuid

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ternmq.command.main import cli
 from ternmq_broker.store_tools.backup import backed_up
 from ternmq_broker.store_tools.repair import repaired
 from ternmq_broker.store_tools.restore import restored
+from ternmq_command.main import cli
 from ternmq_common.private_files import make_folder, narrow, new_file, private_umask
-from ternmq_common.process import make_data_dir
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import replace_damaged
+from ternmq_runtime.process import make_data_dir
 from tests.support.disk_store import flip, segment_of
 from tests.support.embedded import Embedded, RawClient, duration
 from tests.system.conftest import ANY_PORT

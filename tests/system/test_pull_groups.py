@@ -1,5 +1,5 @@
 """Groups whose members pull: how the queues of a topic are shared out, and how far such a group is
-(`consumer.md` 3 and 9)."""
+(`pulling.md, Shares`)."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""QueryAssignment: what a push consumer shall receive from (`consumer.md` 3)."""
+"""QueryAssignment: what a push consumer shall receive from (`consuming.md, Assignment`)."""
 
 import pytest
 

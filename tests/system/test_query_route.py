@@ -1,4 +1,4 @@
-"""QueryRoute: which queues a topic has, and by which way the client gets to them (`producer.md` 3)."""
+"""QueryRoute: which queues a topic has, and by which way the client gets to them (`overview.md, Routes`)."""
 
 import pytest
 

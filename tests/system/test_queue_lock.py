@@ -1,4 +1,4 @@
-"""The queue access lock: a group that asks for it has one pulling reader for each queue (design.md, section 6)."""
+"""The queue access lock: a group that asks for it has one pulling reader for each queue (`pulling.md, Queue lock`)."""
 
 import asyncio
 import time

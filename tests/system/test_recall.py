@@ -1,4 +1,4 @@
-"""RecallMessage: which handles are good, and what is never delivered (`producer.md` 9, `consumer.md` 10.5)."""
+"""RecallMessage: which handles are good, and what is never delivered (`sending.md, Recall`)."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""ReceiveMessage: filters by tag (`consumer.md` 2.6)."""
+"""ReceiveMessage: filters by tag (`consuming.md, Tag filters`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""ReceiveMessage: the answer's form, its messages and the limits of its fields (`consumer.md` 4)."""
+"""ReceiveMessage: the answer's form, its messages and the limits of its fields (`consuming.md, Receive`)."""
 
 import time
 from hashlib import md5

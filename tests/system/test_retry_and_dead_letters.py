@@ -1,4 +1,5 @@
-"""What becomes of messages that a consumer does not acknowledge: retries, then dead letters (`consumer.md` 7)."""
+"""What becomes of messages that a consumer does not acknowledge: retries (`consuming.md, Retries`), then dead letters
+(`consuming.md, Dead letters`)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker import consumption
+from ternmq_broker.consumption import consumption
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2

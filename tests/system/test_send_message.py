@@ -1,4 +1,5 @@
-"""SendMessage: what is stored, where, and what the producer is told (`producer.md` 6)."""
+"""SendMessage: what is stored (`sending.md, Stored form`), where (`sending.md, Placement`), and what the producer is
+told (`sending.md, Results`)."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""SendMessage: compressed bodies are stored inflated, so that every client can read them (`consumer.md` 12)."""
+"""SendMessage: compressed bodies are stored inflated, so that every client can read them (`sending.md, Bodies`)."""
 
 import gzip
 import zlib

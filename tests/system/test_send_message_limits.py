@@ -1,4 +1,4 @@
-"""SendMessage: what a message may be, at each limit and one step beyond (`producer.md` 6.1 and 6.3)."""
+"""SendMessage: what a message may be, at each limit and one step beyond (`sending.md, Limits`)."""
 
 import re
 import time
@@ -195,7 +195,7 @@ async def test_a_delivery_time_that_is_too_far_is_told_the_limit_and_the_setting
 
 
 async def test_the_first_rule_that_is_broken_decides(client: RawClient, topic: str) -> None:
-    """A message breaks every rule, and is repaired in the contract's order."""
+    """A message breaks every rule, and is repaired in the order of `sending.md, Checks`."""
     sent = message(
         "a b",
         b"",

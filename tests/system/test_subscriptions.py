@@ -1,5 +1,5 @@
 """What the members of a group subscribe to, where they contradict each other, and where a group begins
-(`consumer.md` 2.4 and 2.7)."""
+(`consuming.md, Subscriptions`)."""
 
 import logging
 from collections.abc import Callable

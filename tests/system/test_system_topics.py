@@ -1,4 +1,4 @@
-"""The broker's own topics are closed: every call that names a topic refuses them (`producer.md` 3.1)."""
+"""The broker's own topics are closed: every call that names a topic refuses them (`overview.md, Names`)."""
 
 import uuid
 
@@ -42,6 +42,7 @@ ADMIN_CALLS: dict[str, dict[str, Proto]] = {
     "CreateTopic": {"topic": {"name": ...}},
     "DescribeTopic": {"name": ...},
     "DeleteTopic": {"name": ...},
+    "PurgeTopic": {"name": ...},
     "UpdateTopic": {"name": ..., "queues": 8},
     "QueryMessages": {"topic": ..., "key": "k"},
     "ListTransactions": {"topic": ...},
@@ -53,6 +54,8 @@ TOPICLESS_ADMIN = {
     *("ListTopics", "CreateGroup", "ListGroups", "DescribeGroup", "DeleteGroup", "UpdateGroup"),
     *("ListBrokers", "UpdateBroker", "RemoveBroker", "BrokerRemaining"),
     *("GetTransaction", "ResolveTransaction", "AdvanceClock", "GetServerInfo"),
+    *("GetStatus", "GetLogLevels", "UpdateLogLevels", "GetDiagnostics"),
+    "ListClients",  # its topic only chooses clients
 }
 
 

@@ -1,4 +1,4 @@
-"""Telemetry: settings of clients and the answers to them (`producer.md` 5, `consumer.md` 2.5)."""
+"""Telemetry: settings of clients and the answers to them (`overview.md, Settings`)."""
 
 import asyncio
 

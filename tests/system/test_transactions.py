@@ -1,4 +1,4 @@
-"""Half messages and EndTransaction: who sees what, and which ids are good (`producer.md` 8.1 and 8.2)."""
+"""Half messages and EndTransaction: who sees what, and which ids are good (`sending.md, EndTransaction`)."""
 
 from pathlib import Path
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.event_loop import LoopFactory
+from ternmq_runtime.event_loop import LoopFactory
 from tests.support.loops import ASYNCIO, EACH
 
 _HERE = Path(__file__).parent
@@ -14,10 +14,10 @@ _ON_EACH = (
     "broker/test_appending.py",
     "broker/test_flusher.py",
     "cluster/test_link.py",
-    "common/grpc_stream",
+    "rpc/grpc_stream",
     "common/test_eager.py",
     "common/test_turn_end.py",
-    "observability/test_http_thread.py",
+    "runtime/observability/test_http_thread.py",
 )
 
 

@@ -1,7 +1,9 @@
 """The documents name what is there: every link of every page leads somewhere, and the first page stays one."""
 
+import contextlib
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +13,35 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+PROTOCOL = ROOT / "docs" / "protocol"
+CITATION = re.compile(r"`(\w+)\.md, ([^`]*)`")
+NUMBERED = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
+# Pages that are in no checkout.
+ELSEWHERE = re.compile(r"\b(?:producer|consumer|remoting|design|style)\.md\b|shared[/]contract")
 FIRST_PAGE_WORDS_MAX = 1_050
 
 
-def pages() -> list[Path]:
+def files(pattern: str) -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    return [ROOT / name for name in listed.stdout.splitlines()]
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def pages() -> list[Path]:
+    return files("*.md")
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every text file that people write, with its path."""
+    for path in files("*"):
+        if (ROOT / "tests" / "data") not in path.parents:
+            with contextlib.suppress(UnicodeDecodeError):
+                yield path, path.read_text()
 
 
 def anchors(page: Path) -> set[str]:
@@ -55,7 +74,25 @@ def test_every_page_can_be_reached_from_the_first() -> None:
             if target.suffix == ".md" and target.exists() and target not in reached:
                 reached.add(target)
                 waiting.append(target)
-    assert {page for page in pages() if page.parent.name == "docs"} <= reached
+    assert {page for page in pages() if page.parent.name in ("docs", "protocol")} <= reached
+
+
+def test_every_citation_of_the_protocol_names_a_page_and_its_heading() -> None:
+    headings = {page.stem: {title for _, title in NUMBERED.findall(page.read_text())} for page in PROTOCOL.glob("*.md")}
+    cited = [(path, *citation) for path, text in texts() for citation in CITATION.findall(text)]
+    assert len(cited) > 80
+    assert [citation for citation in cited if citation[2] not in headings.get(citation[1], ())] == []
+
+
+@pytest.mark.parametrize("page", sorted(PROTOCOL.glob("*.md")), ids=lambda page: page.name)
+def test_the_headings_of_a_protocol_page_are_numbered_and_each_is_one(page: Path) -> None:
+    found = NUMBERED.findall(page.read_text())
+    assert [int(number) for number, _ in found] == list(range(1, len(found) + 1))
+    assert len({title for _, title in found}) == len(found) == page.read_text().count("\n## ")
+
+
+def test_nothing_cites_a_page_that_is_in_no_checkout() -> None:
+    assert [path for path, text in texts() if ELSEWHERE.search(text)] == []
 
 
 def test_the_first_page_stays_a_page() -> None:

@@ -1,5 +1,6 @@
-"""Generated code: it is what the `.proto` files say, and it gets along with that of the official Python client."""
+"""Generated code: it is what its sources say, and the protocol's gets along with that of the official Python client."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,30 @@ def test_the_official_clients_code_and_ours_live_in_one_interpreter(imports: tup
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_generated_code_is_current() -> None:
-    done = run("tools/generate_protos.py", "--check")
+@pytest.mark.parametrize("tool", ["generate_protos.py", "generate_blocking.py"])
+def test_the_generated_code_is_current(tool: str) -> None:
+    done = run(f"tools/{tool}", "--check")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_blocking_client_that_is_behind_its_source_is_found_and_made_anew(tmp_path: Path) -> None:
+    for path in ("tools/generate_blocking.py", "pyproject.toml"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    package = tmp_path / "clients/python/ternmq"
+    shutil.copytree(ROOT / "clients/python/ternmq", package)
+    with (package / "simple_consumer.py").open("a") as source:
+        source.write(
+            '    async def drop(self, view: MessageView, *, why: str = "") -> int:\n        """It is dropped."""\n'
+        )
+    tool = str(tmp_path / "tools/generate_blocking.py")
+    behind = run(tool, "--check")
+    assert behind.returncode == 1
+    assert behind.stderr == "stale: clients/python/ternmq/blocking.py; run python tools/generate_blocking.py\n"
+    assert run(tool).returncode == run(tool, "--check").returncode == 0
+    made = (package / "blocking.py").read_text()
+    assert (
+        '    def drop(self, view: MessageView, *, why: str = "") -> int:\n'
+        '        """It is dropped."""\n'
+        "        return wait(self._client.drop(view, why=why))\n"
+    ) in made

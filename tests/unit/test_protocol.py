@@ -1,4 +1,4 @@
-"""Our `.proto` files against the contract: each row of `protocol.tsv` is in them, and nothing else is.
+"""Our `.proto` files against the published protocol: they have each row of `tests/data/protocol.tsv`, and nothing else.
 
 Rows    kind | file | owner | name | number | type | label | oneof. A `message` row stands for a message without fields.
         Of an rpc, `number` tells how it streams, `type` is the request and `label` the answer.

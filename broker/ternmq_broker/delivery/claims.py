@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-from ternmq_common.model import Settled
+from ternmq_common.model import SettleOutcome
 
 # A snapshot may be older than the last claims; the numbers that those may have had are left out after a restart.
 GENERATIONS_LEFT_OUT = 1_000_000
@@ -46,7 +46,7 @@ class Hole(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClaimsSnapshot:
     """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes, which ascend."""
 
     cursor: int
@@ -132,15 +132,15 @@ class Claims(ABC):
 
     # --- settling
 
-    def acknowledge(self, offset: int, generation: int, deadline_ms: int, now_ms: int) -> Settled:
+    def acknowledge(self, offset: int, generation: int, deadline_ms: int, now_ms: int) -> SettleOutcome:
         """Finish a message by its receipt handle; `deadline_ms` is the handle's own, as first given out."""
         claim = self._claims.get(offset)
         if claim is None or claim.generation != generation:
-            return Settled.STALE if now_ms < self.rebased_ms(generation, deadline_ms) else Settled.EXPIRED
+            return SettleOutcome.STALE if now_ms < self.rebased_ms(generation, deadline_ms) else SettleOutcome.EXPIRED
         if now_ms >= claim.deadline_ms:
-            return Settled.EXPIRED
+            return SettleOutcome.EXPIRED
         self.finish(offset)
-        return Settled.DONE
+        return SettleOutcome.DONE
 
     def change_invisible(
         self, offset: int, generation: int, *, now_ms: int, deadline_ms: int, counts: bool
@@ -259,10 +259,10 @@ class Claims(ABC):
 
     # --- restart
 
-    def record(self, *, whole: bool) -> Snapshot | Delta:
+    def record(self, *, whole: bool) -> ClaimsSnapshot | Delta:
         """What the journal must hear: everything, or what changed since the last call when that is enough."""
         if whole or self._whole:
-            recorded: Snapshot | Delta = self.snapshot()
+            recorded: ClaimsSnapshot | Delta = self.snapshot()
         else:
             standing = [(offset, self._standing(offset)) for offset in self._touched]
             recorded = Delta(
@@ -280,11 +280,11 @@ class Claims(ABC):
         """The journal could not be written; it needs everything the next time."""
         self._whole = True
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClaimsSnapshot:
         """The state as it is; claims under way keep their handles over a restart."""
-        return Snapshot(self.cursor, self._generation, runs_of(self._unfinished()))
+        return ClaimsSnapshot(self.cursor, self._generation, runs_of(self._unfinished()))
 
-    def _restore_claims(self, snapshot: Snapshot, end: int, unfinished: MutableMapping[int, Claim]) -> None:
+    def _restore_claims(self, snapshot: ClaimsSnapshot, end: int, unfinished: MutableMapping[int, Claim]) -> None:
         """Take over what a snapshot says of the offsets below `end`; those that are not finished go into `unfinished`,
         ascending."""
         self._generation = snapshot.generation + GENERATIONS_LEFT_OUT

@@ -8,18 +8,18 @@ pending     below `cursor` and unfinished, but not looked at since the restart, 
 
 A closed lane holds up nobody but itself: reading goes on past it, and what is found for it waits there. Claims that
 ended go back to the head of their lane when the lane opens, in order; those that have used up their attempts are told
-to the caller, who moves them to the dead letters, and keep the lane closed until then (`consumer.md` 8.2, with the
-finer lock that it recommends).
+to the caller, who moves them to the dead letters, and keep the lane closed until then
+(`consuming.md, FIFO groups`).
 
 A consumer that repeats a call under the same attempt id gets the same messages again, with new handles, and that
-counts as the same delivery (`consumer.md` 8.3).
+counts as the same delivery (`consuming.md, Attempt ids`).
 """
 
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from ternmq_broker.delivery.claims import UNTOUCHED, Claim, Claims, Snapshot
+from ternmq_broker.delivery.claims import UNTOUCHED, Claim, Claims, ClaimsSnapshot
 
 WAITING_MAX = 100_000
 """So many messages of a queue may wait behind closed lanes before reading ahead pauses."""
@@ -332,7 +332,7 @@ class OrderedConsumption(Claims):
     # --- restart
 
     @classmethod
-    def restore(cls, snapshot: Snapshot, *, end: int) -> "OrderedConsumption":
+    def restore(cls, snapshot: ClaimsSnapshot, *, end: int) -> "OrderedConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back."""
         consumption = cls(min(snapshot.cursor, end))
         unfinished: dict[int, Claim] = {}

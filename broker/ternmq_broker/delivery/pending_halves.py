@@ -1,8 +1,8 @@
-"""Half messages that wait for their producers' word: what may become of them, and when a producer is to be asked.
+"""Half messages that wait for their producers' word: their possible outcomes, and when a transaction check is due.
 
-First question  when a half message has waited for its recovery duration, or else for the broker's default
-Then            every interval; only questions that reached a producer count
-Discarded       an interval after the last question that is allowed, or when it has become too old
+First check  when a half message has waited for its recovery duration, or else for the broker's default
+Then         every interval; only checks that reached a producer count
+Discarded    an interval after the last check that is allowed, or when it has become too old
 """
 
 import heapq
@@ -72,13 +72,13 @@ class PendingHalves:
         return self._halves.get(log_offset)
 
     def add(self, half: PendingHalf, recovery_ms: int | None) -> None:
-        """A half message that was just stored; `recovery_ms` is its own time without questions, if it has one."""
+        """A half message that was just stored; `recovery_ms` is its own time without checks, if it has one."""
         self._halves[half.log_offset] = half
         patience_ms = self._rules.first_check_ms if recovery_ms is None else recovery_ms
         self._schedule(half, half.stored_ms + patience_ms)
 
     def restore(self, half: PendingHalf, recovery_ms: int | None, now_ms: int) -> None:
-        """One that was found after a restart: producers get an interval to come back before they are asked again."""
+        """One that was found after a restart: producers get an interval to come back before the next check."""
         self.add(half, recovery_ms)
         if half.checks:
             self._schedule(half, now_ms + self._rules.interval_ms)

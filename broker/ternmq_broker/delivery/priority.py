@@ -1,7 +1,7 @@
 """In which order receives look at queues of different priorities, so that low ones do not starve.
 
-A queue's number is its priority (`consumer.md` 10.6). RocketMQ lets chance decide which receives do not begin with the
-highest; here it is counted, so that a message of the lowest priority comes after a known number of others.
+A queue's number is its priority (`consuming.md, Priority`). RocketMQ lets chance decide which receives do not begin
+with the highest; here it is counted, so that a message of the lowest priority comes after a known number of others.
 """
 
 

@@ -1,7 +1,7 @@
 """Which member of a pull-consuming group may read one message queue, in a group that asked for one reader at a time.
 
 Without this, a rebalance gives messages to two members: the next reader starts at the acknowledged offset while the
-last one still works on what is behind it. The rules (design.md, section 6):
+last one still works on what is behind it. The rules (`pulling.md, Queue lock`):
 
 Owner       the member that pulled first. It reads where it asks, nobody else is granted a pull.
 Start       a new owner starts at the acknowledged offset, whatever it asked for: it must neither repeat what the last

@@ -12,7 +12,7 @@ once a copy of it is elsewhere. A retry queue is one of these into which the cal
 
 import heapq
 
-from ternmq_broker.delivery.claims import Claim, Claims, Snapshot
+from ternmq_broker.delivery.claims import Claim, Claims, ClaimsSnapshot
 
 
 class QueueConsumption(Claims):
@@ -135,7 +135,7 @@ class QueueConsumption(Claims):
     # --- restart
 
     @classmethod
-    def restore(cls, snapshot: Snapshot, *, end: int) -> "QueueConsumption":
+    def restore(cls, snapshot: ClaimsSnapshot, *, end: int) -> "QueueConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back.
 
         Claims that had ended are told of by `take_ended` again.

@@ -2,7 +2,7 @@
 
 What goes wrong is a MessagingError, or a defect. HA_NOT_AVAILABLE is for what was not begun at all: proxies ask
 another broker then. Handles of settlements were given by a `pop`, whose check of the group covers them: those of a
-group that is forgotten find nothing, and make nothing.
+group that is removed find nothing, and make nothing.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.filters import Filters
 from ternmq_common.model import AppendOutcome
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import Failure, NoFrame
+from ternmq_common.shard.form import NoFrame, ShardFailure
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.broker import Broker
-    from ternmq_broker.server.forgetting import Forgetting
-    from ternmq_broker.server.learning import Learning
+    from ternmq_broker.server.deletion_log import DeletionLog
+    from ternmq_broker.server.registry_sync import RegistrySync
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import AppendRequests, Pulled, QueueReaderId, QueueRef
-    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.form import FilterText, Piece
     from ternmq_common.shard.shard import Shard
 
@@ -39,38 +39,38 @@ class Answers:
     def __init__(
         self,
         broker: "Broker",
-        forgetting: "Forgetting",
-        learning: "Learning",
+        deletion_log: "DeletionLog",
+        registry_sync: "RegistrySync",
         pulling_members: Callable[[str, str], Awaitable[list[str]]],
     ) -> None:
         shard: Shard = broker
         self._broker = broker
         self._filters = Filters()
-        self._learning = learning
+        self._registry_sync = registry_sync
         self.methods: dict[str, Callable[..., Awaitable[object]]] = {
             **{name: getattr(shard, name) for name in CALLS if hasattr(shard, name)},
             "append_each": self._append_each,
             "pull": self._pull,
-            "forget_topic": forgetting.topic,
-            "forget_group": forgetting.group,
+            "forget_topic": deletion_log.topic,
+            "forget_group": deletion_log.group,
             "pulling_members": pulling_members,
         }
 
     def knows(self, asked: "Piece") -> bool:
-        """Whether all is forgotten that was deleted before topic and group of the call were made. Before that nothing
-        is kept of them, or said of the group: it would be forgotten with what was deleted, or taken for it."""
-        return self._learning.knows(max(asked.topic_made, asked.group_made))
+        """Whether all is removed that was deleted before topic and group of the call were made. Before that nothing
+        is kept of them, or said of the group: it would be removed with what was deleted, or taken for it."""
+        return self._registry_sync.knows(max(asked.topic_made, asked.group_made))
 
     async def when_known(
-        self, asked: "Piece", call: "Call", values: "Values", method: Callable[..., Awaitable[object]]
+        self, asked: "Piece", call: "ShardCall", values: "Values", method: Callable[..., Awaitable[object]]
     ) -> object:
         """Answer when that is so; HA_NOT_AVAILABLE if the registry does not say in time what was deleted."""
         # Whichever was made later: to wait for one after the other could take longer than the proxy waits.
-        if not await self._learning.known_soon(max(asked.topic_made, asked.group_made)):
+        if not await self._registry_sync.known_soon(max(asked.topic_made, asked.group_made)):
             raise self.not_known_yet(asked, call, values)
         return await call.done(method, values)
 
-    def not_known_yet(self, asked: "Piece", call: "Call", values: "Values") -> MessagingError:
+    def not_known_yet(self, asked: "Piece", call: "ShardCall", values: "Values") -> MessagingError:
         is_topic = asked.topic_made >= asked.group_made
         kind, name = ("topic", call.topic(values)) if is_topic else ("group", call.group(values))
         return MessagingError(
@@ -117,16 +117,18 @@ class Answers:
         return await self._broker.pull(queue, offset, compiled, batch=batch, poll_s=poll_s, reader=reader)
 
 
-def failure_of(what: str, error: Exception) -> Failure:
+def failure_of(what: str, error: Exception) -> ShardFailure:
     """What is answered for a call that failed; what was not foreseen gets a number that the log has too."""
     if isinstance(error, TimeoutError):
-        return Failure(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
+        return ShardFailure(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
     if isinstance(error, DiskShort):
-        return Failure(definition_pb2.HA_NOT_AVAILABLE, error.message)
+        return ShardFailure(definition_pb2.HA_NOT_AVAILABLE, error.message)
     if isinstance(error, NoFrame):
-        return Failure(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
+        return ShardFailure(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
     if isinstance(error, MessagingError):
-        return Failure(error.code, error.message)
+        return ShardFailure(error.code, error.message)
     number = secrets.token_hex(4)
     _log.error("%s failed unexpectedly, error %s", what, number, exc_info=error)
-    return Failure(definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the broker's log has it as error {number}")
+    return ShardFailure(
+        definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the broker's log has it as error {number}"
+    )

@@ -10,7 +10,6 @@ from msgspec import Raw, structs
 
 from ternmq_broker.server.answers import failure_of
 from ternmq_common.errors import MessagingError
-from ternmq_common.observability.tracing import NOTHING
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
@@ -18,13 +17,14 @@ from ternmq_common.shard.form import FORM, FilterText, NoFrame
 from ternmq_common.shard.shard import Done
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
+from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from ternmq_broker.server.proxies import Proxies
     from ternmq_common.model import Delivery, OrphanedTransaction, PopOrder, PullingMember
-    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.form import Piece
 
     Work = Coroutine[Any, Any, object]
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """What is to be done when an answer could not be written."""
 
 _log = logging.getLogger(__name__)
-QUESTION_TIMEOUT_S = 3.0
+CHECK_TIMEOUT_S = 3.0
 ANSWERS_BYTES_MAX = 64 << 20
 
 
@@ -55,7 +55,7 @@ class ProxyConnection:
         self._outbox: Outbox[Undelivered] = Outbox()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._reads: set[int] = set()
-        self._questions: dict[int, asyncio.Future[bool]] = {}
+        self._checks: dict[int, asyncio.Future[bool]] = {}
         self._refused: set[tuple[str, str]] = set()  # group and topic
         self._numbers = itertools.count(1)
         self._closed = False
@@ -83,7 +83,7 @@ class ProxyConnection:
             if note is not None:
                 note(piece)
             elif piece.what == form.VERSION.what:
-                await self._proxies.learning.known_up_to(form.VERSION.of(piece))
+                await self._proxies.registry_sync.known_up_to(form.VERSION.of(piece))
             elif piece.number:
                 self._serve(piece)
         if self._outbox.bytes > ANSWERS_BYTES_MAX:
@@ -103,7 +103,7 @@ class ProxyConnection:
         self.members = form.PRESENCE.of(piece)
 
     def _asked(self, piece: "Piece") -> None:
-        waiting = self._questions.get(piece.number)
+        waiting = self._checks.get(piece.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(form.ASKED.of(piece))
 
@@ -116,22 +116,22 @@ class ProxyConnection:
         if self._closed:
             return False
         number = next(self._numbers)
-        answered = self._questions[number] = asyncio.get_running_loop().create_future()
-        self._say(form.QUESTION.piece(replace(orphan, sender_only=sender_only), number))
+        answered = self._checks[number] = asyncio.get_running_loop().create_future()
+        self._say(form.CHECK.piece(replace(orphan, sender_only=sender_only), number))
         try:
-            async with asyncio.timeout(QUESTION_TIMEOUT_S):
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
                 return bool(await answered)
         except TimeoutError:
             return False
         finally:
-            del self._questions[number]
+            del self._checks[number]
 
     def close(self) -> None:
         """The stream has ended: messages that were on their way go to others, and nobody waits for anything here."""
         self._closed = True
         self._broker.unwatch(self.ready)
         _give_back(self._outbox.clear())
-        for waiting in self._questions.values():
+        for waiting in self._checks.values():
             if not waiting.done():
                 waiting.set_result(False)
         for number in list(self._tasks):
@@ -175,7 +175,7 @@ class ProxyConnection:
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._say(_failed(asked, error))
 
-    def _begin(self, asked: "Piece", call: "Call", values: "Values", work: "Work") -> None:
+    def _begin(self, asked: "Piece", call: "ShardCall", values: "Values", work: "Work") -> None:
         """Run a call as a task, until it is done or, if it only reads, nobody waits for it."""
         task = asyncio.create_task(self._wait(asked, call, values, work))
         self._tasks[asked.number] = task
@@ -188,7 +188,7 @@ class ProxyConnection:
         self._reads.discard(number)
         work.close()  # of a task that was cancelled before it began
 
-    async def _wait(self, asked: "Piece", call: "Call", values: "Values", work: "Work") -> None:
+    async def _wait(self, asked: "Piece", call: "ShardCall", values: "Values", work: "Work") -> None:
         try:
             with self._proxies.continued(asked.traceparent) if asked.traceparent else NOTHING:
                 if call.rules.reads and asked.timeout_ms:
@@ -220,13 +220,13 @@ class ProxyConnection:
 
     # --- what depends on who asks
 
-    def _when_known(self, asked: "Piece", call: "Call", values: "Values") -> "Awaitable[object]":
+    def _when_known(self, asked: "Piece", call: "ShardCall", values: "Values") -> "Awaitable[object]":
         if call.name == "pop":
             order, watch = values
             if watch:
-                # Its proxy is told when to ask again, and meanwhile asks other brokers.
+                # Its proxy is notified when to ask again, and meanwhile asks other brokers.
                 self._refused.add((order.group, order.topic))
-                self._proxies.learning.see_to(asked.group_made)
+                self._proxies.registry_sync.see_to(asked.group_made)
                 raise self._answers.not_known_yet(asked, call, values)
         return self._answers.when_known(asked, call, values, self._methods[call.name])
 
@@ -261,7 +261,7 @@ def _give_back(tokens: "list[Undelivered]") -> None:
             undelivered()
 
 
-def _call(name: str) -> "Call":
+def _call(name: str) -> "ShardCall":
     call = CALLS.get(name)
     if call is None:
         raise MessagingError(

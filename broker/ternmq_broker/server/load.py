@@ -7,7 +7,7 @@ from ternmq_common.cluster import BrokerLoad
 
 if TYPE_CHECKING:
     from ternmq_broker.server.proxies import Proxies
-    from ternmq_common.observability.figures import BrokerSource
+    from ternmq_runtime.observability.figures import BrokerSource
 
 
 class Load:

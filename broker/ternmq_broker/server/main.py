@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.server.forgetting import Forgetting
+from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.note_file import NoteFile
 from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.storage_front import StorageFront
-from ternmq_common import process
 from ternmq_common.clock import Clock
 from ternmq_common.model import Group
-from ternmq_common.observability.figures import MemberFigures
-from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.observability import Observability
 from ternmq_registry.joining import join
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
+from ternmq_runtime import process
+from ternmq_runtime.observability.figures import MemberFigures
+from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.observability.observability import Observability
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,12 +108,12 @@ class BrokerServer:
             lease_ms=settings.lease_ms,
         )
         lease.superseded = self.superseded
-        # The registry says what a store is to forget when it knows the store; proxies find nobody until then.
+        # The registry says what a store is to remove when it knows the store; proxies find nobody until then.
         await lease.take(rejoin=settings.rejoin)
-        forgetting = Forgetting(broker, directory, settings.data_dir)
-        await forgetting.begin()
+        deletion_log = DeletionLog(broker, directory, settings.data_dir)
+        await deletion_log.begin()
         await self._warn_of_unknown_topics(broker, directory)
-        proxies = Proxies(broker, directory, forgetting, observability.continued)
+        proxies = Proxies(broker, directory, deletion_log, observability.continued)
         await front.start(proxies)
         stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
         stack.push_async_callback(lease.give_up)
@@ -128,7 +128,7 @@ class BrokerServer:
         lease.start(Load(broker.figures, proxies).now)
 
     async def _warn_of_unknown_topics(self, broker: Broker, directory: "Directory") -> None:
-        """To be called when what was deleted is forgotten."""
+        """To be called when what was deleted is removed."""
         settings = self._settings
         known = directory.snapshot.topics
         waiting = 0 if known else await broker.figures.pending_timers() + broker.figures.now().transactions

@@ -5,9 +5,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import Answers
-from ternmq_broker.server.learning import Learning
-from ternmq_common.observability.tracing import NOTHING
+from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming, RegistrySync
 from ternmq_common.shard.shard import Done
+from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.connection import ProxyConnection
-    from ternmq_broker.server.forgetting import Forgetting
-    from ternmq_common.cluster import Snapshot
+    from ternmq_broker.server.deletion_log import DeletionLog
+    from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.model import OrphanedTransaction
     from ternmq_registry.directory import Directory
 
@@ -28,13 +28,15 @@ class Proxies:
         self,
         broker: "Broker",
         directory: "Directory",
-        forgetting: "Forgetting",
+        deletion_log: "DeletionLog",
         continued: "Callable[[str], AbstractContextManager[object]]" = lambda _: NOTHING,
+        *,
+        timing: LearningTiming = LEARNING_TIMING,
     ) -> None:
         """`continued` makes what is done within it part of the trace that a proxy names."""
         self.broker = broker
-        self.learning = Learning(directory, forgetting, self._learned)
-        self.answers = Answers(broker, forgetting, self.learning, self.pulling_members)
+        self.registry_sync = RegistrySync(directory, deletion_log, self._synced, timing)
+        self.answers = Answers(broker, deletion_log, self.registry_sync, self.pulling_members)
         self.version = version("ternmq")
         self.continued = continued
         self._directory = directory
@@ -70,18 +72,18 @@ class Proxies:
             await self._empty.wait()
 
     def close(self) -> None:
-        """Nothing more is learned of the registry."""
-        self.learning.close()
+        """Sync with the registry no more."""
+        self.registry_sync.close()
 
-    def _learned(self) -> None:
+    def _synced(self) -> None:
         for connection in self._connections:
             connection.learned()
 
-    def _changed(self, snapshot: "Snapshot") -> None:
+    def _changed(self, snapshot: "RegistrySnapshot") -> None:
         for connection in self._connections:
             connection.tell_version(snapshot.version)
-        if self._connections:  # else what was deleted while the broker was away may not be forgotten yet
-            self.learning.begin(snapshot.version)
+        if self._connections:  # else what was deleted while the broker was away may not be removed yet
+            self.registry_sync.begin(snapshot.version)
 
     def pulling_members(self, group: str, topic: str) -> Done[list[str]]:
         """The group's members that pull the topic, through whichever proxy."""

@@ -1,8 +1,8 @@
 """The broker of `ternmq up --workers N` as a process: the embedded stack's store and registry, for workers beside it.
 
 The data directory is that of a stack in one process. Who is the broker needs no lease: the supervisor starts one, and
-the store has a lock. What was deleted is forgotten as in a cluster; the notes on that are the supervisor's run's, since
-an earlier one may have been a stack in one process, which forgets at once and notes nothing.
+the store has a lock. What was deleted is removed as in a cluster; the notes on that are the supervisor's run's, since
+an earlier one may have been a stack in one process, which removes at once and notes nothing.
 """
 
 import asyncio
@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import STORE, BrokerSettings
 from ternmq_broker.opening import make_room_to_start
-from ternmq_broker.server.forgetting import Forgetting
+from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.storage_front import StorageFront
-from ternmq_common import process
 from ternmq_common.clock import Clock
 from ternmq_common.model import Group
-from ternmq_common.observability.figures import MemberFigures
-from ternmq_common.observability.http_front import HttpFront
-from ternmq_common.observability.observability import Observability
 from ternmq_common.private_files import narrow
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.workers import inside
 from ternmq_registry.directory import Directory
 from ternmq_registry.salvage import sidecars
 from ternmq_registry.shared import SharedRegistry
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
+from ternmq_runtime import process
+from ternmq_runtime.observability.figures import MemberFigures
+from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.observability.observability import Observability
+from ternmq_runtime.workers import inside
+from ternmq_runtime.workers.siblings import usual_answers
 
 if TYPE_CHECKING:
-    from ternmq_common.workers.place import Place
+    from ternmq_runtime.workers.place import Place
 
 _log = logging.getLogger(__name__)
 
@@ -46,18 +47,22 @@ async def start(place: "Place", settings: ServerSettings, stack: AsyncExitStack)
     broker = await _open_broker(settings, directory, stack)
     observability.watch_broker(broker.figures)
     http = HttpFront(
-        lambda: None, lambda: broker.problem, degraded=lambda: broker.degraded, metrics=observability.scrape
+        lambda: None,
+        lambda: broker.problem,
+        degraded=lambda: broker.degraded,
+        metrics=observability.scrape,
+        inside=usual_answers(settings),
     )
     stack.push_async_callback(http.stop)
     await http.listen(place.http)
     if not place.is_restart:
         await asyncio.to_thread(registry.begin)
         await _warn_of_unknown_topics(broker, directory, settings)
-    forgetting = Forgetting(broker, directory, place.own_folder)
-    await forgetting.begin()
+    deletion_log = DeletionLog(broker, directory, place.own_folder)
+    await deletion_log.begin()
     front = StorageFront(place.storage)
     stack.callback(front.close)
-    proxies = Proxies(broker, directory, forgetting, observability.continued)
+    proxies = Proxies(broker, directory, deletion_log, observability.continued)
     await front.start(proxies)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     observability.watch_member(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.server.connection import ProxyConnection
 from ternmq_common.errors import StartupError
-from ternmq_common.grpc_http2.messages import Status, StreamBroken
-from ternmq_common.grpc_stream.call_server import CallServer
-from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound, named
 from ternmq_common.shard.form import FORM, NoFrame
+from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
+from ternmq_rpc.grpc_stream.call_server import CallServer
+from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
+from ternmq_rpc.grpc_stream.sockets import bound, named
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,11 +28,12 @@ class StorageFront:
     """Has its address, `HOST:PORT` or `unix:PATH`, from the start, so that it can be registered; serves from `start`
     on."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, proxy_silence_s: float = PROXY_SILENCE_S) -> None:
         """StartupError if the address can't be had."""
-        methods = {METHOD: Method(self._exchange, talks=True)}
+        methods = {METHOD: ServedMethod(self._exchange, talks=True)}
         self._server = CallServer(methods.get)
         self._proxies: Proxies
+        self._proxy_silence_s = proxy_silence_s
         try:
             self._socket = bound(address)
         except StartupError as error:
@@ -61,7 +62,9 @@ class StorageFront:
         connection = ProxyConnection(self._proxies, _writing_to(call))
         self._proxies.add(connection)
         writer = asyncio.create_task(_write(connection, call), name="answers to a proxy")
-        watch = asyncio.create_task(_break_when_silent(connection, call), name="watch over a proxy")
+        watch = asyncio.create_task(
+            _break_when_silent(connection, call, self._proxy_silence_s), name="watch over a proxy"
+        )
         why: object = "unexpectedly, as the log says"
         try:
             await _take_all(connection, call)
@@ -109,13 +112,13 @@ async def _write(connection: ProxyConnection, call: ServedCall) -> None:
         call.abort("the broker can't write its answers", status=Status.INTERNAL)
 
 
-async def _break_when_silent(connection: ProxyConnection, call: ServedCall) -> None:
+async def _break_when_silent(connection: ProxyConnection, call: ServedCall, silence_s: float) -> None:
     loop = asyncio.get_running_loop()
     while True:
         frames, looked_s = connection.frames, loop.time()
-        await asyncio.sleep(PROXY_SILENCE_S)
+        await asyncio.sleep(silence_s)
         # A process that stood still could hear nobody.
-        stood_still = loop.time() - looked_s > PROXY_SILENCE_S * 1.5
+        stood_still = loop.time() - looked_s > silence_s * 1.5
         if connection.frames == frames and not stood_still:
-            call.abort(f"the proxy said nothing for {PROXY_SILENCE_S:g} s", status=Status.UNAVAILABLE)
+            call.abort(f"the proxy said nothing for {silence_s:g} s", status=Status.UNAVAILABLE)
             return

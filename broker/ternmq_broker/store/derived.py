@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.store.half_index import HalfIndex, checks_of
 from ternmq_broker.store.index.log_index import LogIndex, SpillJob
-from ternmq_broker.store.log.record import Kind
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.timers.timer_index import TimerIndex
 from ternmq_broker.store.timers.timer_jobs import TimerSpill
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
@@ -81,14 +81,14 @@ class Derived:
     def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
         """Why a record that was found in the log can't stand there, if at most so many messages were lost before it."""
         record = placed.record
-        if record.kind is not Kind.MESSAGE or placed.log_offset < self.index.covered:
+        if record.kind is not RecordKind.MESSAGE or placed.log_offset < self.index.covered:
             return None
         return self.index.contradiction(record.topic, record.queue_id, record.queue_offset, lost_max)
 
     def replay(self, placed: "Placed") -> None:
         """A record that was found in the log, in the log's order."""
         record = placed.record
-        if record.kind is Kind.MESSAGE and placed.log_offset >= self.index.covered:
+        if record.kind is RecordKind.MESSAGE and placed.log_offset >= self.index.covered:
             self.index.recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
             queue = self.index.queue(record.topic, record.queue_id)
             self.index.add(queue, placed.log_offset, placed.size, record.tag_hash, keys_of(record.system))
@@ -96,15 +96,15 @@ class Derived:
 
     def note(self, record: "Record", log_offset: int, size: int) -> None:
         """A record is in the log now: take what it says of timers and half messages."""
-        if record.kind is Kind.TIMER and log_offset >= self.timers.covered:
+        if record.kind is RecordKind.TIMER and log_offset >= self.timers.covered:
             message_id = keys_of(record.system)[0]
-            self.timers.add(TimerEntry(record.queue_offset, log_offset, size, id_hash(message_id)))
-        elif record.kind is Kind.HALF_MESSAGE and log_offset >= self.halves.covered:
+            self.timers.add(TimerEntry(record.due_ms, log_offset, size, id_hash(message_id)))
+        elif record.kind is RecordKind.HALF_MESSAGE and log_offset >= self.halves.covered:
             self.halves.add(log_offset, size)
         origin = record.origin
         if origin is None:
             return
-        checks = checks_of(record.rest) if record.kind is Kind.OPERATION else None
+        checks = checks_of(record.rest) if record.kind is RecordKind.OPERATION else None
         if origin.due_ms and log_offset >= self.timers.covered:
             self.timers.settle(origin.due_ms, origin.log_offset, log_offset)
         elif not origin.due_ms and log_offset >= self.halves.covered:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_common.model import NewMessage
 
 NO_MESSAGE = NewMessage(0, b"", b"", ())
@@ -13,7 +13,7 @@ NO_MESSAGE = NewMessage(0, b"", b"", ())
 class Draft:
     """A record that is to be stored; see `record` for the kinds, the origin and the sender. `due_ms` is a timer's."""
 
-    kind: Kind
+    kind: RecordKind
     topic: str
     queue_id: int
     message: NewMessage

@@ -4,7 +4,7 @@ A half message is settled by the first record that has it for its origin and is 
 comes only after it was discarded: an operator has resolved it late. That is remembered for as long as the second
 record is in the log, which is longer than the copy in the discard topic.
 
-Operations  what an operation's rest says: `rollback`, or `checked N` when a producer was asked for the N-th time.
+Operations  what an operation's rest says: `rollback`, or `checked N` for the N-th transaction check.
 Checkpoint  what waits, as of log offset `covered`, kept with the store's checkpoint: after a restart only what lies
             behind is read again. It is of that very moment: what was settled by records behind it still waits there.
 """
@@ -18,18 +18,18 @@ _CHECKED = b"checked "
 
 
 def checked(count: int) -> bytes:
-    """The rest of an operation that says: a producer was asked for the `count`-th time."""
+    """The rest of an operation that says: this was the `count`-th transaction check."""
     return _CHECKED + str(count).encode()
 
 
 def checks_of(rest: bytes) -> int | None:
-    """How often a producer was asked, by the rest of an operation; None if it says something else."""
+    """How many checks there were, by the rest of an operation; None if it says something else."""
     return int(rest.removeprefix(_CHECKED)) if rest.startswith(_CHECKED) else None
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A half message that waits: the size of its record, and how often a producer was asked."""
+    """A half message that waits: the size of its record, and how many transaction checks it had."""
 
     size: int
     checks: int = 0
@@ -71,7 +71,7 @@ class HalfIndex:
         self.uncovered += 1
 
     def checked(self, log_offset: int, checks: int) -> None:
-        """A producer was asked for that often."""
+        """So many transaction checks were sent."""
         half = self.waiting.get(log_offset)
         if half is not None:
             half.checks = checks

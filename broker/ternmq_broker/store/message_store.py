@@ -3,7 +3,7 @@
 `STORE.md`, in the broker's folder, has the layout of every file.
 Checkpoint  what was known durable, and what the indexes have beside their files. Absent or stale it is never wrong,
             only slower and less watchful.
-Forgotten   for topics that were deleted, where the log ended then: their timers below that never appear.
+Deletions   (`forgotten`) for topics that were deleted, where the log ended then: their timers below that never appear.
 Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 """
 
@@ -18,9 +18,9 @@ from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.log.commit_log import CommitLog
-from ternmq_broker.store.log.durable_marks import DurableMarks
+from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
-from ternmq_broker.store.log.record import BadRecord, Kind, Origin, Record, referring, unplaced
+from ternmq_broker.store.log.record import BadRecord, Origin, Record, RecordKind, referring, unplaced
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.replaying.replay import Replay
 from ternmq_broker.store.set_aside import SetAside
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
-_MESSAGE = Kind.MESSAGE.value
+_MESSAGE = RecordKind.MESSAGE.value
 _FORGOTTEN = "forgotten"
 _ACCEPTED = "accepted-damage"
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
@@ -66,7 +66,7 @@ class AppendedBatch:
     log_end: int
 
 
-class Batch(NamedTuple):
+class AppendBatch(NamedTuple):
     """Messages of one request, for one queue."""
 
     topic: str
@@ -89,10 +89,10 @@ class MessageStore:
         files = SideFiles(self._set_aside, accept_damage=accept_corruption, plain=is_layout_1)
         self._forgotten: dict[str, int] = _as_dict(files.needed(self._root, _FORGOTTEN))
         self._last_ms = 0
-        self._durable_marks = DurableMarks(self._root)
+        self._durable_watermarks = DurableWatermarks(self._root)
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
-        durable = max(found.layout_1_below, self._durable_marks.highest)
+        durable = max(found.layout_1_below, self._durable_watermarks.highest)
         self.recovered = self._recover(folders, files, durable, accept=accept_corruption)
         if self._log.end < self._derived.covered_most:
             # Damage was accepted at the end of the log, and the indexes speak of what is gone.
@@ -100,7 +100,7 @@ class MessageStore:
             Derived.remove_files(folders.index, folders.timers)
             folders.root.remove(_CHECKPOINT)
             self.recovered = self._recover(folders, files, 0, accept=True)
-        self._index.load_floors(files)
+        self._index.load_low_watermarks(files)
         if is_layout_1:
             self._bring_up_to_date(found.key)
         self._set_aside_files = len(self._set_aside.names())
@@ -128,7 +128,7 @@ class MessageStore:
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
             self.save_checkpoint()
-            self._durable_marks.clear()
+            self._durable_watermarks.clear()
         return replay.count
 
     def _save_after(self, replay: Replay) -> None:
@@ -140,7 +140,7 @@ class MessageStore:
     def _bring_up_to_date(self, key: int) -> None:
         """Make a store of layout 1 one of today's; the file `format` is written last."""
         side_files.write(self._root, _FORGOTTEN, self._forgotten)
-        self._index.write_floors()
+        self._index.write_low_watermarks()
         self.save_checkpoint()
         StoreFormat(key, self._log.end).write(self._root)
         self._log.layouts = RecordLayouts(key, self._log.end)
@@ -151,8 +151,8 @@ class MessageStore:
     def mark_durable(self) -> None:
         """While nothing is written there is no later record that vouches for the last ones; so let the file do it."""
         synced = self._log.synced
-        if synced == self._log.end and synced > self._durable_marks.highest:
-            self._durable_marks.add(synced)
+        if synced == self._log.end and synced > self._durable_watermarks.highest:
+            self._durable_watermarks.add(synced)
 
     @property
     def timers(self) -> "TimerIndex":
@@ -174,11 +174,11 @@ class MessageStore:
     ) -> AppendedBatch:
         """Store the messages at the end of the queue; OSError: none of them was stored. A message with a reference has
         its rest in the record there, and its own is empty."""
-        [first] = self.append_all([Batch(topic, queue_id, messages)], now_ms, references)
+        [first] = self.append_all([AppendBatch(topic, queue_id, messages)], now_ms, references)
         return AppendedBatch(first, self._log.end)
 
     def append_all(
-        self, batches: "Sequence[Batch]", now_ms: int, references: "Sequence[Reference | None]" = ()
+        self, batches: "Sequence[AppendBatch]", now_ms: int, references: "Sequence[Reference | None]" = ()
     ) -> list[int]:
         """Store batches, each at the end of its queue, by one write; the queue offset of each one's first message.
         OSError: none of them was stored. `references` are of all messages, or none."""
@@ -203,7 +203,7 @@ class MessageStore:
         self._enter(batches, self._log.append(records))
         return firsts
 
-    def _enter(self, batches: "Sequence[Batch]", began: list[int]) -> None:
+    def _enter(self, batches: "Sequence[AppendBatch]", began: list[int]) -> None:
         """Have the index know where the messages of the batches are."""
         began.append(self._log.end)
         number = 0
@@ -221,7 +221,7 @@ class MessageStore:
         located: list[Location] = []
         for draft, record, log_offset, end in zip(drafts, records, began, [*began[1:], self._log.end], strict=True):
             size = end - log_offset
-            if record.kind is Kind.MESSAGE:
+            if record.kind is RecordKind.MESSAGE:
                 queue = self._index.queue(record.topic, record.queue_id)
                 self._index.add(queue, log_offset, size, record.tag_hash, draft.message.keys)
             self._derived.note(record, log_offset, size)
@@ -229,17 +229,17 @@ class MessageStore:
         return located
 
     def _drafted(self, draft: Draft, stored_ms: int, ends: dict[tuple[str, int], int]) -> Record:
-        queue_offset = draft.due_ms
-        if draft.kind is Kind.MESSAGE:
+        place = draft.due_ms
+        if draft.kind is RecordKind.MESSAGE:
             key = (draft.topic, draft.queue_id)
-            queue_offset = ends.get(key) or self._index.queue(*key).end
-            ends[key] = queue_offset + 1
+            place = ends.get(key) or self._index.queue(*key).end
+            ends[key] = place + 1
         message = draft.message
         return Record(
             draft.kind,
             draft.topic,
             draft.queue_id,
-            queue_offset,
+            place,
             stored_ms,
             message.tag_hash,
             message.system,
@@ -504,15 +504,21 @@ class MessageStore:
 
         return finish
 
+    def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
+        """No message of the queue below that offset can be found any more. What waits for its time, or for the end of
+        its transaction, is in no queue and stays. What is returned makes that last, in a thread: of several queues each
+        is purged or is not, whatever happens meanwhile."""
+        return self._index.purge(topic, queue_id, below)
+
     def lost_up_to(self, topic: str, queue_id: int, end: int) -> None:
         """Let the queue go on at `end`, if it is not further: for a repair, that no offset is given twice."""
         self._index.lost_up_to(topic, queue_id, end, max(self._log.start, self._log.end - 1))
 
-    def begin_queues_at(self, floors: "Iterable[tuple[str, int, int, int]]") -> None:
+    def begin_queues_at(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
         """For a repair: topic, queue id, the offset below which nothing is left, and the one where the queue began."""
-        for floor in floors:
-            self._index.begins_at(*floor)
-        self._index.write_floors()
+        for low_watermark in low_watermarks:
+            self._index.begins_at(*low_watermark)
+        self._index.write_low_watermarks()
 
     def is_forgotten(self, topic: str, log_offset: int) -> bool:
         """Whether the topic was deleted after the record at that place was stored for it."""
@@ -537,7 +543,7 @@ class MessageStore:
         though the kernel has dropped what the first could not write."""
         self._log.close()
         self._derived.close()
-        self._durable_marks.close()
+        self._durable_watermarks.close()
 
 
 def _as_dict(content: object) -> dict[str, Any]:

@@ -29,7 +29,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ternmq_broker.delivery.claims import Claim, Delta, Hole, Snapshot, runs_of
+from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole, runs_of
 from ternmq_broker.store import journal_lines
 from ternmq_broker.store.checked_file import NewerFormat
 
@@ -190,7 +190,7 @@ class ProgressJournal:
 
     # --- what is known
 
-    def snapshots(self) -> dict[QueueKey, Snapshot]:
+    def snapshots(self) -> dict[QueueKey, ClaimsSnapshot]:
         return {
             key: _replayed(self._fields.pop(key, []) or [_fields_of(line) for line in lines])
             for key, lines in self._lines.items()
@@ -211,7 +211,7 @@ class ProgressJournal:
 
     # --- writing
 
-    def write(self, changed: "Iterable[tuple[QueueKey, Snapshot | Delta]]", now_ms: int) -> None:
+    def write(self, changed: "Iterable[tuple[QueueKey, ClaimsSnapshot | Delta]]", now_ms: int) -> None:
         """Remember these, in order; they survive a power cut when this returns."""
         fresh: list[bytes] = []
         for key, record in changed:
@@ -331,16 +331,16 @@ def _flat(holes: "Iterable[Hole]") -> list[int]:
     return [number for first, count, claim in holes for number in (first, count, *claim)]
 
 
-def _replayed(lines: "list[list[Any]]") -> Snapshot:
+def _replayed(lines: "list[list[Any]]") -> ClaimsSnapshot:
     """The state after a snapshot and its deltas."""
     cursor, generation = lines[-1][3:5]
     holes: list[Hole] = []
     for number, fields in enumerate(lines):
         more = list(_holes(fields[6]))
         if not _follow(holes, more) or (len(fields) == _DELTA_FIELDS and fields[7]):
-            return Snapshot(cursor, generation, _merged(holes, lines[number:]))
+            return ClaimsSnapshot(cursor, generation, _merged(holes, lines[number:]))
         holes += more
-    return Snapshot(cursor, generation, holes)
+    return ClaimsSnapshot(cursor, generation, holes)
 
 
 def _follow(holes: list[Hole], more: list[Hole]) -> bool:

@@ -21,7 +21,7 @@ _BYTES_MIN, _BYTES_MAX = 2 * MIB, 32 * MIB
 
 
 def reserve_bytes(disk_bytes: int) -> int:
-    """How much is kept on a disk of that size: what the indexes, floors and journals of one removal take, and more."""
+    """How much is kept on a disk of that size: what indexes, watermarks and journals of a removal take, and more."""
     return max(_BYTES_MIN, min(_BYTES_MAX, disk_bytes // 100))
 
 

@@ -30,11 +30,11 @@ from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 from ternmq_broker.store_tools.copying import copied, digest_of, linked, sync_file, sync_folder, written
 from ternmq_broker.store_tools.live_tail import last_head, written_bytes
 from ternmq_broker.store_tools.log_walk import ACCEPTED, index_blocks
-from ternmq_broker.store_tools.looking import looking_at, store_folder
 from ternmq_broker.store_tools.manifest import DATA, Manifest
 from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
-from ternmq_broker.store_tools.side_check import FLOORS, JOURNAL
+from ternmq_broker.store_tools.side_check import JOURNAL, LOW_WATERMARKS
 from ternmq_broker.store_tools.side_content import side_content
+from ternmq_broker.store_tools.store_view import opened_view, store_folder
 from ternmq_common.errors import StartupError
 from ternmq_common.private_files import make_folder, new_file
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.overlay import OverlayFile
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 _CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
 _REGISTRY = "registry.db"
@@ -80,7 +80,7 @@ class _Backup:
     def run(self, made_ms: int) -> Manifest:
         self._copy_whole(self._directory, "", _OF_BROKER)
         # What is opened here before the log speaks of no more than the log that is opened after it.
-        with looking_at(self._directory) as view:
+        with opened_view(self._directory) as view:
             log_bytes = view.log_bytes
             stepping = Stepping(self._progress, log_bytes)
             self._told = stepping.add
@@ -161,22 +161,26 @@ class _Backup:
         """The side files, and what the log of the backup is: its start, its end, when its last message was stored."""
         root, index = OverlayFolder(self._store), OverlayFolder(self._store / "index")
         try:
-            forgotten, floors = side_content(root, _FORGOTTEN), side_content(index, FLOORS)
+            forgotten, low_watermarks = side_content(root, _FORGOTTEN), side_content(index, LOW_WATERMARKS)
             for name in (store_format.NAME, store_format.COPY, ACCEPTED, *((_FORGOTTEN,) if forgotten is None else ())):
                 if name in root.names():
                     self._copy(root.open(name), root.open(name).size, f"store/{name}")
-            if floors is None and FLOORS in index.names():
-                self._copy(index.open(FLOORS), index.open(FLOORS).size, f"store/index/{FLOORS}")
+            if low_watermarks is None and LOW_WATERMARKS in index.names():
+                self._copy(index.open(LOW_WATERMARKS), index.open(LOW_WATERMARKS).size, f"store/index/{LOW_WATERMARKS}")
         finally:
             root.let_go()
             index.let_go()
         self._copy_whole(self._store / "set-aside", "store/set-aside/")
-        with looking_at(self._data) as view:
+        with opened_view(self._data) as view:
             store = view.recovered()
             if isinstance(forgotten, dict):
                 self._write(_FORGOTTEN, "store/", {topic: min(end, store.end) for topic, end in forgotten.items()})
-            if isinstance(floors, list):
-                self._write(FLOORS, "store/index/", [*filter(None, (_floor_within(store, *each) for each in floors))])
+            if isinstance(low_watermarks, list):
+                self._write(
+                    LOW_WATERMARKS,
+                    "store/index/",
+                    [*filter(None, (_low_watermark_within(store, *each) for each in low_watermarks))],
+                )
             return store.start, store.end, store.last_stored_ms
 
     # --- files
@@ -267,11 +271,11 @@ def _end_of_records(view: "StoreView", base: int, file: "OverlayFile") -> int:
     return position + head.size
 
 
-def _floor_within(
-    store: "MessageStore", topic: str, queue_id: int, floor: int, origin: int
+def _low_watermark_within(
+    store: "MessageStore", topic: str, queue_id: int, low_watermark: int, origin: int
 ) -> tuple[str, int, int, int] | None:
-    """A queue's floor that is not beyond what the backup has of it; None if it has never begun there."""
+    """A queue's low watermark that is not beyond what the backup has of it; None if it has never begun there."""
     end = store.bounds(topic, queue_id)[1]
     if end:
-        return topic, queue_id, min(floor, end), min(origin, end)
-    return (topic, queue_id, floor, origin) if store.start else None
+        return topic, queue_id, min(low_watermark, end), min(origin, end)
+    return (topic, queue_id, low_watermark, origin) if store.start else None

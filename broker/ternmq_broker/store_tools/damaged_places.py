@@ -3,7 +3,7 @@
 from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store_tools.findings import NAMED_MAX, Finding, Findings, Message, Part
+from ternmq_broker.store_tools.findings import NAMED_MAX, Finding, Findings, MessagePlace, StorePart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ class DamagedPlaces:
         self._ranges = sorted(accepted)
         self._accepted = set(self._ranges)
         self._found: dict[Range, Damage] = {}
-        self._messages: dict[Range, list[Message]] = {}
+        self._messages: dict[Range, list[MessagePlace]] = {}
         self._more: dict[Range, int] = {}
 
     @property
@@ -48,7 +48,7 @@ class DamagedPlaces:
         """Whether a start has stepped over that byte, with leave."""
         return self.holding(log_offset) in self._accepted
 
-    def name(self, place: "Range", message: Message) -> None:
+    def name(self, place: "Range", message: MessagePlace) -> None:
         """That message was there."""
         names = self._messages.setdefault(place, [])
         if len(names) < NAMED_MAX:
@@ -68,7 +68,7 @@ class DamagedPlaces:
             damage = self._found.get(place)
             findings.add(
                 Finding(
-                    Part.LOG,
+                    StorePart.LOG,
                     f"log offset {begin}",
                     "was damaged, and stepped over by a start" if damage is None else damage.reason,
                     begin,

@@ -1,18 +1,18 @@
 """The messages of a store, read from its log in the order in which they were stored; damaged ones are left out.
 
 Neither indexes nor a start are needed for it, so it works where a broker refuses to start. What retention or a deletion
-took is left out where the file `floors` says so.
+took is left out where the low watermarks (file `floors`) say so.
 """
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.log.record import BadRecord, Kind
-from ternmq_broker.store_tools.log_walk import LogWalk
-from ternmq_broker.store_tools.looking import looking_at
+from ternmq_broker.store.log.record import BadRecord, RecordKind
+from ternmq_broker.store_tools.log_walk import CheckedLogWalk
 from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
-from ternmq_broker.store_tools.side_check import FLOORS
+from ternmq_broker.store_tools.side_check import LOW_WATERMARKS
 from ternmq_broker.store_tools.side_content import side_content
+from ternmq_broker.store_tools.store_view import opened_view
 from ternmq_common.errors import StartupError
 from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog, Placed
     from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.log.record import Record
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExportSelection:
     """Messages of these topics, or of all but retries and dead letters; from `since_ms` on, and before `until_ms`."""
 
     topics: frozenset[str] = frozenset()
@@ -50,20 +50,22 @@ class Skipped:
     messages: int = 0
 
 
-def exported(directory: "Path", wanted: Wanted, skipped: Skipped, progress: Progress = nobody) -> "Iterator[Record]":
+def exported(
+    directory: "Path", wanted: ExportSelection, skipped: Skipped, progress: Progress = nobody
+) -> "Iterator[Record]":
     """The messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
-    with looking_at(directory) as view:
+    with opened_view(directory) as view:
         if view.format is None and view.format_problem is not None:
             raise StartupError(f"in {view.path} {view.format_problem}, and no record tells what it said")
         stepping = Stepping(progress, view.log_bytes)
-        walk = LogWalk(view)
-        floors = _floors(view)
+        walk = CheckedLogWalk(view)
+        low_watermarks = _low_watermarks(view)
         since = _first_needed(walk.log, wanted)
         for placed in walk.records(since):
             stepping.at(placed.log_offset - walk.log.start)
             record = placed.record
-            is_held = record.queue_offset >= floors.get((record.topic, record.queue_id), 0)
-            if record.kind is Kind.MESSAGE and is_held and wanted.has(record):
+            is_held = record.queue_offset >= low_watermarks.get((record.topic, record.queue_id), 0)
+            if record.kind is RecordKind.MESSAGE and is_held and wanted.has(record):
                 if _complete(placed, walk.log):
                     yield record
                 else:
@@ -72,7 +74,7 @@ def exported(directory: "Path", wanted: Wanted, skipped: Skipped, progress: Prog
         stepping.finish()
 
 
-def _first_needed(log: "CommitLog", wanted: Wanted) -> int:
+def _first_needed(log: "CommitLog", wanted: ExportSelection) -> int:
     """The segments before have only messages that are too old, by the first one of the next segment."""
     needed = log.start
     for base in log.segment_bases[1:]:
@@ -96,6 +98,10 @@ def _complete(placed: "Placed", log: "CommitLog") -> bool:
     return True
 
 
-def _floors(view: "StoreView") -> dict[tuple[str, int], int]:
-    content = side_content(view.folders.index, FLOORS)
-    return {(topic, queue_id): floor for topic, queue_id, floor, _ in content} if isinstance(content, list) else {}
+def _low_watermarks(view: "StoreView") -> dict[tuple[str, int], int]:
+    content = side_content(view.folders.index, LOW_WATERMARKS)
+    return (
+        {(topic, queue_id): low_watermark for topic, queue_id, low_watermark, _ in content}
+        if isinstance(content, list)
+        else {}
+    )

@@ -10,7 +10,7 @@ NAMED_MAX = 10
 """Messages that one finding names."""
 
 
-class Part(enum.StrEnum):
+class StorePart(enum.StrEnum):
     LOG = "log"
     FORMAT = "format"
     INDEX = "index"
@@ -21,7 +21,7 @@ class Part(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessagePlace:
     """Where a message was."""
 
     topic: str
@@ -39,12 +39,12 @@ class Finding:
     `harmless`: what a crash leaves behind, and the next start clears away; nothing that was acknowledged is missing.
     """
 
-    part: Part
+    part: StorePart
     place: str
     reason: str
     log_offset: int | None = None
     size: int | None = None
-    messages: tuple[Message, ...] = ()
+    messages: tuple[MessagePlace, ...] = ()
     messages_more: int = 0
     accepted: bool = False
     harmless: bool = False
@@ -59,8 +59,8 @@ class Findings:
     """All findings, of which the first ones are kept; `problems` counts those of each part that are any."""
 
     kept: list[Finding] = field(default_factory=list)
-    counted: Counter[Part] = field(default_factory=Counter)
-    problems: Counter[Part] = field(default_factory=Counter)
+    counted: Counter[StorePart] = field(default_factory=Counter)
+    problems: Counter[StorePart] = field(default_factory=Counter)
 
     def add(self, finding: Finding) -> None:
         self.counted[finding.part] += 1

@@ -9,17 +9,17 @@ from array import array
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, key_hash
-from ternmq_broker.store.log.record import Kind
-from ternmq_broker.store_tools.findings import Finding, Findings, Message, Part
+from ternmq_broker.store.log.record import RecordKind
+from ternmq_broker.store_tools.findings import Finding, Findings, MessagePlace, StorePart
 from ternmq_broker.store_tools.log_walk import index_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_broker.store.index.index_block import BlockHead, Run
+    from ternmq_broker.store.index.index_block import BlockHead, IndexRun
     from ternmq_broker.store.log.commit_log import Placed
     from ternmq_broker.store_tools.damaged_places import DamagedPlaces
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 
 class IndexCheck:
@@ -39,7 +39,7 @@ class IndexCheck:
         """A whole record, with the keys that a message can be found by."""
         while self._block is not None and placed.log_offset >= self._block.head.log_to:
             self._next_block()
-        if self._block is not None and placed.record.kind is Kind.MESSAGE:
+        if self._block is not None and placed.record.kind is RecordKind.MESSAGE:
             self._block.take(placed, keys)
 
     def finish(self) -> None:
@@ -86,7 +86,7 @@ class IndexCheck:
         self._say(f"index/{name} byte {position}", reason)
 
     def _say(self, place: str, reason: str) -> None:
-        self._findings.add(Finding(Part.INDEX, place, reason))
+        self._findings.add(Finding(StorePart.INDEX, place, reason))
 
 
 class _BlockCheck:
@@ -96,7 +96,7 @@ class _BlockCheck:
         self,
         place: str,
         head: "BlockHead",
-        runs: "list[Run]",
+        runs: "list[IndexRun]",
         tables: memoryview,
         places: "DamagedPlaces",
         findings: Findings,
@@ -154,7 +154,9 @@ class _BlockCheck:
                 pass  # told already, or one of several of a message
             elif self._places.holding(log_offset) is None and self._hashes[self._key] not in self._empty_keys():
                 self._findings.add(
-                    Finding(Part.INDEX, self._place, "the index has a key of a message that is not there", log_offset)
+                    Finding(
+                        StorePart.INDEX, self._place, "the index has a key of a message that is not there", log_offset
+                    )
                 )
             self._key += 1
 
@@ -168,21 +170,21 @@ class _BlockCheck:
                 if not self._ticked[row] and self._rows[3 * row + 1]:
                     self._say_unticked(run, row)
 
-    def _say_unticked(self, run: "Run", row: int) -> None:
+    def _say_unticked(self, run: "IndexRun", row: int) -> None:
         log_offset = self.head.base + self._rows[3 * row]
-        message = Message(run.topic, run.queue_id, run.first_offset + row - run.first_row)
+        message = MessagePlace(run.topic, run.queue_id, run.first_offset + row - run.first_row)
         damaged = self._places.holding(log_offset)
         if damaged is not None:
             self._places.name(damaged, message)
             return
         reason = "the index speaks of a message where there is none"
         self._findings.add(
-            Finding(Part.INDEX, self._place, reason, log_offset, self._rows[3 * row + 1], messages=(message,))
+            Finding(StorePart.INDEX, self._place, reason, log_offset, self._rows[3 * row + 1], messages=(message,))
         )
 
     def _say(self, placed: "Placed", reason: str) -> None:
         record = placed.record
-        message = Message(record.topic, record.queue_id, record.queue_offset)
+        message = MessagePlace(record.topic, record.queue_id, record.queue_offset)
         self._findings.add(
-            Finding(Part.INDEX, self._place, reason, placed.log_offset, placed.size, messages=(message,))
+            Finding(StorePart.INDEX, self._place, reason, placed.log_offset, placed.size, messages=(message,))
         )

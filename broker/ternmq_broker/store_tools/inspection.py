@@ -8,7 +8,7 @@ from ternmq_broker.store.checked_file import DamagedFile
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store_tools.log_walk import accepted_ranges, durable_by_files
-from ternmq_broker.store_tools.looking import looking_at
+from ternmq_broker.store_tools.store_view import opened_view
 from ternmq_broker.store_tools.timer_check import pending_by_index
 from ternmq_common.errors import StartupError
 from ternmq_common.model import RETRY_QUEUE_ID
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Inspected:
 
 def inspected(directory: "Path") -> Inspected:
     """Look at the store of that directory. StartupError, NewerFormat, OSError."""
-    with looking_at(directory) as view:
+    with opened_view(directory) as view:
         if view.format is None and view.format_problem is not None:
             raise StartupError(f"in {view.path} {view.format_problem}, and no record tells what it said")
         accepted, durable, set_aside = accepted_ranges(view), durable_by_files(view), view.folders.set_aside.names()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BadBlock
-from ternmq_broker.store.log import durable_marks
+from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
-from ternmq_broker.store.log.record import Kind
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store_tools.damaged_places import DamagedPlaces
 from ternmq_broker.store_tools.side_content import side_content
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.index.index_block import BlockHead, Run
+    from ternmq_broker.store.index.index_block import BlockHead, IndexRun
     from ternmq_broker.store.log.commit_log import CommitLog, Placed
     from ternmq_broker.store.log.log_recovery import Range
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 ACCEPTED = "accepted-damage"
 
 
-class LogWalk:
+class CheckedLogWalk:
     """Walks the log once, from its start or from one of its segments."""
 
     def __init__(self, view: "StoreView") -> None:
@@ -93,7 +93,7 @@ class _QueueOrder:
 
     def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
         record = placed.record
-        if record.kind is not Kind.MESSAGE:
+        if record.kind is not RecordKind.MESSAGE:
             return None
         end = self._ends.get((record.topic, record.queue_id))
         if end is None:
@@ -110,7 +110,7 @@ class _QueueOrder:
 
     def take(self, placed: "Placed") -> None:
         record = placed.record
-        if record.kind is Kind.MESSAGE:
+        if record.kind is RecordKind.MESSAGE:
             key = (record.topic, record.queue_id)
             self._lost += record.queue_offset - self._ends.get(key, record.queue_offset if self._is_cut else 0)
             self._ends[key] = record.queue_offset + 1
@@ -126,7 +126,7 @@ def durable_by_files(view: "StoreView") -> int:
     """Up to where the log was durable once, by the files beside it."""
     checkpoint = side_content(view.folders.root, "checkpoint")
     durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
-    marks, _ = durable_marks.decoded(view.folders.root.content(durable_marks.NAME) or b"")
+    marks, _ = durable_watermarks.decoded(view.folders.root.content(durable_watermarks.NAME) or b"")
     durable = max(durable, view.layouts.layout_1_below if not view.is_layout_1 else 0, *marks)
     for name in reversed(view.folders.index.names()):
         if name.isdigit():
@@ -139,7 +139,7 @@ def durable_by_files(view: "StoreView") -> int:
     return durable
 
 
-def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[Run], bytes]]":
+def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[IndexRun], bytes]]":
     """The blocks of an index file: each one's position, head, runs and bytes.
 
     BadBlock at the first that is not whole; its first argument is its position.

@@ -7,31 +7,31 @@ Newer       records of a layout that this program does not know, at the end of t
             `cut_newer`; then they are set aside and cut off.
 Derived     index, timer runs and checkpoint are removed where they are wrong, and made anew from the log.
 Format      the key of the log is found out from its records (`key_search`).
-Floors      of a queue that retention emptied the groups' progress tells where it was; of a deleted topic, `forgotten`.
-Forgotten   nothing else tells: timers of topics that were deleted may appear.
+Watermarks  of a queue that retention emptied the groups' progress tells where it was; of a deleted topic, `forgotten`.
+Deletions   nothing else has them: timers of topics that were deleted may appear.
 Journal     what a start can't use of it is set aside; no group stays beyond the end of its queue.
 Order       nothing is removed or written over before it is set aside, and what only a damaged file tells of stays until
             it is replaced; who dies in between repairs again. Only ends of queues whose last message was lost may be
-            forgotten then.
+            lost then.
 """
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.delivery.claims import Hole, Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot, Hole
 from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index.log_index import LogIndex
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.log import durable_marks
+from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store_tools import side_check
-from ternmq_broker.store_tools.findings import Part
+from ternmq_broker.store_tools.findings import StorePart
 from ternmq_broker.store_tools.log_walk import ACCEPTED, accepted_ranges
-from ternmq_broker.store_tools.looking import SEGMENT_BYTES, looking_at, store_folder
 from ternmq_broker.store_tools.progress import Progress, nobody
+from ternmq_broker.store_tools.store_view import SEGMENT_BYTES, opened_view, store_folder
 from ternmq_broker.store_tools.verification import Verified, verified
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 1 << 20
 _CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
-_DERIVED = {Part.INDEX, Part.TIMERS, Part.HALVES}
+_DERIVED = {StorePart.INDEX, StorePart.TIMERS, StorePart.HALVES}
 Queue = tuple[str, int]
 
 
@@ -69,13 +69,13 @@ def planned(before: Verified, *, cut_newer: bool) -> list[str]:
         what = "set aside and cut off" if cut_newer else "refuse, without --cut-newer, because of"
         plan.append(f"{what} the records of a newer layout from log offset {before.newer_from} on")
     plan += [f"set aside and step over {end - begin} bytes at log offset {begin}" for begin, end in before.damage]
-    if Part.FORMAT in parts:
+    if StorePart.FORMAT in parts:
         plan.append("write the files format and format.copy anew")
-    if Part.SIDE_FILE in parts:
+    if StorePart.SIDE_FILE in parts:
         plan.append("set aside the side files that are damaged, and make anew what can be told")
     if _DERIVED & parts:
         plan.append("make anew from the log: " + ", ".join(sorted(_DERIVED & parts)))
-    if Part.JOURNAL in parts:
+    if StorePart.JOURNAL in parts:
         plan.append("set aside the consumption journal, and go on with what can be read of it")
     return plan
 
@@ -112,7 +112,7 @@ class _Repair:
 
     def _known(self) -> "tuple[StoreFormat | None, dict[Queue, int], list[Range]]":
         """What is told now by files that may have to go."""
-        with looking_at(self._path, is_ours=True) as view:
+        with opened_view(self._path, is_ours=True) as view:
             if view.format is None and view.format_problem is not None and view.log_bytes:
                 raise StartupError(f"in {self._path} {view.format_problem}, and no record tells what it said")
             index = LogIndex(view.folders.index)
@@ -126,7 +126,7 @@ class _Repair:
         self._mend_format()
         is_cut = self._cut_newer()
         self._accept_damage()
-        floors_lost = f"index/{side_check.FLOORS}" in self._files
+        low_watermarks_lost = f"index/{side_check.LOW_WATERMARKS}" in self._files
         self._drop_side_files()
         self._drop_derived(everything=is_cut)
         journal = self._open_journal()
@@ -134,8 +134,8 @@ class _Repair:
         try:
             self._keep_ends(store)
             # The opening has set these aside; they stay damaged until they are replaced, for who dies in between.
-            if floors_lost:
-                self._guess_floors(store, journal)
+            if low_watermarks_lost:
+                self._guess_low_watermarks(store, journal)
             if _FORGOTTEN in self._files:
                 side_files.write(self._folders.root, _FORGOTTEN, {})
                 self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
@@ -152,7 +152,7 @@ class _Repair:
     # --- before the store is opened
 
     def _mend_format(self) -> None:
-        if Part.FORMAT in self._parts and self._format is not None:
+        if StorePart.FORMAT in self._parts and self._format is not None:
             for name in (store_format.NAME, store_format.COPY):
                 self._keep(self._folders.root, name)
             self._format.write(self._folders.root)
@@ -210,24 +210,24 @@ class _Repair:
                 file.close()
 
     def _drop_side_files(self) -> None:
-        for name in (_CHECKPOINT, durable_marks.NAME):
+        for name in (_CHECKPOINT, durable_watermarks.NAME):
             if name in self._files:
                 self._drop(self._folders.root, name)
 
     def _drop_derived(self, *, everything: bool) -> None:
         """Let the next opening make it anew."""
         dropped = []
-        if everything or Part.INDEX in self._parts:
+        if everything or StorePart.INDEX in self._parts:
             _remove_numbered(self._folders.index)
             dropped.append("the index")
-        if everything or {Part.TIMERS, Part.HALVES} & self._parts:
+        if everything or {StorePart.TIMERS, StorePart.HALVES} & self._parts:
             _remove_numbered(self._folders.timers)
             dropped.append("the timer index")
         if dropped and _CHECKPOINT in self._folders.root.names():
             self._folders.root.remove(_CHECKPOINT)
             self._folders.root.sync_names()
-        if everything and durable_marks.NAME in self._folders.root.names():
-            self._folders.root.remove(durable_marks.NAME)
+        if everything and durable_watermarks.NAME in self._folders.root.names():
+            self._folders.root.remove(durable_watermarks.NAME)
         if dropped:
             self.done.append(f"made {' and '.join(dropped)} anew from the log")
 
@@ -245,21 +245,21 @@ class _Repair:
             if store.bounds(topic, queue_id)[1] < end:
                 store.lost_up_to(topic, queue_id, end)
 
-    def _guess_floors(self, store: MessageStore, journal: ProgressJournal) -> None:
-        floors: dict[Queue, tuple[int, int]] = {}
+    def _guess_low_watermarks(self, store: MessageStore, journal: ProgressJournal) -> None:
+        low_watermarks: dict[Queue, tuple[int, int]] = {}
         for (group, topic, queue_id), snapshot in journal.snapshots().items():
             queue = _queue_of(group, topic, queue_id)
             first, end = store.bounds(*queue)
-            if first == end and snapshot.cursor > max(end, floors.get(queue, (0, 0))[0]):
-                floors[queue] = (snapshot.cursor, 0)
+            if first == end and snapshot.cursor > max(end, low_watermarks.get(queue, (0, 0))[0]):
+                low_watermarks[queue] = (snapshot.cursor, 0)
         for topic, queue_id in store.queues():
-            floor = _first_not_forgotten(store, topic, queue_id)
-            if floor > store.bounds(topic, queue_id)[0]:
-                floors[topic, queue_id] = (floor, floor)
-        store.begin_queues_at((*queue, *floor) for queue, floor in floors.items())
+            low_watermark = _first_not_forgotten(store, topic, queue_id)
+            if low_watermark > store.bounds(topic, queue_id)[0]:
+                low_watermarks[topic, queue_id] = (low_watermark, low_watermark)
+        store.begin_queues_at((*queue, *low_watermark) for queue, low_watermark in low_watermarks.items())
         self.done.append(
-            f"made floors anew for {len(floors)} queues from the groups' progress and deletions; a queue that "
-            "retention emptied, and that no group read, begins again at 0"
+            f"made low watermarks anew for {len(low_watermarks)} queues from the groups' progress and deletions; a "
+            "queue that retention emptied, and that no group read, begins again at 0"
         )
 
     def _clamp_progress(self, store: MessageStore, journal: ProgressJournal) -> None:
@@ -325,11 +325,11 @@ def _shown(topic: str, queue_id: int) -> str:
     return f"queue {queue_id} of topic {topic}"
 
 
-def _clamped(snapshot: Snapshot, end: int) -> Snapshot:
+def _clamped(snapshot: ClaimsSnapshot, end: int) -> ClaimsSnapshot:
     holes = [
         Hole(hole.first, min(hole.count, end - hole.first), hole.claim) for hole in snapshot.holes if hole.first < end
     ]
-    return Snapshot(min(snapshot.cursor, end), snapshot.generation, holes)
+    return ClaimsSnapshot(min(snapshot.cursor, end), snapshot.generation, holes)
 
 
 def _listed(names: list[str]) -> str:

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store import checked_file, journal_lines, store_format
 from ternmq_broker.store.checked_file import DamagedFile
-from ternmq_broker.store.log import durable_marks
+from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store_tools.findings import Finding, Findings, Part
+from ternmq_broker.store_tools.findings import Finding, Findings, StorePart
 from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 JOURNAL = "journal"
-FLOORS = "floors"
+LOW_WATERMARKS = "floors"
 DERIVED = ("checkpoint", "accepted-damage")
 NEEDED = ("forgotten",)
 
@@ -29,20 +29,20 @@ def check_side_files(view: "StoreView", findings: Findings) -> None:
             _check_format(name, view.format_files.get(name), findings)
     for name in (*DERIVED, *NEEDED):
         _check_file(view.folders.root, "", name, findings, is_plain=view.is_layout_1)
-    _check_file(view.folders.index, "index/", FLOORS, findings, is_plain=view.is_layout_1)
-    _, bad_bytes = durable_marks.decoded(view.folders.root.content(durable_marks.NAME) or b"")
+    _check_file(view.folders.index, "index/", LOW_WATERMARKS, findings, is_plain=view.is_layout_1)
+    _, bad_bytes = durable_watermarks.decoded(view.folders.root.content(durable_watermarks.NAME) or b"")
     if bad_bytes:
-        findings.add(Finding(Part.SIDE_FILE, durable_marks.NAME, f"{bad_bytes} bytes of it are no entries"))
+        findings.add(Finding(StorePart.SIDE_FILE, durable_watermarks.NAME, f"{bad_bytes} bytes of it are no entries"))
 
 
 def _check_format(name: str, data: bytes | None, findings: Findings) -> None:
     if data is None:
-        findings.add(Finding(Part.FORMAT, name, "is missing"))
+        findings.add(Finding(StorePart.FORMAT, name, "is missing"))
         return
     try:
         checked_file.decoded(name, store_format.NAME, store_format.LAYOUT, data)
     except DamagedFile as error:
-        findings.add(Finding(Part.FORMAT, name, error.reason))
+        findings.add(Finding(StorePart.FORMAT, name, error.reason))
 
 
 def _check_file(folder: "Folder", folder_name: str, name: str, findings: Findings, *, is_plain: bool) -> None:
@@ -55,9 +55,9 @@ def _check_file(folder: "Folder", folder_name: str, name: str, findings: Finding
         else:
             checked_file.decoded(name, name, 1, data)
     except DamagedFile as error:
-        findings.add(Finding(Part.SIDE_FILE, folder_name + name, error.reason))
+        findings.add(Finding(StorePart.SIDE_FILE, folder_name + name, error.reason))
     except ValueError:
-        findings.add(Finding(Part.SIDE_FILE, folder_name + name, "it is no JSON"))
+        findings.add(Finding(StorePart.SIDE_FILE, folder_name + name, "it is no JSON"))
 
 
 def check_journal(view: "StoreView", findings: Findings) -> int:
@@ -67,11 +67,11 @@ def check_journal(view: "StoreView", findings: Findings) -> int:
         count += 1
         place = f"consumption/{JOURNAL} byte {found.start}"
         if found.torn:
-            findings.add(Finding(Part.JOURNAL, place, "the last line was not written to its end", harmless=True))
+            findings.add(Finding(StorePart.JOURNAL, place, "the last line was not written to its end", harmless=True))
         elif found.line is None:
-            findings.add(Finding(Part.JOURNAL, place, f"{found.size} bytes are damaged"))
+            findings.add(Finding(StorePart.JOURNAL, place, f"{found.size} bytes are damaged"))
         elif found.mended:
-            findings.add(Finding(Part.JOURNAL, place, "a byte of the line is damaged, which a start puts right"))
+            findings.add(Finding(StorePart.JOURNAL, place, "a byte of the line is damaged, which a start puts right"))
     return count
 
 
@@ -84,7 +84,7 @@ def check_progress(view: "StoreView", store: "MessageStore", findings: Findings)
             where = f"retries of topic {topic}" if is_retry else f"queue {queue_id} of topic {topic}"
             findings.add(
                 Finding(
-                    Part.JOURNAL,
+                    StorePart.JOURNAL,
                     f"group {group}",
                     f"is said to be at offset {snapshot.cursor} of {where}, which ends at {end}",
                 )

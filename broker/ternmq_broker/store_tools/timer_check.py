@@ -10,11 +10,11 @@ Unfinished  a merge or spill that was cut short leaves a file that is not whole.
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.log.record import BadRecord, Kind
+from ternmq_broker.store.log.record import BadRecord, RecordKind
 from ternmq_broker.store.timers.timer_jobs import BEHIND_ALL
 from ternmq_broker.store.timers.timer_run import ROW, BadRun, RunName, TimerRun, id_hash
 from ternmq_broker.store.timers.timer_runs import TimerRuns
-from ternmq_broker.store_tools.findings import Finding, Findings, Part
+from ternmq_broker.store_tools.findings import Finding, Findings, StorePart
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import StoreFile
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.timers.timer_run import Row
     from ternmq_broker.store_tools.damaged_places import DamagedPlaces
-    from ternmq_broker.store_tools.looking import StoreView
     from ternmq_broker.store_tools.progress import Stepping
+    from ternmq_broker.store_tools.store_view import StoreView
 
 _AT_ONCE = 1 << 15
 _SCAN = 1 << 16
@@ -49,7 +49,7 @@ class PendingTimers:
     def take(self, placed: "Placed", log_start: int) -> None:
         """A record of the log: does it bring a timer, or settle one?"""
         record = placed.record
-        if record.kind is Kind.TIMER:
+        if record.kind is RecordKind.TIMER:
             self.add(placed.log_offset)
         if record.origin is not None and record.origin.due_ms and record.origin.log_offset >= log_start:
             self.add(record.origin.log_offset, -1)
@@ -96,7 +96,7 @@ def _check_unused(name: RunName, file: "StoreFile", log_end: int, findings: Find
         if is_running:
             return
         reason = str(error).partition(": ")[2]
-    findings.add(Finding(Part.TIMERS, f"timers/{name}", reason))
+    findings.add(Finding(StorePart.TIMERS, f"timers/{name}", reason))
 
 
 def _check_entries(
@@ -108,17 +108,17 @@ def _check_entries(
         try:
             placed = log.placed_at(log_offset) if log_offset < log.end else None
         except BadRecord as error:
-            findings.add(Finding(Part.TIMERS, f"timers/{run.name}", f"its record {error}", log_offset, size))
+            findings.add(Finding(StorePart.TIMERS, f"timers/{run.name}", f"its record {error}", log_offset, size))
             continue
-        if placed is None or placed.record.kind is not Kind.TIMER:
+        if placed is None or placed.record.kind is not RecordKind.TIMER:
             reason = "the run speaks of a timer where there is none"
-        elif (placed.record.queue_offset, placed.size) != (due_ms, size):
+        elif (placed.record.due_ms, placed.size) != (due_ms, size):
             reason = "the run has another due time or size for this timer"
         elif id_hash(keys_of(placed.record.system)[0]) != wanted_hash:
             reason = "the run has another message id for this timer"
         else:
             continue
-        findings.add(Finding(Part.TIMERS, f"timers/{run.name}", reason, log_offset, size))
+        findings.add(Finding(StorePart.TIMERS, f"timers/{run.name}", reason, log_offset, size))
 
 
 def pending_by_index(store: "MessageStore") -> PendingTimers:
@@ -146,5 +146,5 @@ def check_pending(
         reason = f"{by_log.count} timers are pending by the log, and {by_index.count} by the timer index"
         if by_log.count == by_index.count:
             reason = f"{by_log.count} timers are pending, and the timer index has others than the log"
-        findings.add(Finding(Part.TIMERS, "timers", reason))
+        findings.add(Finding(StorePart.TIMERS, "timers", reason))
     return by_index

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.half_index import HalfIndex, checks_of
-from ternmq_broker.store.log.record import BadRecord, Kind
-from ternmq_broker.store_tools.findings import Finding, Findings, Message, Part
+from ternmq_broker.store.log.record import BadRecord, RecordKind
+from ternmq_broker.store_tools.findings import Finding, Findings, MessagePlace, StorePart
 from ternmq_broker.store_tools.index_check import IndexCheck
-from ternmq_broker.store_tools.log_walk import LogWalk
-from ternmq_broker.store_tools.looking import looking_at
+from ternmq_broker.store_tools.log_walk import CheckedLogWalk
 from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
 from ternmq_broker.store_tools.side_check import check_journal, check_progress, check_side_files
+from ternmq_broker.store_tools.store_view import opened_view
 from ternmq_broker.store_tools.timer_check import PendingTimers, check_pending, check_runs
 from ternmq_common.names import DISCARD_TOPIC
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.log.commit_log import CommitLog, Placed
     from ternmq_broker.store.log.log_recovery import Range
-    from ternmq_broker.store_tools.looking import StoreView
+    from ternmq_broker.store_tools.store_view import StoreView
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Verified:
 def verified(directory: "Path", progress: Progress = nobody, *, is_ours: bool = False) -> Verified:
     """Verify the store of that directory; `is_ours`: the caller has its lock. StartupError, NewerFormat (of a side
     file), OSError."""
-    with looking_at(directory, is_ours=is_ours) as view:
+    with opened_view(directory, is_ours=is_ours) as view:
         result = Verified(view.is_running, set_aside=view.folders.set_aside.names())
         timers_bytes = sum(view.folders.timers.open(name).size for name in view.folders.timers.names())
         stepping = Stepping(progress, view.log_bytes + timers_bytes)
@@ -86,7 +86,7 @@ class _Verifying:
         self._result = result
         self._findings = result.findings
         self._stepping = stepping
-        self._walk = LogWalk(view)
+        self._walk = CheckedLogWalk(view)
         self._index = IndexCheck(view, self._walk.places, result.findings)
         self._timers = PendingTimers()
         self._halves = HalfIndex()
@@ -103,7 +103,7 @@ class _Verifying:
         result.torn_bytes = walk.torn_bytes
         if walk.newer is not None:
             result.newer_from, reason = walk.newer
-            self._findings.add(Finding(Part.LOG, f"log offset {result.newer_from}", reason, result.newer_from))
+            self._findings.add(Finding(StorePart.LOG, f"log offset {result.newer_from}", reason, result.newer_from))
         result.timer_entries = check_runs(self._view, log, walk.places, self._findings, self._stepping)
         if walk.newer is None:
             self._check_recovered()
@@ -115,7 +115,7 @@ class _Verifying:
     def _take(self, placed: "Placed", log: "CommitLog") -> None:
         record, log_offset = placed.record, placed.log_offset
         self._result.records += 1
-        is_message = record.kind is Kind.MESSAGE
+        is_message = record.kind is RecordKind.MESSAGE
         self._result.messages += is_message
         self._index.take(placed, keys_of(record.system) if is_message else ())
         if record.reference is not None:
@@ -137,15 +137,15 @@ class _Verifying:
         except BadRecord as error:
             reason = str(error)
         if reason is not None:
-            message = Message(record.topic, record.queue_id, record.queue_offset)
+            message = MessagePlace(record.topic, record.queue_id, record.queue_offset)
             self._findings.add(
                 Finding(
-                    Part.LOG,
+                    StorePart.LOG,
                     f"log offset {placed.log_offset}",
                     f"the rest of this record is that of the one at {record.reference.log_offset}, which {reason}",
                     placed.log_offset,
                     placed.size,
-                    (message,) if record.kind is Kind.MESSAGE else (),
+                    (message,) if record.kind is RecordKind.MESSAGE else (),
                     accepted=self._walk.places.is_accepted(record.reference.log_offset),
                 )
             )
@@ -153,10 +153,10 @@ class _Verifying:
     def _take_half(self, placed: "Placed") -> None:
         """As `Derived.note` does."""
         record, log_offset = placed.record, placed.log_offset
-        if record.kind is Kind.HALF_MESSAGE:
+        if record.kind is RecordKind.HALF_MESSAGE:
             self._halves.add(log_offset, placed.size)
         if record.origin is not None and not record.origin.due_ms:
-            checks = checks_of(record.rest) if record.kind is Kind.OPERATION else None
+            checks = checks_of(record.rest) if record.kind is RecordKind.OPERATION else None
             if checks is None:
                 discards = record.topic == DISCARD_TOPIC
                 self._halves.settle(record.origin.log_offset, log_offset, discards=discards)
@@ -168,11 +168,11 @@ class _Verifying:
         try:
             store = self._view.recovered()
         except NewerFormat as error:
-            self._findings.add(Finding(Part.LOG, "the log", str(error)))
+            self._findings.add(Finding(StorePart.LOG, "the log", str(error)))
             return
         self._result.pending_timers = check_pending(self._timers, store, places, self._findings).count
         self._result.waiting_halves = len(store.halves.waiting)
         if not places.any and store.halves.waiting.keys() != self._halves.waiting.keys():
             reason = f"{len(self._halves.waiting)} wait by the log, and {len(store.halves.waiting)} by the checkpoint"
-            self._findings.add(Finding(Part.HALVES, "checkpoint", reason))
+            self._findings.add(Finding(StorePart.HALVES, "checkpoint", reason))
         check_progress(self._view, store, self._findings)

@@ -13,7 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ternmq.admin.client import Admin
     from ternmq.checking import Checker
+    from ternmq.connection_events import ConnectionEvent, ConnectionState
     from ternmq.errors import (
         AckError,
         BadRequest,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         TransactionRefused,
         TransportError,
         Unauthorized,
+        UndecodableBody,
         Unsupported,
     )
     from ternmq.filters import SqlFilter, TagFilter
@@ -51,11 +54,14 @@ if TYPE_CHECKING:
     from ternmq.pull.queue import MessageQueue
     from ternmq.pull_consumer import PullConsumer
     from ternmq.push_consumer import PushConsumer
+    from ternmq.received_message import ReceivedMessage
     from ternmq.simple_consumer import SimpleConsumer
     from ternmq.transaction import Transaction, TransactionResolution
 
 _MODULES = {
+    "admin.client": ("Admin",),
     "checking": ("Checker",),
+    "connection_events": ("ConnectionEvent", "ConnectionState"),
     "errors": (
         "AckError",
         "BadRequest",
@@ -80,6 +86,7 @@ _MODULES = {
         "TransactionRefused",
         "TransportError",
         "Unauthorized",
+        "UndecodableBody",
         "Unsupported",
     ),
     "filters": ("SqlFilter", "TagFilter"),
@@ -93,6 +100,7 @@ _MODULES = {
     "pull.queue": ("MessageQueue",),
     "pull_consumer": ("PullConsumer",),
     "push_consumer": ("PushConsumer",),
+    "received_message": ("ReceivedMessage",),
     "simple_consumer": ("SimpleConsumer",),
     "transaction": ("Transaction", "TransactionResolution"),
 }
@@ -100,11 +108,14 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = [
     "AckError",
+    "Admin",
     "BadRequest",
     "Checker",
     "ClientError",
     "ClientOptions",
+    "ConnectionEvent",
     "ConnectionFailed",
+    "ConnectionState",
     "ConsumeResult",
     "Consuming",
     "Credentials",
@@ -127,6 +138,7 @@ __all__ = [
     "ProxyTimeout",
     "PullConsumer",
     "PushConsumer",
+    "ReceivedMessage",
     "RequestHeaderFieldsTooLarge",
     "SendManyError",
     "SendReceipt",
@@ -142,6 +154,7 @@ __all__ = [
     "TransactionResolution",
     "TransportError",
     "Unauthorized",
+    "UndecodableBody",
     "Unsupported",
     "parse_message_id",
 ]

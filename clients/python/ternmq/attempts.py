@@ -76,7 +76,7 @@ class Attempts:
         places = list(range(len(sending.messages)))
         answers = 0
         for attempt, queue in enumerate(self._queues(route, sending.messages[0]), start=1):
-            if not await turn.comes(again=attempt > 1, timeout_s=budget.left_s):
+            if not await turn.comes(timeout_s=budget.left_s):
                 return outcomes or [_late(queue)] * len(places)
             part = sending if attempt == 1 else _part(sending, places)
             sending.endpoints = queue.endpoints
@@ -90,6 +90,7 @@ class Attempts:
             answers += not away or sending.transactional or self._max_attempts == 1
             if not places or answers == self._max_attempts:
                 break
+            turn.repeats()
             backoff = REACH_BACKOFF if away else self.backoff
             if not await budget.pause(backoff.delay_s(attempt + 1)):
                 break

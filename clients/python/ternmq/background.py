@@ -4,12 +4,14 @@ A forked child has none of its parent's threads, so it gets a loop and a lock of
 """
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from ternmq.errors import NotRunning
 from ternmq.forks import in_forked_children
+from ternmq.options import ClientOptions
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -69,3 +71,23 @@ def call(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> R
         return function(*args, **kwargs)
 
     return wait(called())
+
+
+def threaded(options: ClientOptions) -> ClientOptions:
+    """The options of an asyncio client whose user's functions may block."""
+    if callable(options.get("on_connection")):  # what is no function is refused by the client
+        return {**options, "on_connection": in_thread(options["on_connection"])}
+    return options
+
+
+def in_thread(function: Callable[P, Awaitable[None] | None] | None) -> Callable[P, Awaitable[None] | None] | None:
+    """A plain function may block, and may call the clients, so it is called in a thread; one call waits for another."""
+    if function is None or inspect.iscoroutinefunction(function):
+        return function
+
+    async def called(*args: P.args, **kwargs: P.kwargs) -> None:
+        told = await asyncio.to_thread(function, *args, **kwargs)
+        if told is not None:
+            await told
+
+    return called

@@ -24,6 +24,7 @@ RUNNING_CHECKS_MAX = 16
 CHECKS_MAX = 1024
 
 Checker = Callable[[MessageView], Awaitable[TransactionResolution | None] | TransactionResolution | None]
+"""Says how a transaction ends that the server asks about; `None` and an exception leave it open."""
 
 
 class TransactionChecks:
@@ -48,7 +49,7 @@ class TransactionChecks:
         transaction_id = command.transaction_id
         view = MessageView(command.message, broker="", endpoints=endpoints)
         if not transaction_id or not view.topic or not view.intact:
-            logger.error("%s: %s asks about a transaction that can't be read: %r", self._client_id, endpoints, view)
+            logger.error("%s: %s checks a transaction that can't be read: %r", self._client_id, endpoints, view)
         elif len(self._checks) >= CHECKS_MAX:
             logger.warning("%s: %d checks wait already, one more is dropped", self._client_id, CHECKS_MAX)
         elif not self._finishing and transaction_id not in self._checks:

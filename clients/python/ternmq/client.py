@@ -2,7 +2,9 @@
 
 Life        new, running, closing, closed; a client that was closed can't be started again
 Sessions    one per endpoint that a known route names; a route is used only when its endpoints' sessions were tried
-Isolation   an endpoint on which a call broke is used last until it answers a heartbeat or takes settings
+Isolation   an endpoint on which a call broke is used last until it answers a heartbeat or a route query, or takes
+            settings
+Events      what `on_connection` hears is told while the client runs, in its order, by a task that ends with it
 Forks       a client belongs to the process that made it; in a child it raises NotRunning, and closing it does nothing
 Threads     one event loop; nothing here is safe to call from another thread (`ternmq.blocking` is)
 """
@@ -18,6 +20,7 @@ from ternmq import connection as calls
 from ternmq.arguments import check_options
 from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.connection import Connection, Method, RequestT, ResponseT
+from ternmq.connection_events import ConnectionEvent, ConnectionEvents, ConnectionState
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, NotRunning, TransportError, check
 from ternmq.forks import forks
@@ -75,7 +78,8 @@ class Client:
         self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
         self._sessions: dict[Endpoints, Session] = {}
-        self._isolated = Isolated(self._identity.client_id)
+        self._isolated = Isolated(self._identity.client_id, self._tell_connection)
+        self._events = ConnectionEvents(options.get("on_connection"), self._spawn)
         self._routes = Routes(self._fetch_route)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -191,6 +195,11 @@ class Client:
             connection = self._connections[endpoints] = Connection(endpoints, self._identity, self._tls)
         return connection
 
+    def _tell_connection(self, endpoints: Endpoints, error: TransportError | None) -> None:
+        if self._life is Life.RUNNING:  # who closes a client knows that its connections end
+            state = ConnectionState.CONNECTED if error is None else ConnectionState.LOST
+            self._events.tell(ConnectionEvent(self.client_id, str(endpoints), state, error))
+
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -218,7 +227,11 @@ class Client:
 
     async def _fetch_route(self, topic: str) -> Route:
         request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
+        # A name that no route has gets no heartbeats. An answer to what was asked before the loss proves nothing.
+        was_lost = self._access_point in self._isolated
         response = await self._call(self._access_point, calls.QUERY_ROUTE, request)
+        if was_lost:
+            self._isolated.found(self._access_point)
         check(response.status)
         route = Route.from_proto(topic, response.message_queues, self._access_point)
         await self._open_sessions(route.endpoints)
@@ -278,6 +291,7 @@ class Client:
 
     async def _heartbeat_to(self, endpoints: Endpoints) -> None:
         request = rpc.HeartbeatRequest(client_type=self.client_type, group=self._group_proto())
+        was_lost = endpoints in self._isolated
         try:
             response = await self._call(endpoints, calls.HEARTBEAT, request)
             check(response.status)
@@ -286,7 +300,8 @@ class Client:
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
                 await self._send_settings()
         else:
-            self._isolated.found(endpoints)
+            if was_lost:
+                self._isolated.found(endpoints)
 
     def _group_proto(self) -> pb.Resource | None:
         return pb.Resource(name=self._group) if self._group else None

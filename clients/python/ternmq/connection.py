@@ -63,11 +63,12 @@ ResponseT = TypeVar("ResponseT", bound=Proto)
 
 @dataclass(frozen=True)
 class Method(Generic[RequestT, ResponseT]):
-    """One call of the service."""
+    """One call of a service."""
 
     name: str
     request: type[RequestT]
     response: type[ResponseT]
+    service: str = SERVICE
 
 
 QUERY_ROUTE = Method("QueryRoute", rpc.QueryRouteRequest, rpc.QueryRouteResponse)
@@ -125,7 +126,7 @@ class Connection:
         call = self._callables.get(method.name)
         if call is None:
             call = self._callables[method.name] = self._channel.unary_unary(
-                SERVICE + method.name,
+                method.service + method.name,
                 request_serializer=method.request.SerializeToString,
                 response_deserializer=method.response.FromString,
             )
@@ -146,7 +147,7 @@ class Connection:
         call = self._callables.get(method.name)
         if call is None:
             call = self._callables[method.name] = self._channel.unary_stream(
-                SERVICE + method.name,
+                method.service + method.name,
                 request_serializer=method.request.SerializeToString,
                 response_deserializer=method.response.FromString,
             )

@@ -12,6 +12,7 @@ may succeed later. Errors of the network name the endpoint and, since no server 
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.printable import printable
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
@@ -21,12 +22,26 @@ if TYPE_CHECKING:
     from ternmq.message_view import MessageView
 
 
+# What is wrong with a body is told with words out of it.
+REASON_SHOWN_MAX = 500
+
+
 class ClientError(MessagingError):
     """The base of all errors of this library."""
 
 
 class BadRequest(ClientError):
     """The request is malformed or breaks a rule of the topic or group; repeating it can't help."""
+
+
+class UndecodableBody(BadRequest):
+    """The body of the message `message_id` isn't what it should be: broken gzip, no JSON, or none of a model's."""
+
+    def __init__(self, message_id: str, reason: str) -> None:
+        self.message_id = message_id
+        super().__init__(
+            pb.MESSAGE_CORRUPTED, f"the body of {printable(message_id)} {printable(reason[:REASON_SHOWN_MAX])}"
+        )
 
 
 class Unauthorized(ClientError):

@@ -74,13 +74,16 @@ class Turn:
             else:
                 del self._groups[key]
 
-    async def comes(self, *, again: bool, timeout_s: float) -> bool:
-        """Wait until an attempt may be made, `again` unless it is the first one; False when that takes too long."""
-        groups = [self._groups[key] for key in self._keys]
-        if again and not self._repeated:
+    def repeats(self) -> None:
+        """What it sent has to be sent again: from now on, its pause before that included, nobody behind it goes."""
+        if not self._repeated:
             self._repeated = True
-            for group in groups:
-                group.repeated += 1
+            for key in self._keys:
+                self._groups[key].repeated += 1
+
+    async def comes(self, *, timeout_s: float) -> bool:
+        """Wait until an attempt may be made; False when that takes too long."""
+        groups = [self._groups[key] for key in self._keys]
         if all(group.lets(self) for group in groups):
             return True
         self._set_waits(groups, True)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Self, TypedDict, Unpack
 
 from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
 from ternmq.wire_time import NANOS_PER_MS, nanos_of
@@ -19,6 +19,19 @@ _KNOWN_TOPICS_MAX = 10_000
 # The property of RocketMQ 4.x that holds a delay level.
 DELAY_LEVEL_PROPERTY = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class MessageOptions(TypedDict, total=False):
+    """What a message can have beside its topic and body."""
+
+    tag: str | None
+    keys: Sequence[str]
+    properties: Mapping[str, str]
+    message_group: str | None
+    delivery_timestamp: datetime | int | None
+    priority: int | None
+    delay: timedelta | None
+    delay_level: int | None
 
 
 @dataclass(slots=True)
@@ -67,6 +80,19 @@ class Message:
         if self.properties:
             _check_properties(self.properties)
         self.message_type = self._checked_type()
+
+    @classmethod
+    def json(cls, topic: str, value: object, **options: Unpack[MessageOptions]) -> Self:
+        """A message whose body is `value` in JSON: plain values, dataclasses, pydantic models.
+
+            Message.json("orders", Order(17, paid=True), keys=["order-17"])
+
+        TypeError for what JSON has no form for, ValueError for NaN and Infinity; `ternmq.json_body` says which types it
+        knows. `MessageView.json` reads it.
+        """
+        from ternmq.json_body import encoded
+
+        return cls(topic, encoded(value), **options)
 
     @property
     def delivery_timestamp_ms(self) -> int | None:

@@ -2,9 +2,9 @@
 
 import hashlib
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from ternmq.errors import BadRequest
+from ternmq.errors import BadRequest, UndecodableBody
 from ternmq.wire_time import datetime_of
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ternmq.endpoints import Endpoints
+    from ternmq.json_body import ModelT
 
 # zlib reads gzip and zlib headers alike with this: one producer writes zlib and calls it gzip.
 _ANY_HEADER = zlib.MAX_WBITS | 32
@@ -26,7 +27,8 @@ class MessageView:
     a `PullConsumer` got: nothing is hidden from others there, and progress is an offset.
     `delivery_attempt` is 1 on the first delivery.
 
-    Can be pickled and copied: what the copy holds is the same delivery, which can be settled once.
+    Can be pickled and copied: what the copy holds is the same delivery, which can be settled once. What a
+    `SimpleConsumer` received is a `ReceivedMessage`, which has `ack` and `nack`.
     """
 
     __slots__ = ("_body", "_message", "_properties", "broker", "delivery_attempt", "endpoints", "receipt_handle")
@@ -46,11 +48,35 @@ class MessageView:
 
     @property
     def body(self) -> bytes:
-        """The body as the producer gave it; MESSAGE_CORRUPTED when it can't be decompressed, or has more than
+        """The body as the producer gave it; `UndecodableBody` when it can't be decompressed, or has more than
         `INFLATED_BYTES_MAX` then. `to_proto().body` is the body as it was stored."""
         if self._body is None:
             self._body = self._decoded_body()
         return self._body
+
+    @overload
+    def json(self) -> Any: ...  # noqa: ANN401 - JSON is of any kind
+
+    @overload
+    def json(self, model: "type[ModelT]") -> "ModelT": ...
+
+    def json(self, model: "type[ModelT] | None" = None) -> object:
+        """What the body says in JSON: plain values, or an instance of a dataclass or a pydantic model.
+
+            order = view.json(Order)
+
+        `UndecodableBody` names the message when its body is no JSON, or not that of the model; `ternmq.json_body` says
+        what a dataclass can have.
+        """
+        from ternmq.json_body import check_model, decoded
+
+        if model is not None:
+            check_model(model)
+        try:
+            return decoded(self.body, model)
+        except ValueError as error:
+            wanted = "JSON" if model is None else f"{model.__name__} in JSON"
+            raise UndecodableBody(self.message_id, f"is no {wanted}: {error}") from error
 
     @property
     def stored_bytes(self) -> int:
@@ -149,6 +175,23 @@ class MessageView:
         """The message as it came; not a copy."""
         return self._message
 
+    if not TYPE_CHECKING:  # a type checker knows that these are for a `ReceivedMessage` only
+
+        def ack(self, *_: object) -> NoReturn:
+            raise self._settled_elsewhere("ack")
+
+        def nack(self, *_: object, **__: object) -> NoReturn:
+            raise self._settled_elsewhere("nack")
+
+    def _settled_elsewhere(self, call: str) -> BadRequest:
+        way = (
+            "the result of the listener settles it: nothing or ConsumeResult.SUCCESS, ConsumeResult.FAILURE or an "
+            "exception"
+            if self.receipt_handle
+            else "nothing is to be settled: a PullConsumer commits how far it has come, a checker returns a resolution"
+        )
+        return BadRequest(pb.BAD_REQUEST, f"{self.message_id} has no {call}(): {way}")
+
     def __reduce__(self) -> tuple[object, ...]:
         data = self._message.SerializeToString()
         return _restored, (type(self), data, self.broker, self.endpoints, self.receipt_handle, self.delivery_attempt)
@@ -159,9 +202,7 @@ class MessageView:
         try:
             return decoded_body(self._message.body)
         except zlib.error as error:
-            raise BadRequest(
-                pb.MESSAGE_CORRUPTED, f"the body of {self.message_id} says gzip and can't be read: {error}"
-            ) from error
+            raise UndecodableBody(self.message_id, f"says gzip and can't be read: {error}") from error
 
     def __repr__(self) -> str:
         return (

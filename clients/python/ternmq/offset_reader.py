@@ -41,12 +41,12 @@ from ternmq.identity import Identity
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, checked_start, offset_request
 from ternmq.route import Queue, Route
-from ternmq_common.grpc_http2.messages import StreamBroken
-from ternmq_common.grpc_stream.blocking_calls import BlockingConnection
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_rpc.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 
 ResultT = TypeVar("ResultT")
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from ternmq.connection_events import ConnectionListener
 from ternmq.hooks import Hooks
 from ternmq.identity import Credentials
 
@@ -39,3 +40,6 @@ class ClientOptions(TypedDict, total=False):
 
     timing: Timing
     """The periods of heartbeats and the like."""
+
+    on_connection: ConnectionListener | None
+    """Called with a `ConnectionEvent` when a server is connected, lost, and back; see `ternmq.connection_events`."""

@@ -1,4 +1,4 @@
-"""The producer: sends messages and says what became of them.
+"""The producer: sends messages and reports the outcome of each.
 
 Attempts    a failed send is repeated on another queue, of another broker first, after a short growing pause; a message
             keeps its id, so a message that was stored before its answer got lost may be there twice under one id
@@ -214,7 +214,7 @@ class Producer(Client):
             self._checks.begin(connection.endpoints, orphan)
         elif topic not in self._topics_without_checker:
             self._topics_without_checker.add(topic)  # once is enough: it may be asked about thousands
-            logger.warning("%s has no checker and is asked about transactions of %s", self.client_id, topic)
+            logger.warning("%s has no checker and gets transaction checks of %s", self.client_id, topic)
         return None
 
     async def _finish(self) -> None:
@@ -299,9 +299,12 @@ class Producer(Client):
             except TimeoutError:
                 raise DeadlineExceeded(str(self._access_point), f"no route of {topic} in time") from None
             except ClientError as error:
-                if not is_away(error) or not await budget.pause(REACH_BACKOFF.delay_s(attempt)):
+                if not is_away(error):
                     raise
-                if not await turn.comes(again=True, timeout_s=budget.left_s):
+                turn.repeats()
+                if not await budget.pause(REACH_BACKOFF.delay_s(attempt)):
+                    raise
+                if not await turn.comes(timeout_s=budget.left_s):
                     raise
         raise AssertionError("the loop above has no end")
 

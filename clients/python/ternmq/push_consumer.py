@@ -229,7 +229,9 @@ class PushConsumer(Consumer):
         timeout_s = self._poll_s + self._request_timeout_s
         connection = self._connection(queue.endpoints)
         try:
-            return await receive(connection, request, queue, timeout_s=timeout_s, keep_partial=not self._fifo)
+            return await receive(
+                connection, request, queue, MessageView, timeout_s=timeout_s, keep_partial=not self._fifo
+            )
         except TransportError as error:
             self._isolated.lost(queue.endpoints, error)
             raise

@@ -4,7 +4,7 @@ What fails meanwhile for no other reason is said for debugging only: calls, hear
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, TransportError
@@ -18,27 +18,38 @@ def level_of(error: ClientError) -> int:
 
 
 class Isolated:
-    """The endpoints on which a client's calls broke, until they answer again; they are used last."""
+    """The endpoints on which a client's calls broke, until they answer again; they are used last.
 
-    def __init__(self, client_id: str) -> None:
+    `tell` hears of each change: an endpoint that answers for the first time, one that is lost, with the reason, and one
+    that is back.
+    """
+
+    def __init__(self, client_id: str, tell: Callable[[Endpoints, TransportError | None], None]) -> None:
         self._client_id = client_id
-        self._endpoints: set[Endpoints] = set()
+        self._tell = tell
+        self._lost: set[Endpoints] = set()
+        self._known: set[Endpoints] = set()
 
     def lost(self, endpoints: Endpoints, error: TransportError) -> None:
-        if endpoints not in self._endpoints:
-            self._endpoints.add(endpoints)
+        if endpoints not in self._lost:
+            self._lost.add(endpoints)
             logger.warning("%s: no connection, it is tried again: %s", self._client_id, error)
+            self._tell(endpoints, error)
 
     def found(self, endpoints: Endpoints) -> None:
-        if endpoints in self._endpoints:
-            self._endpoints.discard(endpoints)
+        if endpoints in self._lost:
+            self._lost.discard(endpoints)
             logger.info("%s: connected again: %s", self._client_id, endpoints)
+        elif endpoints in self._known:
+            return
+        self._known.add(endpoints)
+        self._tell(endpoints, None)
 
     def __contains__(self, endpoints: object) -> bool:
-        return endpoints in self._endpoints
+        return endpoints in self._lost
 
     def __iter__(self) -> Iterator[Endpoints]:
-        return iter(self._endpoints)
+        return iter(self._lost)
 
     def __len__(self) -> int:
-        return len(self._endpoints)
+        return len(self._lost)

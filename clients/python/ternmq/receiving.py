@@ -1,9 +1,11 @@
 """One ReceiveMessage call, as simple and push consumers make it."""
 
 import logging
+from typing import Protocol, TypeVar
 
 from ternmq import connection as calls
 from ternmq.connection import Connection
+from ternmq.endpoints import Endpoints
 from ternmq.errors import InternalError, TransportError, error_of
 from ternmq.message_view import MessageView
 from ternmq.reachability import level_of
@@ -14,26 +16,37 @@ from ternmq_protos.v2 import service_pb2 as rpc
 logger = logging.getLogger(__name__)
 
 
+ViewT = TypeVar("ViewT", bound=MessageView)
+ViewT_co = TypeVar("ViewT_co", bound=MessageView, covariant=True)
+
+
+class MakeView(Protocol[ViewT_co]):
+    """Makes of a message what the consumer hands out: the class of it, or that with something filled in."""
+
+    def __call__(self, message: pb.Message, *, broker: str, endpoints: Endpoints) -> ViewT_co: ...
+
+
 async def receive(
     connection: Connection,
     request: rpc.ReceiveMessageRequest,
     queue: Queue,
+    make_view: MakeView[ViewT],
     *,
     timeout_s: float,
     keep_partial: bool = True,
-) -> list[MessageView]:
+) -> list[ViewT]:
     """The messages of one poll; an empty list when the server had none in time.
 
     When the connection breaks in the middle, the messages that came are as good as any: they are returned, unless
     `keep_partial` is False, which is for calls that are repeated with the same attempt id and get them again.
     """
-    views: list[MessageView] = []
+    views: list[ViewT] = []
     status = pb.Status()
     try:
         async for part in connection.stream(calls.RECEIVE_MESSAGE, request, timeout_s=timeout_s):
             kind = part.WhichOneof("content")
             if kind == "message":
-                views.append(MessageView(part.message, broker=queue.broker, endpoints=queue.endpoints))
+                views.append(make_view(part.message, broker=queue.broker, endpoints=queue.endpoints))
             elif kind == "status":
                 status = part.status
     except TransportError as error:

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Unpack
 
 from ternmq.acknowledging import ACK_ENTRIES_MAX, AckKey, Refused, by_request
@@ -18,6 +19,7 @@ from ternmq.errors import AckError, ClientError, TransportError
 from ternmq.filters import Subscriptions
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.received_message import ReceivedMessage
 from ternmq.receiving import receive
 from ternmq.wire_time import duration
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -36,7 +38,7 @@ class SimpleConsumer(Consumer):
         async with SimpleConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "paid"}) as consumer:
             for view in await consumer.receive(max_messages=16):
                 ...
-                await consumer.ack(view)
+                await view.ack()
 
     `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
     topics each `receive` asks for the next one. `await_duration` is how long the server waits for a first message. The
@@ -62,13 +64,14 @@ class SimpleConsumer(Consumer):
         )
         self._await_s = await_duration.total_seconds()
         self._topic_turn = itertools.cycle(self._filters)
+        self._make_view = partial(ReceivedMessage, consumer=self)
         self._settling = 0
         self._settled = asyncio.Event()
         self._settled.set()
 
     async def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
-    ) -> list[MessageView]:
+    ) -> list[ReceivedMessage]:
         """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
         self._check_running()
         topic = next(self._topic_turn)
@@ -84,7 +87,8 @@ class SimpleConsumer(Consumer):
         )
         timeout_s = max(self._await_s, SHORTEST_POLL_S) + self._request_timeout_s
         try:
-            views = await receive(self._connection(queue.endpoints), request, queue, timeout_s=timeout_s)
+            connection = self._connection(queue.endpoints)
+            views = await receive(connection, request, queue, self._make_view, timeout_s=timeout_s)
         except TransportError as error:
             self._isolated.lost(queue.endpoints, error)
             raise

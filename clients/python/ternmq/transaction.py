@@ -5,6 +5,8 @@ A half message whose end the server never hears of is an orphan: after a while t
 topic, whose checker answers (`ternmq.checking`).
 
 Interrupted   a send that was cancelled goes on, since it may be stored already, and is rolled back when it is known
+Invariants    at most one message is stored as far as is known; `_resolution` is set once; `_ending` is only ever
+              replaced by another try for the same resolution
 Ending        a call to the server that has begun goes on when its caller is cancelled; the producer's close waits
 """
 
@@ -78,9 +80,6 @@ class Transaction:
                             server, it is logged, and the checker is asked
     the block is cancelled  the same; the wait for the rollback is bounded, and it goes on in the background
     the process dies        the checker of another producer of the topic is asked, or of this one when it is back
-
-    Invariants: at most one message is stored as far as is known; `_resolution` is set once; `_ending` is only ever
-    replaced by another try for the same resolution.
     """
 
     def __init__(self, owner: TransactionOwner, recovery: timedelta | None) -> None:

@@ -71,6 +71,7 @@ RULES = {
     "skip": Rules(group="group"),
     "leave": Rules(_NEVER),
     "drop_retries": Rules(),
+    "purge": Rules(timeout_s=SEARCH_TIMEOUT_S),
     "progress": _SEARCH._replace(repeat=_NEVER),
     "subscribed": Rules(_NEVER),
     "find_by_key": _SEARCH._replace(repeat=_NEVER),
@@ -87,7 +88,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Values = tuple[Any, ...]
 """The arguments of a call, all of them, in the order of its signature."""
-Ask = Callable[["Call", Values], Awaitable[Any]]
+Ask = Callable[["ShardCall", Values], Awaitable[Any]]
 """Makes a call; what comes of it is what the method of that name returns."""
 
 
@@ -103,7 +104,7 @@ _TOLD: dict[object, Callable[[Any], object]] = {
 }
 
 
-class Call:
+class ShardCall:
     """One row of the table, with what its annotations make of it."""
 
     def __init__(self, name: str, rules: Rules) -> None:
@@ -188,7 +189,7 @@ def _named(value: object, kind: str) -> str:
     return value if isinstance(value, str) else getattr(value, kind, "")
 
 
-CALLS = {name: Call(name, rules) for name, rules in RULES.items()}
+CALLS = {name: ShardCall(name, rules) for name, rules in RULES.items()}
 
 
 def asking(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:

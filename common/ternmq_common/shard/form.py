@@ -6,7 +6,7 @@ A frame is an array of pieces; whatever waits for the other side travels in one.
 
 of which the end may be missing, and more may follow: who does not know it steps over it. A *call* has one of the names
 in `calls.py`, a number of its own and its arguments as body: an array in the order of the signature. It is answered, in
-any order, by `answer` (the result) or `failed` (`Failure`) with its number. All else are *notes*, which nobody
+any order, by `answer` (the result) or `failed` (`ShardFailure`) with its number. All else are *notes*, which nobody
 answers; one that is not known is stepped over. The last four are of calls, see `Piece`.
 
 A stream begins with `hello` and is answered by `welcome`. When it breaks, whatever was called and not answered may or
@@ -51,7 +51,7 @@ class Piece(Struct, array_like=True, gc=False):
 
     `topic_made` and `group_made` are the registry's versions at which the topic or group of the call was made, as the
     proxy knows it, 0: not known. A broker that does not know what was deleted before does nothing and answers
-    HA_NOT_AVAILABLE: it would take the new one for an earlier one of that name, and forget it with that. `timeout_ms`
+    HA_NOT_AVAILABLE: it would take the new one for an earlier one of that name, and remove it with that. `timeout_ms`
     is how long the answer is waited for, 0: for as long as it takes. `traceparent` is the W3C trace context of the
     caller, empty if it is not traced.
     """
@@ -157,7 +157,7 @@ class Greeting:
     form: int = FORM
 
 
-class Failure(NamedTuple):
+class ShardFailure(NamedTuple):
     """A `MessagingError`. HA_NOT_AVAILABLE is the error of a broker that can't do now what it was asked, and has done
     nothing of it: another one may be asked."""
 
@@ -177,20 +177,20 @@ class Ready(NamedTuple):
 HELLO = Note("hello", Greeting)
 VERSION = Note("version", int)
 PRESENCE: Note[list[PullingMember]] = Note("presence", list[PullingMember])
-"""Who pulls through this proxy; replaces what it told before."""
+"""Who pulls through this proxy; replaces what it said before."""
 CANCEL = Note("cancel", type(None))
 """Nobody waits any more for the answer to the call of that number."""
 ASKED = Note("asked", bool)
-"""Whether there was a producer for the question of that number."""
+"""Whether there was a producer for the transaction check of that number."""
 PING = Note("ping", type(None))
 
 # Said by brokers, beside `VERSION`.
 WELCOME = Note("welcome", Greeting)
 ANSWER = "answer"
-FAILED = Note("failed", Failure)
+FAILED = Note("failed", ShardFailure)
 READY = Note("ready", Ready)
-QUESTION = Note("question", OrphanedTransaction)
-"""A producer is to be asked about a transaction: with `sender_only` the sender of the half message, else any."""
+CHECK = Note("question", OrphanedTransaction)
+"""A transaction check is to be sent: with `sender_only` the sender of the half message, else any."""
 PONG = Note("pong", type(None))
 LEAVING = Note("leaving", type(None))
 """The broker ends: it answers what was called, and wants no more. The proxy ends its side of the stream."""

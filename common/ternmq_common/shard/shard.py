@@ -17,6 +17,7 @@ from ternmq_common.model import (
     Delivery,
     HalfMessage,
     NewMessage,
+    OpenTransaction,
     PopOrder,
     Pulled,
     QueueBounds,
@@ -24,11 +25,10 @@ from ternmq_common.model import (
     QueueReaderId,
     QueueRef,
     Resolution,
-    Settled,
+    SettleOutcome,
     StoredMessage,
     Subscription,
     TimedMessage,
-    Transaction,
     TransactionPage,
     TransactionState,
 )
@@ -87,10 +87,10 @@ class Storage(Protocol):
         """Pending or discarded transactions, each broker's oldest first, of that topic or, if it is empty, of all.
         `start` is what `following` of the page before was, or empty; BAD_REQUEST if it is anything else."""
 
-    def transaction(self, transaction: TransactionId) -> Awaitable[tuple[Transaction, StoredMessage]]:
-        """What became of a transaction, and its half message; INVALID_TRANSACTION_ID if there is none."""
+    def transaction(self, transaction: TransactionId) -> Awaitable[tuple[OpenTransaction, StoredMessage]]:
+        """The outcome of a transaction, and its half message; INVALID_TRANSACTION_ID if there is none."""
 
-    def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> Awaitable[list[Settled]]:
+    def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> Awaitable[list[SettleOutcome]]:
         """Finish messages; an outcome for each handle, in order."""
 
     def change_invisible(
@@ -108,7 +108,9 @@ class Storage(Protocol):
         """Show messages at once; their handles settle them until another consumer has them. With `counts` false the
         messages never reached their consumer."""
 
-    def dead_letter(self, group: str, topic: str, handle: ReceiptHandle, *, attempts: Int64 = 0) -> Awaitable[Settled]:
+    def dead_letter(
+        self, group: str, topic: str, handle: ReceiptHandle, *, attempts: Int64 = 0
+    ) -> Awaitable[SettleOutcome]:
         """Put a copy among the group's dead letters, then finish the message, even if the handle's time has passed.
         STALE when it is finished already; EXPIRED when another consumer has it, or will. `attempts` is how often its
         consumer says to have tried, which may be more often than it was delivered."""
@@ -148,6 +150,11 @@ class Storage(Protocol):
 
     def drop_retries(self, group: str, topic: str) -> Awaitable[None]:
         """Finish all messages of the topic that wait in the group's retry topic."""
+
+    def purge(self, queue: QueueRef, below: Int64, *, retries: bool) -> Awaitable[None]:
+        """Have the queue hold nothing below that offset, for good. What waits for its time or for the end of its
+        transaction is in no queue, and stays. With `retries` all goes that groups keep of the topic for another
+        delivery."""
 
     def progress(self, group: str, topics: Sequence[str] = ()) -> Awaitable[list[QueueProgress]]:
         """How far the group is in every queue that it has touched, its retry topic's included, and in every other one
@@ -193,7 +200,7 @@ class RemoteShard(Shard, Protocol):
         """As `append` for each of several requests, which share one call; the outcome of each."""
 
     def pop(self, order: PopOrder, *, watch: bool) -> Awaitable[list[Delivery]]:
-        """Claim what is there for a consumer. With `watch` the proxy is told once, if that is nothing or the broker
+        """Claim what is there for a consumer. With `watch` the proxy is notified once, if that is nothing or the broker
         can't say yet what it has (HA_NOT_AVAILABLE), when there may be something."""
 
     def pulling_members(self, group: str, topic: str) -> Awaitable[list[str]]:

@@ -1,4 +1,5 @@
-"""SQL92 filters of messages (`consumer.md` 2.6.1 to 2.6.3): the text is compiled once and tried on stored bytes.
+"""SQL92 filters of messages: the text is compiled once and tried on stored bytes (`consuming.md, SQL92 grammar`,
+`consuming.md, SQL92 values`).
 
 expression          `SqlFilter`, all that others use
 parser              lexer and grammar; imports lark, so it is imported only once somebody filters by SQL92

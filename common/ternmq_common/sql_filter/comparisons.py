@@ -1,4 +1,4 @@
-"""Comparisons of two operands: `=`, `<>`, the order signs and BETWEEN (`consumer.md` 2.6.2, 2.6.3).
+"""Comparisons of two operands: `=`, `<>`, the order signs and BETWEEN (`consuming.md, SQL92 values`).
 
 Only numbers have an order, and a property against a number is read as the literal's type asks for. The kinds of both
 sides are known before any message is, so the way to compare them is chosen once.

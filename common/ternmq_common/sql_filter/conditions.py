@@ -1,4 +1,4 @@
-"""The forms that make conditions of conditions, and the tests of one property (`consumer.md` 2.6.2, 2.6.3).
+"""The forms that make conditions of conditions, and the tests of one property (`consuming.md, SQL92 values`).
 
 Every form becomes one closure over the closures of its operands, from the properties of a message to true, false or
 None for "unknown". A text that can't be read as the number that a literal asks for raises EvaluationError, which ends

@@ -1,4 +1,4 @@
-"""Lexer and grammar of SQL92 expressions (`consumer.md` 2.6.1, 2.6.2), from text to one condition.
+"""Lexer and grammar of SQL92 expressions (`consuming.md, SQL92 grammar`), from text to one condition.
 
 Weak to strong: OR; AND; = <> IS; the order signs, BETWEEN, IN and the tests for parts of texts; NOT + -; parentheses.
 NOT takes the nearest operand: `NOT a > 1` is `(NOT a) > 1` and refused, since a condition has no order.

@@ -1,8 +1,8 @@
-"""The properties of a stored message as an expression sees them: texts by name (`consumer.md` 2.6.3).
+"""The properties of a stored message as an expression sees them: texts by name (`consuming.md, SQL92 values`).
 
-User properties go by their own names. What the system knows goes by the names of RocketMQ's store (`producer.md` 6.4);
-an empty one is missing. No producer may use TAGS, KEYS or UNIQ_KEY for itself, so these are never looked for among the
-user properties; `__SHARDINGKEY` it may, and then the message group wins if there is one (`producer.md` 6.3).
+User properties go by their own names. What the system knows goes by the names of RocketMQ's store; an empty one is
+missing. No producer may use TAGS, KEYS or UNIQ_KEY for itself (`sending.md, Reserved properties`), so these are never
+looked for among the user properties; `__SHARDINGKEY` it may, and then the message group wins if there is one.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,4 +1,4 @@
-"""Texts of properties as numbers, the way Java reads them (`consumer.md` 2.6.3), and the order of those numbers.
+"""Texts of properties as numbers, the way Java reads them (`consuming.md, SQL92 values`), and their order.
 
 int32, int64   an optional sign, then ASCII digits, leading zeros allowed, nothing else, not even white space; in range.
 double         around it characters up to U+0020 don't count. An optional sign, then `1`, `1.`, `1.5` or `.5` with an

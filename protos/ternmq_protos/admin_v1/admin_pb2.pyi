@@ -169,6 +169,36 @@ class DeleteTopicResponse(_message.Message):
     status: _definition_pb2.Status
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
 
+class PurgeTopicRequest(_message.Message):
+    __slots__ = ("name", "before", "dry_run")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    before: _timestamp_pb2.Timestamp
+    dry_run: bool
+    def __init__(self, name: _Optional[str] = ..., before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dry_run: bool = ...) -> None: ...
+
+class PurgedQueue(_message.Message):
+    __slots__ = ("broker", "queue_id", "first", "after")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    queue_id: int
+    first: int
+    after: int
+    def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., first: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class PurgeTopicResponse(_message.Message):
+    __slots__ = ("status", "queues")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    queues: _containers.RepeatedCompositeFieldContainer[PurgedQueue]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[PurgedQueue, _Mapping]]] = ...) -> None: ...
+
 class UpdateTopicRequest(_message.Message):
     __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -578,3 +608,171 @@ class GetServerInfoResponse(_message.Message):
     now: _timestamp_pb2.Timestamp
     test_clock: bool
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., now: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., test_clock: bool = ...) -> None: ...
+
+class ConnectedClient(_message.Message):
+    __slots__ = ("client_id", "address", "language", "version", "hostname", "client_type", "group", "topics", "topic_count", "since", "process")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    address: str
+    language: str
+    version: str
+    hostname: str
+    client_type: _definition_pb2.ClientType
+    group: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    topic_count: int
+    since: _timestamp_pb2.Timestamp
+    process: str
+    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., language: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_count: _Optional[int] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., process: _Optional[str] = ...) -> None: ...
+
+class ListClientsRequest(_message.Message):
+    __slots__ = ("group", "topic", "limit", "page")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    limit: int
+    page: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
+
+class ListClientsResponse(_message.Message):
+    __slots__ = ("status", "clients", "next_page", "server", "silent")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    clients: _containers.RepeatedCompositeFieldContainer[ConnectedClient]
+    next_page: str
+    server: str
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., clients: _Optional[_Iterable[_Union[ConnectedClient, _Mapping]]] = ..., next_page: _Optional[str] = ..., server: _Optional[str] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Component(_message.Message):
+    __slots__ = ("kind", "name", "well", "said")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WELL_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    well: bool
+    said: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., well: bool = ..., said: _Optional[str] = ...) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("status", "components", "version")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    components: _containers.RepeatedCompositeFieldContainer[Component]
+    version: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., components: _Optional[_Iterable[_Union[Component, _Mapping]]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class ProcessLogLevels(_message.Message):
+    __slots__ = ("process", "levels")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    levels: str
+    def __init__(self, process: _Optional[str] = ..., levels: _Optional[str] = ...) -> None: ...
+
+class GetLogLevelsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetLogLevelsResponse(_message.Message):
+    __slots__ = ("status", "processes", "silent")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessLogLevels]
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., processes: _Optional[_Iterable[_Union[ProcessLogLevels, _Mapping]]] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateLogLevelsRequest(_message.Message):
+    __slots__ = ("levels",)
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    levels: str
+    def __init__(self, levels: _Optional[str] = ...) -> None: ...
+
+class UpdateLogLevelsResponse(_message.Message):
+    __slots__ = ("status", "processes", "silent")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessLogLevels]
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., processes: _Optional[_Iterable[_Union[ProcessLogLevels, _Mapping]]] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ProcessDiagnostics(_message.Message):
+    __slots__ = ("process", "pid", "python", "platform", "resident_bytes", "descriptors", "settings", "threads", "tasks", "tasks_by_kind")
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class TasksByKindEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_BY_KIND_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    pid: int
+    python: str
+    platform: str
+    resident_bytes: int
+    descriptors: int
+    settings: _containers.ScalarMap[str, str]
+    threads: str
+    tasks: int
+    tasks_by_kind: _containers.ScalarMap[str, int]
+    def __init__(self, process: _Optional[str] = ..., pid: _Optional[int] = ..., python: _Optional[str] = ..., platform: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., descriptors: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., threads: _Optional[str] = ..., tasks: _Optional[int] = ..., tasks_by_kind: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class GetDiagnosticsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetDiagnosticsResponse(_message.Message):
+    __slots__ = ("status", "processes", "silent")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessDiagnostics]
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., processes: _Optional[_Iterable[_Union[ProcessDiagnostics, _Mapping]]] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -107,7 +107,7 @@ async def _target(
     return min(max(asked, bounds.minimum), bounds.maximum)
 
 
-# --- looking
+# --- queries
 
 
 async def query_messages(

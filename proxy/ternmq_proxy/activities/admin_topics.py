@@ -1,10 +1,9 @@
 """Calls of `ternmq.admin.v1.Admin` about topics, and about the server itself."""
 
 import asyncio
-import os
+import logging
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock, now_ms
@@ -12,11 +11,13 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import QueueRef, Topic
-from ternmq_common.names import checked_topic, group_of_derived
+from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.admin_brokers import permission_of, refuse_if_embedded, wire_permission
+from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK
+from ternmq_runtime.observability.self_report import resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
+
+_log = logging.getLogger(__name__)
 
 
 async def create_topic(
@@ -207,6 +210,37 @@ async def delete_topic(
     return admin_pb2.DeleteTopicResponse(status=OK)
 
 
+async def purge_topic(
+    request: admin_pb2.PurgeTopicRequest, call: "Call", services: "Services"
+) -> admin_pb2.PurgeTopicResponse:
+    """Empty the topic's queues, or remove what is older than a time; see the request's comment."""
+    topic = await services.catalog.existing_topic(checked_topic(request.name))
+    if topic.name.startswith(RETRY_PREFIX):
+        raise MessagingError(
+            definition_pb2.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"
+        )
+    route = services.messages.route(topic)
+    queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
+    before_ms = time_ms(request.before) if request.HasField("before") else None
+    # All brokers are asked before anything goes, so that one that is away refuses the whole.
+    purged = await asyncio.gather(*(_to_purge(queue, before_ms, services) for queue in queues))
+    if not request.dry_run:
+        count = sum(each.after - each.first for each in purged)
+        _log.info("topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller, count, len(queues))
+        for queue, each in zip(queues, purged, strict=True):
+            await services.messages.purge(queue, each.after, retries=before_ms is None)
+    return admin_pb2.PurgeTopicResponse(status=OK, queues=purged)
+
+
+async def _to_purge(queue: QueueRef, before_ms: int | None, services: "Services") -> admin_pb2.PurgedQueue:
+    """What the queue holds, and would hold afterwards."""
+    bounds = await services.messages.bounds(queue)
+    after = bounds.maximum if before_ms is None else await services.messages.offset_at(queue, before_ms)
+    # Between the two questions retention may have been there.
+    after = max(bounds.minimum, after)
+    return admin_pb2.PurgedQueue(broker=queue.broker, queue_id=queue.queue_id, first=bounds.minimum, after=after)
+
+
 async def get_server_info(
     request: admin_pb2.GetServerInfoRequest, call: "Call", services: "Services"
 ) -> admin_pb2.GetServerInfoResponse:
@@ -215,19 +249,12 @@ async def get_server_info(
     answer = admin_pb2.GetServerInfoResponse(
         status=OK,
         version=version("ternmq"),
-        resident_bytes=_resident_bytes(),
+        resident_bytes=resident_bytes(),
         test_clock=isinstance(services.clock, MovableClock),
     )
     answer.started.FromMilliseconds(services.started_ms)
     answer.now.FromMilliseconds(services.clock.now_ms())
     return answer
-
-
-def _resident_bytes() -> int:
-    """0 where the system has no /proc; reading that takes no disk."""
-    statm = Path("/proc/self/statm")
-    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _topic(topic: Topic) -> admin_pb2.Topic:

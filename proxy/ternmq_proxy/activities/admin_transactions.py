@@ -1,4 +1,4 @@
-"""Calls of `ternmq.admin.v1.Admin` about transactions: those that nobody ended, and what becomes of them."""
+"""Calls of `ternmq.admin.v1.Admin` about transactions: those that nobody ended, and their outcomes."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.delivered_form import delivered_form
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Transaction
+    from ternmq_common.model import OpenTransaction
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -55,7 +55,7 @@ async def list_transactions(
 async def get_transaction(
     request: admin_pb2.GetTransactionRequest, call: "Call", services: "Services"
 ) -> admin_pb2.GetTransactionResponse:
-    """What became of a transaction, and its message as consumers get it, or would; INVALID_TRANSACTION_ID if there is
+    """The outcome of a transaction, and its message as consumers get it, or would; INVALID_TRANSACTION_ID if there is
     none."""
     del call
     transaction, stored = await services.messages.transaction(TransactionId.parse(request.transaction_id))
@@ -84,7 +84,7 @@ async def resolve_transaction(
     return admin_pb2.ResolveTransactionResponse(status=OK, transaction=_transaction(after))
 
 
-def _transaction(transaction: "Transaction") -> admin_pb2.Transaction:
+def _transaction(transaction: "OpenTransaction") -> admin_pb2.Transaction:
     answer = admin_pb2.Transaction(
         transaction_id=transaction.transaction_id,
         topic=transaction.topic,

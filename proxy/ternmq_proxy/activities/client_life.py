@@ -1,4 +1,4 @@
-"""Heartbeat and NotifyClientTermination: clients come, stay and go (`producer.md` 4)."""
+"""Heartbeat and NotifyClientTermination: clients come, stay and go (`overview.md, Heartbeats and termination`)."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import ClientType
     from ternmq_proxy.activities.send_message import Answer
     from ternmq_proxy.call import Call
-    from ternmq_proxy.processors.clients import Client, CommandStream
+    from ternmq_proxy.processors.clients import CommandStream, ConnectedClient
     from ternmq_proxy.services import Services
 
 _ALIVE = HeartbeatResponse(status=OK).SerializeToString()
@@ -63,15 +63,15 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     return HeartbeatResponse(status=OK)
 
 
-def _told(request: HeartbeatRequest, known: "Client | None") -> "tuple[ClientType, str]":
+def _told(request: HeartbeatRequest, known: "ConnectedClient | None") -> "tuple[ClientType, str]":
     """The client's type, and its group, as far as it ever told."""
     kind = known.settings.client_type if known is not None and known.settings is not None else request.client_type
     return kind, request.group.name or (known.group if known is not None else "")
 
 
-async def depart(client: "Client", services: "Services") -> None:
+async def depart(client: "ConnectedClient", services: "Services") -> None:
     """A client is gone, with or without a word: others get what it held, the queues that it had for itself, and the
-    questions that it did not answer."""
+    transaction checks that it did not answer."""
     services.orphans.left(client.client_id)
     await services.renewal.release(client.client_id)
     services.subscriptions.forget(client.client_id)

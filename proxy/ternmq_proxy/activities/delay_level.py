@@ -1,4 +1,4 @@
-"""The delay levels of RocketMQ 4.x: the user property DELAY stands for a delivery time (`producer.md` 6.3, 6.5).
+"""The delay levels of RocketMQ 4.x: the user property DELAY stands for a delivery time (`sending.md, Delay levels`).
 
 A level counts in a message to a DELAY topic that is NORMAL by its fields. In every other message the key is reserved,
 as those of all other 4.x properties are.

@@ -1,4 +1,4 @@
-"""EndTransaction: a producer says what becomes of its half message (`producer.md` 8.2)."""
+"""EndTransaction: a producer says the outcome of its half message (`sending.md, EndTransaction`)."""
 
 from typing import TYPE_CHECKING
 

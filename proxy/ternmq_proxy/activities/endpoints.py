@@ -1,4 +1,4 @@
-"""By which endpoints a client is told to reach this proxy, in routes and assignments (`producer.md` 3).
+"""By which endpoints a client is told to reach this proxy, in routes and assignments (`overview.md, Endpoints`).
 
 Advertised  the operator knows the way to a listener and said so: that holds for everybody who came in there
 Echoed      otherwise what the client named, since that led it here, through whatever port mapping

@@ -1,4 +1,4 @@
-"""What a message must be to be accepted, in the order of the contract (`producer.md` 6.1 to 6.3)."""
+"""What a message must be to be accepted, in the order of `sending.md, Checks`."""
 
 import re
 from typing import TYPE_CHECKING, NoReturn
@@ -60,7 +60,7 @@ def check_message(
 
 
 def effective_type(properties: "SystemProperties") -> "MessageType":
-    """What the message is by its fields, whatever its producer called it (`producer.md` 6.2)."""
+    """What the message is by its fields, whatever its producer called it (`sending.md, Types`)."""
     if properties.message_type == definition_pb2.TRANSACTION:
         return definition_pb2.TRANSACTION
     if properties.HasField("delivery_timestamp"):

@@ -1,4 +1,4 @@
-"""UpdateOffset, GetOffset, QueryOffset and PullMessage: consumption by offset (`consumer.md` 9)."""
+"""UpdateOffset, GetOffset, QueryOffset and PullMessage: consumption by offset (`pulling.md, Offsets`)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

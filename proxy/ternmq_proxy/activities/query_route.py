@@ -1,4 +1,4 @@
-"""QueryRoute and QueryAssignment: where a topic's queues are (`producer.md` 3, `consumer.md` 3).
+"""QueryRoute and QueryAssignment: where a topic's queues are (`overview.md, Routes`, `consuming.md, Assignment`).
 
 A topic that is made by its first message (`auto_create`) has a route before: that which it will have. Official
 producers ask for it before they send, and nothing says then that it is a producer who asks. So the route makes nothing,

@@ -1,4 +1,4 @@
-"""RecallMessage: take a timed message back before its time (`producer.md` 9)."""
+"""RecallMessage: take a timed message back before its time (`sending.md, Recall`)."""
 
 from typing import TYPE_CHECKING
 

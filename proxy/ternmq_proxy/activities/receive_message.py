@@ -1,4 +1,4 @@
-"""ReceiveMessage: claim messages, waiting for some if there are none (`consumer.md` 4)."""
+"""ReceiveMessage: claim messages, waiting for some if there are none (`consuming.md, Receive`)."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""SendMessage: one message or several of one topic (`producer.md` 6).
+"""SendMessage: one message or several of one topic (`sending.md, Checks`).
 
 Most requests have to wait for nothing but the log: those are begun at once, and answered when it has them. The others
 (a topic that is not known yet, a body to inflate, messages that are more than NORMAL) take the way through a coroutine.
@@ -15,7 +15,7 @@ from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse
 from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
 from ternmq_proxy.activities.request_bytes import Extraordinary
-from ternmq_proxy.activities.send_special import Sending, send_special
+from ternmq_proxy.activities.send_special import SpecialSend, send_special
 from ternmq_proxy.activities.sent_form import sent
 from ternmq_proxy.activities.sent_messages import Sender, sent_messages
 from ternmq_proxy.activities.status import status_of
@@ -99,7 +99,7 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         topic = await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
         _check_type(message, kind, topic)
-    sending = Sending(messages, services.messages.route(topic), now, call, services, turns)
+    sending = SpecialSend(messages, services.messages.route(topic), now, call, services, turns)
     try:
         if topic.type != definition_pb2.NORMAL:
             return await send_special(sending)
@@ -109,7 +109,7 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         sending.leave()
 
 
-async def _appended(sending: Sending, stored: "Sequence[NewMessage]", turns: Turns | None) -> bytes:
+async def _appended(sending: SpecialSend, stored: "Sequence[NewMessage]", turns: Turns | None) -> bytes:
     services = sending.services
     if turns is not None:
         await turns.next()

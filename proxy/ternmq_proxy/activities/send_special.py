@@ -1,12 +1,12 @@
-"""SendMessage for messages that are more than NORMAL: where each goes, and how it is stored (`producer.md` 6.5 to 6.8).
+"""SendMessage for messages that are more than NORMAL: where each goes (`sending.md, Placement`), and how it is stored.
 
 FIFO         in the queue of its message group
 PRIORITY     in the queue of its priority
 DELAY        when its time comes; at once if that is past
 TRANSACTION  when its transaction is committed; each message is one of its own
 
-A request is stored in parts: the messages of a part in order, or none of them. One part may fail where others do not;
-the entries say which.
+A request is stored in parts (`sending.md, Several messages`): the messages of a part in order, or none of them. One
+part may fail where others do not; the entries say which.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class _Part(NamedTuple):
     store: Callable[[], Awaitable[list[SendResultEntry]]]
 
 
-class Sending:
+class SpecialSend:
     """A request, checked; all its messages are of the topic's type. `turns` are those of a long one."""
 
     __slots__ = ("_inflation", "_turns", "call", "messages", "now_ms", "route", "services")
@@ -91,7 +91,7 @@ class Sending:
             self._inflation.leave()
 
 
-async def send_special(sending: Sending) -> SendMessageResponse:
+async def send_special(sending: SpecialSend) -> SendMessageResponse:
     """Store checked messages of the topic's type; one entry for each, in order."""
     parts = await _PARTS[sending.route.topic.type](sending)
     if len(parts) == 1:
@@ -125,16 +125,16 @@ def sent_entry(appended: "Appended") -> SendResultEntry:
 # --- in order, and by priority
 
 
-async def _fifo(sending: Sending) -> list[_Part]:
+async def _fifo(sending: SpecialSend) -> list[_Part]:
     return await _by_queue(sending, lambda properties: queue_of_group(sending.route, properties.message_group))
 
 
-async def _priority(sending: Sending) -> list[_Part]:
+async def _priority(sending: SpecialSend) -> list[_Part]:
     topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
     return await _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
 
 
-async def _by_queue(sending: Sending, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
+async def _by_queue(sending: SpecialSend, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message.system_properties), []).append(number)
@@ -143,7 +143,7 @@ async def _by_queue(sending: Sending, queue_of: "Callable[[SystemProperties], Qu
     return [_appended(sending, queue, numbers, batch) for queue, numbers, batch in batches]
 
 
-def _appended(sending: Sending, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
+def _appended(sending: SpecialSend, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
     async def store() -> list[SendResultEntry]:
         return list(map(sent_entry, await sending.services.messages.append(queue, messages)))
 
@@ -153,7 +153,7 @@ def _appended(sending: Sending, queue: QueueRef, numbers: list[int], messages: l
 # --- timed
 
 
-async def _delay(sending: Sending) -> list[_Part]:
+async def _delay(sending: SpecialSend) -> list[_Part]:
     queue = sending.services.placement.next_queue(sending.route)
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}
@@ -200,7 +200,7 @@ async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Servi
 _OF_OTHER_TYPES = ("delivery_timestamp", "message_group", "priority", "lite_topic")
 
 
-async def _transaction(sending: Sending) -> list[_Part]:
+async def _transaction(sending: SpecialSend) -> list[_Part]:
     queue = sending.services.placement.next_queue(sending.route)
     parts = []
     for number, message in enumerate(sending.messages):
@@ -230,7 +230,7 @@ async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> li
     return [entry]
 
 
-_PARTS: "dict[MessageType, Callable[[Sending], Awaitable[list[_Part]]]]" = {
+_PARTS: "dict[MessageType, Callable[[SpecialSend], Awaitable[list[_Part]]]]" = {
     definition_pb2.FIFO: _fifo,
     definition_pb2.PRIORITY: _priority,
     definition_pb2.DELAY: _delay,

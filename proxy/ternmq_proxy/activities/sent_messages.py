@@ -43,7 +43,7 @@ _IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_
 _IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.FIFO))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
 _IS_SPECIAL = definition_pb2.TRANSACTION
-# No rule of the contract, but who has more takes long.
+# No rule of the protocol, but who has more takes long.
 _KEYS_MAX = 128
 
 

@@ -1,4 +1,5 @@
-"""AckMessage and ChangeInvisibleDuration: what a consumer says of a message it received (`consumer.md` 6).
+"""AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue: what a consumer says of a message it received
+(`consuming.md, Acknowledgement`, `consuming.md, Invisible durations`, `consuming.md, Forwarding to the dead letters`).
 
 Acknowledgements of not too many messages are begun at once and answered when their broker has said what became of them;
 the others give others their turns meanwhile, in a coroutine.
@@ -11,7 +12,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.handle_form import HandleForm, handle_form
 from ternmq_common.limits import INVISIBLE_MAX_MS
-from ternmq_common.model import Settled
+from ternmq_common.model import SettleOutcome
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
@@ -43,7 +44,7 @@ _EXPIRED = status(
 )
 # A millisecond's worth of acknowledgements; others get the event loop between two of these.
 _SLICE = 64
-_STATUS_OF = {Settled.DONE: OK, Settled.STALE: OK, Settled.EXPIRED: _EXPIRED}
+_STATUS_OF = {SettleOutcome.DONE: OK, SettleOutcome.STALE: OK, SettleOutcome.EXPIRED: _EXPIRED}
 
 
 def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
@@ -62,14 +63,14 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
         return False  # the others are acknowledged all the same, and this one's entry says why not
     client_id = call.client_id
 
-    def done(outcomes: "list[Settled] | None", error: Exception | None) -> None:
+    def done(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
         if error is not None:
             refused = AckMessageResponse(status=status_of(error, "AckMessage"))
             answer(refused.SerializeToString(), refused.status.code)
             return
         assert outcomes is not None
         services.renewal.let_go(client_id, group, topic, handles)
-        if Settled.EXPIRED not in outcomes:
+        if SettleOutcome.EXPIRED not in outcomes:
             answer(all_settled(entries), definition_pb2.OK)
             return
         asked = AckMessageRequest.FromString(data).entries
@@ -175,7 +176,7 @@ async def forward_message_to_dead_letter_queue(
     await services.catalog.group_of(group, (topic,))
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, [handle])
-    if outcome is Settled.EXPIRED:
+    if outcome is SettleOutcome.EXPIRED:
         raise MessagingError(
             definition_pb2.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"
         )

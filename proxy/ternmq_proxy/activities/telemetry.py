@@ -1,4 +1,4 @@
-"""Telemetry: a client tells its settings, the server answers with those in force (`producer.md` 5)."""
+"""Telemetry: a client tells its settings, the server answers with those in force (`overview.md, Settings`)."""
 
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
         await _complete_consumer(answer, services)
     answer.metric.CopyFrom(Metric(on=False))
     client = services.clients.configured(client_id, settings)
-    client.was_told_fifo = answer.subscription.fifo
+    client.was_told_fifo, client.address = answer.subscription.fifo, call.peer
     if settings.subscription.subscriptions:
         expressions = {entry.topic.name: _expression(entry.expression) for entry in settings.subscription.subscriptions}
         services.subscriptions.replaced(settings.subscription.group.name, client_id, expressions)

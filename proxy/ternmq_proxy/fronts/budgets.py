@@ -3,8 +3,8 @@
 import resource
 from typing import TYPE_CHECKING
 
-from ternmq_common.grpc_http2.budgets import Budgets
 from ternmq_common.limits import MIB
+from ternmq_rpc.grpc_http2.budgets import Budgets
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings

@@ -10,9 +10,9 @@ There is one of these for each kind of call, and none in a process that makes no
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.observability.tracing import ActiveSpan, Attribute, Tracing, messaging_attributes, recorded
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import EndTransactionRequest, SendMessageRequest
+from ternmq_runtime.observability.tracing import ActiveSpan, Attribute, Tracing, messaging_attributes, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,11 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from ternmq_proxy.activities import (
     admin_brokers,
+    admin_clients,
     admin_clock,
     admin_groups,
     admin_messages,
+    admin_server,
     admin_topics,
     admin_transactions,
 )
@@ -61,7 +63,7 @@ StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """One request, one answer of `response`, whose `status` says what became of it. `begin`, if there is one, answers
+    """One request, one answer of `response`, whose `status` is its outcome. `begin`, if there is one, answers
     most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for which it
     raises DecodeError."""
 
@@ -107,6 +109,7 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "ListTopics": admin_topics.list_topics,
     "DescribeTopic": admin_topics.describe_topic,
     "DeleteTopic": admin_topics.delete_topic,
+    "PurgeTopic": admin_topics.purge_topic,
     "UpdateTopic": admin_topics.update_topic,
     "CreateGroup": admin_groups.create_group,
     "UpdateGroup": admin_groups.update_group,
@@ -125,6 +128,11 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "BrokerRemaining": admin_brokers.broker_remaining,
     "AdvanceClock": admin_clock.advance_clock,
     "GetServerInfo": admin_topics.get_server_info,
+    "ListClients": admin_clients.list_clients,
+    "GetStatus": admin_server.get_status,
+    "GetLogLevels": admin_server.get_log_levels,
+    "UpdateLogLevels": admin_server.update_log_levels,
+    "GetDiagnostics": admin_server.get_diagnostics,
 }
 
 

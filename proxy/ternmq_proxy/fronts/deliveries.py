@@ -12,11 +12,11 @@ from ternmq_common.eager import begin
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
 
 if TYPE_CHECKING:
-    from ternmq_common.grpc_stream.served_call import ServedCall
-    from ternmq_common.observability.figures import FrontFigures
-    from ternmq_common.observability.tracing import ActiveSpan
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.calls import Answered
+    from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.tracing import ActiveSpan
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ class Deliveries:
         self.figures = figures
         self._giving_back: set[asyncio.Task[None]] = set()
 
-    def to(self, served: "ServedCall", call: "Call", measured: Measured) -> "Delivery":
+    def to(self, served: "ServedCall", call: "Call", measured: Measured) -> "AnswerDelivery":
         """What is taken for a call, and sent then."""
-        return Delivery(self, served, call, measured)
+        return AnswerDelivery(self, served, call, measured)
 
     def give_back(self, answered: "Answered") -> None:
         """It did not arrive."""
@@ -51,7 +51,7 @@ class Deliveries:
             await asyncio.wait(self._giving_back)
 
 
-class Delivery:
+class AnswerDelivery:
     """One answer, from before its messages are taken, which is done within it, until the kernel has them.
 
     `answered` is sent when what is within ends well. `span`: of a call that is traced, and was answered with messages.

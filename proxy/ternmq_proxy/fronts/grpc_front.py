@@ -1,7 +1,7 @@
 """The gRPC front: takes calls from official clients and tools, with health and reflection, on one port or several.
 
 The outcome of a call is in its answer; a gRPC status other than OK means that the call could not be carried out as a
-call (`producer.md` 1.3): bytes that don't parse, or settings that end a Telemetry stream.
+call (`overview.md, Status codes`): bytes that don't parse, or settings that end a Telemetry stream.
 """
 
 import asyncio
@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.grpc_http2.messages import Status
-from ternmq_common.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
-from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound, grpc_refused, named
-from ternmq_common.observability.figures import FrontFigures, Traffic
-from ternmq_common.observability.tracing import NOTHING, Within, mark_failed
 from ternmq_common.printable import problem_of_name
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
@@ -47,15 +41,21 @@ from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.request_size import RequestSize
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
+from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
+from ternmq_rpc.grpc_stream.sockets import bound, grpc_refused, named
+from ternmq_runtime.observability.figures import FrontFigures, Traffic
+from ternmq_runtime.observability.tracing import NOTHING, Within, mark_failed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.grpc_http2.budgets import Budgets
-    from ternmq_common.observability.observability import Observability
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.server_settings import Listener
     from ternmq_proxy.services import Services
+    from ternmq_rpc.grpc_http2.budgets import Budgets
+    from ternmq_runtime.observability.observability import Observability
 
     Serve = Callable[[ServedCall], Awaitable[None]]
 
@@ -91,7 +91,7 @@ class GrpcFront:
         self._figures = FrontFigures(self._traffic)
         observability.watch_front(self._figures)
         self._observability = observability
-        self._methods: dict[str, Method] = {}
+        self._methods: dict[str, ServedMethod] = {}
         self._server = CallServer(
             self._methods.get,
             headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT),
@@ -119,7 +119,7 @@ class GrpcFront:
         for service, calls in ((MESSAGING_SERVICE, messaging_calls()), (ADMIN_SERVICE, admin_calls())):
             for name, call in calls.items():
                 self._methods[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
-        self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = Method(self._converse, talks=True)
+        self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = ServedMethod(self._converse, talks=True)
         self._methods |= self._health.methods()
         self._methods |= Reflection((MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, Health.NAME)).methods()
         for address, sock in zip(self._listeners, self._sockets, strict=True):
@@ -134,13 +134,13 @@ class GrpcFront:
         await self._server.stop(grace_s)
         await self._deliveries.settled()
 
-    def _method(self, service: str, name: str, call: Unary | Streamed) -> Method:
+    def _method(self, service: str, name: str, call: Unary | Streamed) -> ServedMethod:
         tracing = self._observability.tracing
         spans = None if tracing is None else CallSpans(service, name, tracing)
         if isinstance(call, Streamed):
-            return Method(self._streamed(name, call, spans))
+            return ServedMethod(self._streamed(name, call, spans))
         begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)
-        return Method(self._unary(name, call, spans), at_once=begun)
+        return ServedMethod(self._unary(name, call, spans), at_once=begun)
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
         figures, services = self._figures, self._services
@@ -340,7 +340,7 @@ def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
 
 
 async def _end_conversation(error: Exception, status: "definition_pb2.Status", served: ServedCall) -> None:
-    """End a Telemetry stream as the contract says for the error (`producer.md` 5.5), of which that is the status."""
+    """End a Telemetry stream as the error demands (`overview.md, Settings`), of which that is the status."""
     if status.code == definition_pb2.CLIENT_ID_REQUIRED:
         await served.finish(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):

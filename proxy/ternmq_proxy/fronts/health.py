@@ -8,8 +8,8 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ternmq_common.grpc_http2.messages import Status, StreamBroken
-from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
+from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
+from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,11 @@ class Health:
         self._ended = False
         self._watching: set[ServedCall] = set()
 
-    def methods(self) -> dict[str, Method]:
+    def methods(self) -> dict[str, ServedMethod]:
         """By path."""
         return {
-            f"/{self.NAME}/Check": Method(self._check),
-            f"/{self.NAME}/Watch": Method(self._watch, talks=True),
+            f"/{self.NAME}/Check": ServedMethod(self._check),
+            f"/{self.NAME}/Watch": ServedMethod(self._watch, talks=True),
         }
 
     def end(self) -> None:

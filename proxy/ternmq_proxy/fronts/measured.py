@@ -1,4 +1,4 @@
-"""How long calls take, and what becomes of them."""
+"""How long calls take, and their outcomes."""
 
 import time
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from typing import Self
 
 from ternmq_protos.v2 import definition_pb2
 
-# What becomes of a call that gets no answer.
+# The outcome of a call that gets no answer.
 UNPARSED, CUT = "UNPARSED", "CUT"
 _CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
 
 
 def code_name(code: int) -> str:
-    """The contract's name of a status code; its number if it has none."""
+    """The protocol's name of a status code; its number if it has none."""
     return _CODE_NAMES.get(code) or str(code)
 
 

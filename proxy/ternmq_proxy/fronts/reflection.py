@@ -7,9 +7,9 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.reflection_pb2 import ErrorResponse, ServerReflectionRequest, ServerReflectionResponse
 
-from ternmq_common.grpc_http2.messages import Status
-from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
 from ternmq_protos.pool import POOL
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ class Reflection:
     def __init__(self, services: "Sequence[str]") -> None:
         self._services = sorted((*services, _NAME))
 
-    def methods(self) -> dict[str, Method]:
+    def methods(self) -> dict[str, ServedMethod]:
         """By path."""
-        return {f"/{_NAME}/ServerReflectionInfo": Method(self._converse, talks=True)}
+        return {f"/{_NAME}/ServerReflectionInfo": ServedMethod(self._converse, talks=True)}
 
     async def _converse(self, call: ServedCall) -> None:
         while (data := await call.read()) is not None:

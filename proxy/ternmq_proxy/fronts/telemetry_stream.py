@@ -7,7 +7,7 @@ counts as not sent, and nothing more is pushed until it is.
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_http2.messages import StreamBroken
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.service_pb2 import TelemetryCommand

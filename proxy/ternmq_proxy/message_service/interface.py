@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
 
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
-    """Asks a producer what is to become of a transaction; whether there was one to ask."""
+    """Sends a transaction check to a producer; whether there was one to send it to."""
 
 
 class MessageService(Storage, Protocol):
@@ -72,7 +72,7 @@ class MessageService(Storage, Protocol):
     ) -> "Awaitable[Pulled]":
         """As `Storage.pull`; for `room` see `pop`."""
 
-    async def tell_subscriptions(
+    async def notify_subscriptions(
         self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
     ) -> None:
         """Have all brokers know what groups subscribe through this proxy: those that know the rest hear the `news`, one

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from ternmq_common.clock import Clock
     from ternmq_common.model import Acknowledged, Delivery, Group, PopOrder, PullingMember, Subscription, Topic
-    from ternmq_common.observability.figures import BrokerSource
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
+    from ternmq_runtime.observability.figures import BrokerSource
 
 
 class LocalMessageService:
@@ -48,6 +48,7 @@ class LocalMessageService:
         self.skip = broker.skip
         self.leave = broker.leave
         self.drop_retries = broker.drop_retries
+        self.purge = broker.purge
         self.progress = broker.progress
         self.find_by_key = broker.find_by_key
         self.dead_letters = broker.dead_letters
@@ -105,7 +106,7 @@ class LocalMessageService:
     ) -> "list[Delivery]":
         return await self._broker.pop(order, poll_s, room)
 
-    async def tell_subscriptions(
+    async def notify_subscriptions(
         self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
     ) -> None:
         # Everything else was told: the broker has been there as long as this process.

@@ -1,4 +1,4 @@
-"""Which member of a pull-consuming group reads which message queues of a topic (formulas: `remoting.md` 5.3).
+"""Which member of a pull-consuming group reads which message queues of a topic (formulas: `pulling.md, Shares`).
 
 In the formulas the Q queues are sorted by (topic, broker, queue id), and `i` is the place of the member among the n
 members sorted by client id, so an answer depends on who is there, never on the order in which anything was listed.

@@ -1,4 +1,4 @@
-"""The clients that this proxy knows, from settings, heartbeats and calls. Lost in a restart, and learned again."""
+"""The clients that this proxy knows, from settings, heartbeats and calls. Lost in a restart, and gathered again."""
 
 from dataclasses import dataclass, field
 from itertools import islice
@@ -33,10 +33,10 @@ class CommandStream(Protocol):
 
 
 @dataclass(slots=True)
-class Client:
+class ConnectedClient:
     """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
     heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: what the
-    answer to its settings said of its group."""
+    answer to its settings said of its group. `address` is where its last settings came from."""
 
     client_id: str
     group: str = ""
@@ -47,6 +47,8 @@ class Client:
     last_seen: float = 0.0
     topics: frozenset[str] = field(default_factory=frozenset)
     was_told_fifo: bool = False
+    address: str = ""
+    first_seen: float = 0.0
 
     @property
     def is_push(self) -> bool:
@@ -95,15 +97,15 @@ class ClientRegistry:
     def __init__(self, now: "Callable[[], float]", *, expiry_s: float) -> None:
         self._now = now
         self._expiry_s = expiry_s
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, ConnectedClient] = {}
         self._entries = 0
         self._settings = SharedSettings()
-        self._publishers: dict[str, dict[str, Client]] = {}  # topic, client id
+        self._publishers: dict[str, dict[str, ConnectedClient]] = {}  # topic, client id
         self._pulling: dict[str, PullingMember] = {}  # client id
         self._on_pulling: Callable[[Sequence[PullingMember]], None] | None = None
 
     def on_pulling(self, callback: "Callable[[Sequence[PullingMember]], None]") -> None:
-        """Have all pulling members told whenever they are others, or read other topics."""
+        """Be notified of all pulling members whenever they are others, or read other topics."""
         self._on_pulling = callback
 
     def seen(
@@ -111,7 +113,7 @@ class ClientRegistry:
         client_id: str,
         group: str = "",
         client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
-    ) -> Client:
+    ) -> ConnectedClient:
         """The client made a call, which may tell of what group and type it is; it is known from now on.
 
         TOO_MANY_REQUESTS if that were more clients than can be known.
@@ -121,18 +123,18 @@ class ClientRegistry:
             self._share_out(client_id, client.membership)
         return client
 
-    def _known(self, client_id: str, group: str, client_type: "ClientType") -> Client:
+    def _known(self, client_id: str, group: str, client_type: "ClientType") -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 refuse(f"{CLIENTS_MAX} clients are here already; no more can be known")
-            client = self._clients[client_id] = Client(client_id)
+            client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now())
         client.last_seen = self._now()
         client.group = group or client.group
         client.client_type = client_type or client.client_type
         return client
 
-    def configured(self, client_id: str, settings: "Settings") -> Client:
+    def configured(self, client_id: str, settings: "Settings") -> ConnectedClient:
         """The client sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of them; what
         was known of it stays then."""
         known = self._clients.get(client_id)
@@ -155,8 +157,16 @@ class ClientRegistry:
             self._publishers.setdefault(topic, {})[client_id] = client
         return client
 
-    def find(self, client_id: str) -> Client | None:
+    def find(self, client_id: str) -> ConnectedClient | None:
         return self._clients.get(client_id)
+
+    def all(self) -> list[ConnectedClient]:
+        """Everybody who is known now."""
+        return list(self._clients.values())
+
+    def known_s(self, client: ConnectedClient) -> float:
+        """For how many seconds the client has been known."""
+        return self._now() - client.first_seen
 
     def attach(self, client_id: str, stream: CommandStream) -> None:
         """The client has that Telemetry stream, its newest unless it was known."""
@@ -185,18 +195,18 @@ class ClientRegistry:
                 self._settings.give_back(client.settings)
         return client is not None
 
-    def publishers(self, topic: str) -> list[Client]:
+    def publishers(self, topic: str) -> list[ConnectedClient]:
         """The producers that publish to the topic and can be sent a command."""
         return [client for client in self._publishers.get(topic, {}).values() if client.streams]
 
-    def _withdraw(self, client: Client, topics: frozenset[str]) -> None:
+    def _withdraw(self, client: ConnectedClient, topics: frozenset[str]) -> None:
         """The client publishes to these topics no more."""
         for topic in topics:
             publishers = self._publishers.get(topic, {})
             if publishers.pop(client.client_id, None) is not None and not publishers:
                 del self._publishers[topic]
 
-    def members(self, group: str) -> list[Client]:
+    def members(self, group: str) -> list[ConnectedClient]:
         """The group's consumers, by their ids."""
         return sorted(
             (client for client in self._clients.values() if client.group == group), key=lambda client: client.client_id
@@ -220,7 +230,7 @@ class ClientRegistry:
         if self._on_pulling is not None:
             self._on_pulling(tuple(self._pulling.values()))
 
-    def expire(self, at_most: int | None = None) -> list[Client]:
+    def expire(self, at_most: int | None = None) -> list[ConnectedClient]:
         """Forget the clients that are gone without a word, or so many of them, and say who."""
         now = self._now()
         silent = (client for client in self._clients.values() if now - client.last_seen > self._patience(client))
@@ -229,6 +239,6 @@ class ClientRegistry:
             self.forget(client.client_id)
         return gone
 
-    def _patience(self, client: Client) -> float:
+    def _patience(self, client: ConnectedClient) -> float:
         detached = client.was_attached and not client.streams
         return min(DETACHED_EXPIRY_S, self._expiry_s) if detached else self._expiry_s

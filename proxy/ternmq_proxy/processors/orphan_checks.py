@@ -1,9 +1,10 @@
-"""Orphan checks: a producer is asked what is to become of a transaction that nobody ended (`producer.md` 8.3).
+"""Transaction checks: a producer is asked for the outcome of a transaction that nobody ended.
 
-The broker says when to ask, and counts. Asked is a producer that publishes to the topic and has a Telemetry stream: the
-sender of the half message if it is there, else the others in turn. When one goes away before an answer came, another is
-asked at once; without another, the broker asks again at its next interval. Nothing else depends on what is remembered
-here: a question that was forgotten is one that can't be passed on.
+The rules are in `sending.md, Transaction checks`. The broker says when to check, and counts. Checked with is a producer
+that publishes to the topic and has a Telemetry stream: the sender of the half message if it is there, else the others
+in turn. When one goes away before an answer came, another is asked at once; without another, the broker checks again at
+its next interval. Nothing else depends on what is remembered here: a check that was forgotten is one that can't be
+passed on.
 """
 
 import asyncio
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ternmq_proxy.message_service.interface import MessageService
-    from ternmq_proxy.processors.clients import Client, ClientRegistry
+    from ternmq_proxy.processors.clients import ClientRegistry, ConnectedClient
 
 _log = logging.getLogger(__name__)
-QUESTIONS_MAX = 10_000
-QUESTION_AGE_MAX_S = 300.0
+CHECKS_MAX = 10_000
+CHECK_AGE_MAX_S = 300.0
 
 
-class _Question(NamedTuple):
+class _Check(NamedTuple):
     client_id: str
     topic: str
     asked_s: float
 
 
 class OrphanChecks:
-    """Asks producers, and remembers whom it asked. `now` is a monotonic clock in seconds."""
+    """Sends transaction checks to producers, and remembers to whom. `now` is a monotonic clock in seconds."""
 
     def __init__(
         self, messages: "MessageService", clients: "ClientRegistry", now: "Callable[[], float]", *, store_host: str
@@ -45,38 +46,38 @@ class OrphanChecks:
         self._now = now
         self._store_host = store_host
         self._turns: dict[str, int] = {}
-        self._questions: dict[str, _Question] = {}  # by transaction id, the oldest first
-        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions it was asked about, in order
+        self._checks: dict[str, _Check] = {}  # by transaction id, the oldest first
+        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions it got checks of, in order
         self._passing_on: set[asyncio.Task[None]] = set()
 
     async def ask(self, orphan: OrphanedTransaction) -> bool:
-        """Send the question to a producer; whether there was one that could be sent it."""
+        """Send the check to a producer; whether there was one that could be sent it."""
         tried: set[str] = set()
         while (client := self._candidate(orphan, tried)) is not None:
             tried.add(client.client_id)
             # Who said good-bye meanwhile will not answer.
-            if await client.push(self._question(orphan, client)) and self._clients.find(client.client_id) is client:
+            if await client.push(self._check(orphan, client)) and self._clients.find(client.client_id) is client:
                 self._remember(orphan, client)
                 return True
         return False
 
     def answered(self, transaction_id: str) -> None:
-        """Somebody said what becomes of the transaction, or that it is still open."""
-        question = self._questions.pop(transaction_id, None)
-        if question is not None:
-            asked = self._asked[question.client_id]
+        """Somebody said the outcome of the transaction, or that it is still open."""
+        check = self._checks.pop(transaction_id, None)
+        if check is not None:
+            asked = self._asked[check.client_id]
             del asked[transaction_id]
             if not asked:
-                del self._asked[question.client_id]
+                del self._asked[check.client_id]
 
     def left(self, client_id: str) -> None:
-        """The client is gone, or no command reaches it any more: others are asked what it was asked."""
+        """The client is gone, or no command reaches it any more: its checks go to others."""
         self._forget_old()
-        open_questions = {name: self._questions[name].topic for name in self._asked.get(client_id, ())}
-        for transaction_id in open_questions:
+        open_checks = {name: self._checks[name].topic for name in self._asked.get(client_id, ())}
+        for transaction_id in open_checks:
             self.answered(transaction_id)
-        if open_questions:
-            task = asyncio.create_task(self._pass_on(open_questions), name=f"questions of {client_id}")
+        if open_checks:
+            task = asyncio.create_task(self._pass_on(open_checks), name=f"transaction checks of {client_id}")
             self._passing_on.add(task)
             task.add_done_callback(self._passing_on.discard)
 
@@ -86,7 +87,7 @@ class OrphanChecks:
             task.cancel()
         await asyncio.gather(*self._passing_on, return_exceptions=True)
 
-    def _candidate(self, orphan: OrphanedTransaction, tried: "AbstractSet[str]") -> "Client | None":
+    def _candidate(self, orphan: OrphanedTransaction, tried: "AbstractSet[str]") -> "ConnectedClient | None":
         candidates = [client for client in self._clients.publishers(orphan.topic) if client.client_id not in tried]
         sender = next((client for client in candidates if client.client_id == orphan.sender), None)
         if sender is not None or orphan.sender_only or not candidates:
@@ -94,7 +95,7 @@ class OrphanChecks:
         turn = self._turns[orphan.topic] = self._turns.get(orphan.topic, -1) + 1
         return candidates[turn % len(candidates)]
 
-    def _question(self, orphan: OrphanedTransaction, client: "Client") -> TelemetryCommand:
+    def _check(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> TelemetryCommand:
         message = delivered_form(orphan.message, topic=orphan.topic, store_host=self._store_host)
         named = client.named_topic(orphan.topic)
         if named is not None:
@@ -106,35 +107,35 @@ class OrphanChecks:
             )
         )
 
-    def _remember(self, orphan: OrphanedTransaction, client: "Client") -> None:
+    def _remember(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> None:
         self.answered(orphan.transaction_id)
-        self._questions[orphan.transaction_id] = _Question(client.client_id, orphan.topic, self._now())
+        self._checks[orphan.transaction_id] = _Check(client.client_id, orphan.topic, self._now())
         self._asked.setdefault(client.client_id, {})[orphan.transaction_id] = None
         self._forget_old()
 
     def _forget_old(self) -> None:
-        too_old_s = self._now() - QUESTION_AGE_MAX_S
-        while self._questions:
-            oldest = next(iter(self._questions))
-            if self._questions[oldest].asked_s >= too_old_s and len(self._questions) <= QUESTIONS_MAX:
+        too_old_s = self._now() - CHECK_AGE_MAX_S
+        while self._checks:
+            oldest = next(iter(self._checks))
+            if self._checks[oldest].asked_s >= too_old_s and len(self._checks) <= CHECKS_MAX:
                 return
             self.answered(oldest)
 
     async def _pass_on(self, topics: dict[str, str]) -> None:
-        """Ask others about transactions, given with their topics. What became of each is looked up first: it may have
+        """Ask others about transactions, given with their topics. The outcome of each is looked up first: it may have
         been ended through another proxy, and its message is not kept here."""
         try:
             for transaction_id, topic in topics.items():
                 if self._clients.publishers(topic):
                     await self._ask_again(transaction_id)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("questions about transactions could not be passed on; the broker will ask again")
+            _log.exception("transaction checks could not be passed on; the broker will send them again")
 
     async def _ask_again(self, transaction_id: str) -> None:
         try:
             transaction, message = await self._messages.transaction(TransactionId.parse(transaction_id))
         except MessagingError as error:
-            _log.debug("transaction %s is not asked about again: %s", transaction_id, error)
+            _log.debug("transaction %s is not checked again: %s", transaction_id, error)
             return
         if transaction.state is TransactionState.PENDING:
             orphan = OrphanedTransaction(

@@ -1,5 +1,5 @@
-"""Which queue a message goes to (`producer.md` 6.6): in turn over all queues that can be written, by its message group,
-or by its priority; and why there is none.
+"""Which queue a message goes to (`sending.md, Placement`): in turn over all queues that can be written, by its message
+group, or by its priority; and why there is none.
 
 A message group is always in the same queue, whichever client or proxy sends it, and also while its broker is away: it
 would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.

@@ -1,4 +1,4 @@
-"""Auto-renewal: messages that a push consumer holds stay hidden while that client lives (`consumer.md` 4.5).
+"""Auto-renewal: messages that a push consumer holds stay hidden while that client lives (`consuming.md, Auto-renewal`).
 
 The consumer never sees a renewed handle: the one that it was given stays in force. Renewal ends when the message is
 settled, when the client is gone, or after three hours; then the message is shown to others, in the last case after

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ternmq_common.model import Subscription
-    from ternmq_proxy.processors.clients import Client
+    from ternmq_proxy.processors.clients import ConnectedClient
     from ternmq_proxy.services import Services
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ async def spread_news(services: "Services") -> None:
             news.append(subscription)
             if problem := order_problem(subscription, services):
                 _log.warning("%s", problem)
-    await services.messages.tell_subscriptions(news, lambda: _all_known(services))
+    await services.messages.notify_subscriptions(news, lambda: _all_known(services))
 
 
 def _all_known(services: "Services") -> "list[Subscription]":
@@ -61,7 +61,7 @@ def order_problem(subscription: "Subscription", services: "Services") -> str | N
     return None
 
 
-def _readers(subscription: "Subscription", services: "Services") -> "Iterator[Client]":
+def _readers(subscription: "Subscription", services: "Services") -> "Iterator[ConnectedClient]":
     for client_id in services.subscriptions.readers(subscription.group, subscription.topic):
         client = services.clients.find(client_id)
         if client is not None:

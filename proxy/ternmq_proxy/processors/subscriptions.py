@@ -1,10 +1,10 @@
-"""What the members of each group subscribe to, and where they contradict each other (`consumer.md` 2.4).
+"""What the members of each group subscribe to, and where they contradict each other (`consuming.md, Subscriptions`).
 
 The filter of each receive is what counts. When two members of a group use different ones for a topic, each skips for
 good what the other wanted: nothing forbids it, so it is logged, once a minute at most for a group and topic, and shown
 to operators while it lasts.
 
-News        what a group subscribes since a moment ago is told to the brokers, and looked at for what it would lose
+News        what a group subscribes since a moment ago is notified to the brokers, and looked at for what it would lose
             (`subscription_news.py`).
 Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `ENTRIES_MAX` topics of a
             client, those that it used last, and `ALL_ENTRIES_MAX` of all clients: beyond, TOO_MANY_REQUESTS.

@@ -3,7 +3,7 @@
 from typing import Self
 
 from pyspark_ternmq.options import OptionReader, connection_of
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from ternmq.connection import Method
 from ternmq.offset_reader import OffsetReader
 from ternmq_protos.admin_v1 import admin_pb2
@@ -18,7 +18,7 @@ class Administrator(OffsetReader):
     """An `OffsetReader` that also knows topics and groups; `Unsupported` where the server is no TernMQ."""
 
     @classmethod
-    def at(cls, connection: Connection) -> Self:
+    def at(cls, connection: PipelineConnection) -> Self:
         """With the keys and certificates of a pipeline."""
         opened = connection_of(OptionReader(connection.options(), ()))
         return cls(opened.endpoint, **opened.client_options())

@@ -41,7 +41,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ternmq.pipelines.connection import Connection
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
     from ternmq.route import Queue
 
 NAME = "backlog"
@@ -56,7 +56,7 @@ COLUMNS = (
 class BacklogOptions:
     """`queues` is what each broker gets of a topic that is made; after `step_rows` messages its offset moves."""
 
-    connection: "Connection"
+    connection: "PipelineConnection"
     group: str
     topic: str
     to: str

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class PipelineConnection:
     """An endpoint with what it takes to talk to it. Keys appear in no repr; the data source keeps them out of plans."""
 
     endpoint: str

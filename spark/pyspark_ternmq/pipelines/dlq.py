@@ -51,7 +51,7 @@ from ternmq_common.names import dead_letter_topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ternmq.pipelines.connection import Connection
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 __all__ = ["DlqOptions", "DlqReport", "Letter", "run"]
 
@@ -68,7 +68,7 @@ COLUMNS = (
 class DlqOptions:
     """`repair` is a function or its name, `module:function`; `limit` the most letters of one run, the oldest first."""
 
-    connection: "Connection"
+    connection: "PipelineConnection"
     group: str
     repair: Repair | str | None = None
     send: bool = False

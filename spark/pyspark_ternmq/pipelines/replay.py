@@ -43,7 +43,7 @@ from pyspark_ternmq.pipelines.slices import Pace, Slice, by_rows, by_time, toget
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ternmq.pipelines.connection import Connection
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 NAME = "replay"
 STEP_ROWS = 100_000
@@ -62,7 +62,7 @@ class ReplayOptions:
 
     paths: Sequence[str]
     to: str
-    connection: "Connection"
+    connection: "PipelineConnection"
     file_format: str | None = None
     order: Order = "stored"
     since: datetime | None = None

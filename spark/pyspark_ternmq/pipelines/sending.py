@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pyspark_ternmq.pipelines.connection import Connection
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 # The version of the form, in its first byte.
 ID_VERSION = "01"
@@ -41,7 +41,11 @@ def tasks_of(rows: "DataFrame") -> int:
 
 
 def send(
-    rows: "DataFrame", connection: "Connection", *, topic: str | None = None, options: Mapping[str, str] | None = None
+    rows: "DataFrame",
+    connection: "PipelineConnection",
+    *,
+    topic: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> int:
     """Send all rows through the sink, and return when all are stored; how many there were. None: a column has it."""
     counted = Observation()

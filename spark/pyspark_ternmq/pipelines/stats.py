@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from pyspark_ternmq.pipelines.connection import Connection
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 Dimension = Literal["topic", "tag", "key"]
 DIMENSIONS: tuple[Dimension, ...] = ("topic", "tag", "key")
@@ -53,7 +53,7 @@ _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 class StatsOptions:
     """`out` is a folder, `to` a topic: at least one of them. Without `trigger` the run ends with what is there now."""
 
-    connection: "Connection"
+    connection: "PipelineConnection"
     topics: Sequence[str]
     checkpoint: str
     out: str | None = None

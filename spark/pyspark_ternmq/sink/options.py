@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_ternmq.options import Connection, OptionReader, WrongOption, connection_of
+from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of
 from ternmq.outgoing import BATCH_MESSAGES_MAX
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import checked_topic
@@ -28,7 +28,7 @@ class SinkOptions:
     delivery_timeout_s   how long a request is repeated that fails for a passing reason
     """
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str | None = None
     max_in_flight: int = MAX_IN_FLIGHT
     batch_size: int = BATCH_MESSAGES_MAX

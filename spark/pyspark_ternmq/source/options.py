@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
 
-from pyspark_ternmq.options import Connection, OptionReader, WrongOption, connection_of
+from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of
 from pyspark_ternmq.schema import checked_columns
 from pyspark_ternmq.source.places import Places, ending_places, starting_places
 from pyspark_ternmq.source.topics import Subscription, subscription_of
@@ -37,7 +37,7 @@ STREAM_OPTIONS = (
 class Reading:
     """How messages are read, wherever that happens; travels to the executors."""
 
-    connection: Connection
+    connection: ConnectionOptions
     schema: StructType
     columns: tuple[str, ...]
     passing: Filter | None

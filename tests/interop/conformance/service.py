@@ -13,11 +13,11 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
-from ternmq_common.grpc_http2.budgets import Budgets
-from ternmq_common.grpc_http2.messages import Status
-from ternmq_common.grpc_stream.call_server import CallServer
-from ternmq_common.grpc_stream.served_call import CallRefused, Method, ServedCall
-from ternmq_common.grpc_stream.sockets import bound
+from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.call_server import CallServer
+from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
+from ternmq_rpc.grpc_stream.sockets import bound
 
 INITIAL, TRAILING = "x-grpc-test-echo-initial", "x-grpc-test-echo-trailing-bin"
 # A call that is answered once its client has ended it, whatever it said.
@@ -38,15 +38,15 @@ class TestService:
     def __init__(self) -> None:
         self._types = _message_types(Path(__file__).with_name("messages.proto"))
         served = {
-            "EmptyCall": Method(self._empty),
-            "UnaryCall": Method(self._unary),
-            "StreamingInputCall": Method(self._streaming_input, talks=True),
-            "StreamingOutputCall": Method(self._streaming_output),
-            "FullDuplexCall": Method(self._full_duplex, talks=True),
-            "HalfDuplexCall": Method(self._half_duplex, talks=True),
+            "EmptyCall": ServedMethod(self._empty),
+            "UnaryCall": ServedMethod(self._unary),
+            "StreamingInputCall": ServedMethod(self._streaming_input, talks=True),
+            "StreamingOutputCall": ServedMethod(self._streaming_output),
+            "FullDuplexCall": ServedMethod(self._full_duplex, talks=True),
+            "HalfDuplexCall": ServedMethod(self._half_duplex, talks=True),
         }
         self.methods = {f"/grpc.testing.TestService/{name}": method for name, method in served.items()}
-        self.methods[WAITING_PATH] = Method(_wait)
+        self.methods[WAITING_PATH] = ServedMethod(_wait)
 
     async def _empty(self, call: ServedCall) -> None:
         await call.read()

@@ -1,4 +1,4 @@
-"""What `./run bench` makes of its runs: pairs of the same round, their median and range, and whether a bar holds."""
+"""What `./run bench` makes of its runs: pairs of the same round, their median and range, and whether a target holds."""
 
 import json
 from collections.abc import Mapping

@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
-from ternmq_broker.appending import Appending
 from ternmq_broker.disk_room import DiskErrors, DiskRoom, DiskShort
-from ternmq_broker.flusher import Flusher
+from ternmq_broker.sending.appending import Appending
+from ternmq_broker.sending.flusher import Flusher
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, QueueRef
-from ternmq_common.observability.figures import ByTopic
 from ternmq_common.pollers import Pollers
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
+from ternmq_runtime.observability.figures import ByTopic
 from tests.support.memory_disk import MemoryFolders
 
 pytestmark = pytest.mark.plain

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import Clock
-from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, Settled
+from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
@@ -75,7 +75,7 @@ async def test_claims_go_on_when_the_clock_is_set_forward(tmp_path: Path, wall: 
     wall.set_by_ms += HOUR_MS
     # Nobody has looked at the clock yet when this has the broker look at its claims.
     await service.change_invisible(GROUP, TOPIC, first.handle, 0, counts=True)
-    assert await service.acknowledge(GROUP, TOPIC, [second.handle]) == [Settled.DONE]
+    assert await service.acknowledge(GROUP, TOPIC, [second.handle]) == [SettleOutcome.DONE]
     await service.close()
 
 

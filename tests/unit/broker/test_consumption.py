@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ternmq_broker.consumption import Consumption
+from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.copies import copied
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, QueueRef, Settled
+from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -139,7 +139,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         self.acknowledge(group, seen.held.pop(data.draw(st.integers(0, len(seen.held) - 1))))
 
     def acknowledge(self, group: str, delivery: Delivery) -> None:
-        if self.consumption.acknowledge(group, TOPIC, delivery.handle, self.now) is Settled.DONE:
+        if self.consumption.acknowledge(group, TOPIC, delivery.handle, self.now) is SettleOutcome.DONE:
             message_id = pb.SystemProperties.FromString(delivery.message.system).message_id
             self.seen[group].ever.add(message_id)
             self.seen[group].acknowledged.add(message_id)

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from ternmq_broker.background_loop import FailureLog
 from ternmq_broker.disk_room import DiskBytes, DiskRoom, automatic_mark
-from ternmq_broker.failure_log import FailureLog
 from ternmq_broker.store.reserve import Reserve
 from ternmq_common.limits import GIB, MIB
 from ternmq_protos.v2 import definition_pb2

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ternmq_broker.flusher import Flusher
+from ternmq_broker.sending.flusher import Flusher
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage

@@ -20,7 +20,7 @@ from ternmq_common.model import (
     NewMessage,
     QueueRef,
     Resolution,
-    Settled,
+    SettleOutcome,
     TimedMessage,
 )
 from ternmq_common.names import dead_letter_topic
@@ -88,8 +88,8 @@ async def test_what_is_there_is_consumed_settled_retried_and_ended(broker: Broke
     begun = await broker.begin_transaction(QUEUE, HalfMessage(message("half"), "producer", None))
     has_no_room(broker)
     acked, failed, dead = await broker.pop(order(batch=3), 5)
-    assert await broker.acknowledge(GROUP, TOPIC, [acked.handle]) == [Settled.DONE]
-    assert await broker.dead_letter(GROUP, TOPIC, dead.handle) is Settled.DONE
+    assert await broker.acknowledge(GROUP, TOPIC, [acked.handle]) == [SettleOutcome.DONE]
+    assert await broker.dead_letter(GROUP, TOPIC, dead.handle) is SettleOutcome.DONE
     assert (await broker.bounds(QueueRef(dead_letter_topic(GROUP), broker.name, 0))).maximum == 1
     await broker.change_invisible(GROUP, TOPIC, failed.handle, 0, counts=True)
     (again,) = await broker.pop(order(batch=3), 5)
@@ -98,10 +98,12 @@ async def test_what_is_there_is_consumed_settled_retried_and_ended(broker: Broke
     transaction = TransactionId.parse(begun.transaction_id)
     await broker.end_transaction(TOPIC, transaction, Resolution.COMMIT, by_operator=False)
     (committed,) = await broker.pop(order(batch=3), 5)
-    assert await broker.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)]) == [Settled.DONE] * 2
+    assert (
+        await broker.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)]) == [SettleOutcome.DONE] * 2
+    )
     clock.advance(MINUTE_MS)
     (timed,) = await broker.pop(order(batch=3), 5)
-    assert await broker.acknowledge(GROUP, TOPIC, [timed.handle]) == [Settled.DONE]
+    assert await broker.acknowledge(GROUP, TOPIC, [timed.handle]) == [SettleOutcome.DONE]
 
 
 async def test_sends_work_again_when_there_is_room(broker: Broker) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.consumption import Consumption
+from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.disk_room import DiskBytes, DiskRoom
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.store.drafts import Draft
-from ternmq_broker.store.log.record import Kind
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.reserve import Reserve
@@ -197,7 +197,9 @@ async def test_floors_of_a_topic_that_is_deleted_meanwhile_do_not_undo_those_of_
 async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
     house = House()
     system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
-    timer = Draft(Kind.TIMER, TOPIC, 0, NewMessage(0, system, b"later", ()), due_ms=house.clock.now_ms() + 10 * HOUR_MS)
+    timer = Draft(
+        RecordKind.TIMER, TOPIC, 0, NewMessage(0, system, b"later", ()), due_ms=house.clock.now_ms() + 10 * HOUR_MS
+    )
     house.store.append_drafts([timer], house.clock.now_ms())
     house.store.sync()
     house.pass_time()
@@ -211,7 +213,7 @@ async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
 async def test_a_spill_that_fails_again_and_again_leaves_no_runs_of_timers_behind() -> None:
     house = House()
     system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
-    house.store.append_drafts([Draft(Kind.TIMER, TOPIC, 0, NewMessage(0, system, b"", ()), due_ms=HOUR_MS)], 1)
+    house.store.append_drafts([Draft(RecordKind.TIMER, TOPIC, 0, NewMessage(0, system, b"", ()), due_ms=HOUR_MS)], 1)
     house.store.sync()
     house.folders.faults.full = ("index/0",)
     for _ in range(5):

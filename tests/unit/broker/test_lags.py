@@ -9,9 +9,9 @@ from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_common.clock import MovableClock
 from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, Subscription
-from ternmq_common.observability.figures import Lag
 from ternmq_common.server_settings import StorageSettings
 from ternmq_common.tag_filter import ALL
+from ternmq_runtime.observability.figures import Lag
 from tests.support.message_service_conformance import message
 
 HOUR_MS = 3_600_000

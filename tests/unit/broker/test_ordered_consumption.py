@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
-from ternmq_common.model import Settled
+from ternmq_common.model import SettleOutcome
 from tests.unit.broker.test_queue_consumption import Journal
 
 GROUPS = ["a", "b", ""]
@@ -233,8 +233,8 @@ class OrderedMachine(RuleBasedStateMachine):
         if not entry.generation:
             return
         outcome = self.consumption.acknowledge(offset, entry.generation, entry.deadline_ms, self.now)
-        assert outcome is (Settled.DONE if self.now < entry.deadline_ms else Settled.EXPIRED)
-        if outcome is Settled.DONE:
+        assert outcome is (SettleOutcome.DONE if self.now < entry.deadline_ms else SettleOutcome.EXPIRED)
+        if outcome is SettleOutcome.DONE:
             del self.model.entries[offset]
             self._settle_lanes()
 

@@ -50,7 +50,7 @@ def test_after_a_restart_producers_get_an_interval_to_come_back() -> None:
 
 
 class CheckMachine(RuleBasedStateMachine):
-    """Half messages come and go, time passes by jumps, some questions find nobody."""
+    """Half messages come and go, time passes by jumps, some checks find nobody."""
 
     @initialize()
     def start(self) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ternmq_broker.delivery.claims import Claim, Delta, Snapshot, runs_of
+from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, runs_of
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_common.model import Settled
+from ternmq_common.model import SettleOutcome
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Journal:
         self.cursor = self.generation = 0
         self.claims: dict[int, Claim] = {}
 
-    def write(self, record: Snapshot | Delta) -> None:
+    def write(self, record: ClaimsSnapshot | Delta) -> None:
         self.cursor, self.generation = record.cursor, record.generation
-        if isinstance(record, Snapshot):
+        if isinstance(record, ClaimsSnapshot):
             self.claims = {}
         else:
             for first, count in record.finished:
@@ -40,8 +40,8 @@ class Journal:
         for hole in record.holes:
             self.claims.update(dict.fromkeys(range(hole.first, hole.first + hole.count), hole.claim))
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.cursor, self.generation, runs_of(self.claims.items()))
+    def snapshot(self) -> ClaimsSnapshot:
+        return ClaimsSnapshot(self.cursor, self.generation, runs_of(self.claims.items()))
 
 
 class ConsumptionMachine(RuleBasedStateMachine):
@@ -142,11 +142,11 @@ class ConsumptionMachine(RuleBasedStateMachine):
         held = self.held[offset]
         outcome = self.consumption.acknowledge(offset, held.generation, held.first_deadline_ms, self.now)
         if self.in_force(offset):
-            assert outcome is Settled.DONE
+            assert outcome is SettleOutcome.DONE
             del self.held[offset]
             self.finished.add(offset)
         else:
-            assert outcome is Settled.EXPIRED
+            assert outcome is SettleOutcome.EXPIRED
 
     @precondition(lambda self: self.delivered)
     @rule(data=st.data(), back=st.integers(1, 3))
@@ -157,7 +157,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         # What the handle says, by the clock as it was when it was given out.
         deadline = self.now - self.consumption.rebased_ms(current - back, 0) + (-1 if late else 1)
         outcome = self.consumption.acknowledge(offset, current - back, deadline, self.now)
-        assert outcome is (Settled.EXPIRED if late else Settled.STALE)
+        assert outcome is (SettleOutcome.EXPIRED if late else SettleOutcome.STALE)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), duration_ms=st.integers(0, 50), counts=st.booleans())
@@ -257,7 +257,7 @@ def test_what_was_settled_before_its_time_is_not_remembered_until_then() -> None
     consumption = QueueConsumption(0)
     for offset in range(10_000):
         claim = consumption.hand_out([offset], attempt=1, deadline_ms=60_000)
-        assert consumption.acknowledge(offset, claim.generation, 60_000, 1) is Settled.DONE
+        assert consumption.acknowledge(offset, claim.generation, 60_000, 1) is SettleOutcome.DONE
     assert len(consumption._deadlines) < 100
     assert consumption.next_deadline_ms() is None
 
@@ -265,10 +265,10 @@ def test_what_was_settled_before_its_time_is_not_remembered_until_then() -> None
 def test_a_handle_from_before_the_clock_was_set_is_late_when_its_time_has_passed() -> None:
     consumption = QueueConsumption(0)
     before = consumption.hand_out([0], attempt=1, deadline_ms=10_060_000)
-    assert consumption.acknowledge(0, before.generation, 10_060_000, 10_000_000) is Settled.DONE
+    assert consumption.acknowledge(0, before.generation, 10_060_000, 10_000_000) is SettleOutcome.DONE
     consumption.rebase(-3_600_000)
-    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_459_999) is Settled.STALE
-    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_460_000) is Settled.EXPIRED
+    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_459_999) is SettleOutcome.STALE
+    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_460_000) is SettleOutcome.EXPIRED
     after = consumption.hand_out([1], attempt=1, deadline_ms=6_520_000)
-    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is Settled.DONE
-    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is Settled.STALE
+    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.DONE
+    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.STALE

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from ternmq_broker.consumption import Consumption
+from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.copies import copied
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, Settled
+from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, SettleOutcome
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -56,7 +56,7 @@ class Node:
         """Receive and acknowledge."""
         deliveries = self.receive(group, topic, batch)
         for delivery in deliveries:
-            assert self.consumption.acknowledge(group, topic, delivery.handle, NOW_MS) is Settled.DONE
+            assert self.consumption.acknowledge(group, topic, delivery.handle, NOW_MS) is SettleOutcome.DONE
         return names(deliveries)
 
     def fail(self, group: str, topic: str, delivery: Delivery) -> None:

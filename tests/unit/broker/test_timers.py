@@ -9,7 +9,6 @@ import pytest
 
 from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
-from ternmq_common.clock_watch import JUMP_MS, ClockWatch, make_up_for
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
@@ -17,6 +16,7 @@ from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
+from ternmq_runtime.clock_watch import JUMP_MS, ClockWatch, make_up_for
 
 QUEUE = QueueRef("orders", "broker-0", 0)
 HOUR_MS = 3_600_000

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ternmq_broker.turn_clock import TurnClock
+from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_common.clock import MovableClock
 
 

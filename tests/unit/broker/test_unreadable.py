@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.consumption import Consumption
-from ternmq_broker.queue_reader import QueueReader
+from ternmq_broker.consumption.consumption import Consumption
+from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, Settled
+from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
@@ -61,7 +61,7 @@ class Shop:
 
     def acknowledge(self, group: str, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
-            assert self.consumption.acknowledge(group, TOPIC, delivery.handle, NOW_MS) is Settled.DONE
+            assert self.consumption.acknowledge(group, TOPIC, delivery.handle, NOW_MS) is SettleOutcome.DONE
 
     @property
     def reader(self) -> QueueReader:

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from ternmq_broker.delivery.pending_halves import CheckRules
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.timers import Timers
-from ternmq_broker.transactions import Transactions
+from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.clock import Clock
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import HalfMessage, NewMessage, Resolution, TimedMessage, TransactionState
@@ -32,7 +32,7 @@ from tests.support.memory_disk import MemoryFolders
 from tests.support.retention import remove_segments
 
 if TYPE_CHECKING:
-    from ternmq_broker.flusher import Flusher
+    from ternmq_broker.sending.flusher import Flusher
 
 TOPIC, BROKER = "orders", "b"
 QUEUES = range(2)
@@ -231,7 +231,7 @@ class WaitingMachine(RuleBasedStateMachine):
             assert self.state(half) is before
 
     def state(self, half: Half) -> TransactionState:
-        state = self.run(self.transactions.fate(half.transaction)).state
+        state = self.run(self.transactions.outcome(half.transaction)).state
         assert state in half.states, f"{half.transaction} is {state}, not {half.states}"
         return state
 
@@ -260,7 +260,7 @@ class WaitingMachine(RuleBasedStateMachine):
         start = self.store.segment_end(count)
         self.flusher.acknowledges = True
         waiting = {half.message_id for half in self.transactions.pending.below(start)}
-        self.run(self.service.roll_below(start))
+        self.run(self.service.relocate_below(start))
         self.run(self.transactions.discard_below(start))
         for message_id in waiting & self.halves.keys():
             self.halves[message_id].states = {TransactionState.DISCARDED}

@@ -320,7 +320,7 @@ def stored_message(number: int, *, group: str | None = None, attempt: int = 1, b
 
 
 def orphan(number: int, **fields: Any) -> rpc.TelemetryCommand:  # noqa: ANN401 - fields of the command
-    """A server's question about the transaction of `stored_message(number)`."""
+    """A server's check of the transaction of `stored_message(number)`."""
     asked = {"transaction_id": f"transaction-{number}", "message": stored_message(number), **fields}
     return rpc.TelemetryCommand(recover_orphaned_transaction_command=rpc.RecoverOrphanedTransactionCommand(**asked))
 

@@ -57,6 +57,13 @@ def test_a_producer_knows_its_arguments(make: Callable[..., object]) -> None:
         make(requests_timeout=3)
 
 
+@pytest.mark.parametrize("make", PRODUCERS)
+def test_who_hears_of_connections_is_a_function(make: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="on_connection is a function that gets a ConnectionEvent, which 'log' is not"):
+        make(on_connection="log")
+    make(on_connection=None)
+
+
 @pytest.mark.parametrize("make", CONSUMERS)
 def test_a_consumer_knows_its_arguments(make: Callable[..., object]) -> None:
     with pytest.raises(TypeError, match="Consumer has no argument 'credential'; did you mean 'credentials'"):

@@ -213,7 +213,7 @@ async def test_a_producer_without_a_checker_says_so_once(
         await barrier(server)
     assert server.requests["EndTransaction"] == []
     records = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [record.getMessage().endswith(f"transactions of {TOPIC}") for record in records] == [True]
+    assert [record.getMessage().endswith(f"transaction checks of {TOPIC}") for record in records] == [True]
 
 
 async def test_a_question_that_cannot_be_read_is_ignored(
@@ -274,10 +274,10 @@ async def test_closing_gives_up_a_checker_that_hangs(
         assert release.wait(timeout=LONG_S)
         return COMMIT
 
-    async with Producer(server.endpoint, topics=[TOPIC], checker=hang) as producer:
+    async with Producer(server.endpoint, topics=[TOPIC], checker=hang, delivery_timeout=0.1) as producer:
         ask(server, 1)
         await called.wait()
-        producer._request_timeout_s = 0.01  # closing waits for a multiple of it
+        producer._request_timeout_s = 0.01  # closing waits for a multiple of it, or for the delivery timeout
     release.set()
     assert told(server) == []
     assert "1 checks were not done in time" in caplog.text

@@ -10,6 +10,7 @@ from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS, Values
 from ternmq_proxy.message_service.cluster.calls import OnLate
 from ternmq_proxy.message_service.cluster.link import BrokerLink
+from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from tests.support.message_service_conformance import order
 from tests.support.scripted_broker import Script, ScriptedBroker, ScriptedStream, calls_in, said
 
@@ -34,15 +35,17 @@ class Told:
 
     def version_told(self, version: int) -> None: ...
 
-    async def question(self, orphan: OrphanedTransaction) -> bool:
+    async def check(self, orphan: OrphanedTransaction) -> bool:
         return orphan.transaction_id == "1"
 
 
 @asynccontextmanager
-async def linked(*scripts: Script, told: Told | None = None) -> AsyncIterator[tuple[BrokerLink, ScriptedBroker, Told]]:
+async def linked(
+    *scripts: Script, told: Told | None = None, timing: LinkTiming = LINK_TIMING
+) -> AsyncIterator[tuple[BrokerLink, ScriptedBroker, Told]]:
     told = told or Told()
     async with ScriptedBroker(*scripts) as broker, asyncio.timeout(PATIENCE_S):
-        link = BrokerLink("broker-0", broker.address, told, proxy="proxy", known=lambda: 7)
+        link = BrokerLink("broker-0", broker.address, told, proxy="proxy", known=lambda: 7, timing=timing)
         link.start()
         try:
             yield link, broker, told

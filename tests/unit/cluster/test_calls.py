@@ -13,7 +13,7 @@ from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import NoFrame, Piece
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import calls as module
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Calls, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer, LinkCalls
 
 NEVER_S = 1e9
 
@@ -28,7 +28,7 @@ def answer(number: int) -> Piece:
 
 
 async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None:
-    calls, late = Calls("broker-0"), list[list[str]]()
+    calls, late = LinkCalls("broker-0"), list[list[str]]()
 
     async def waiter() -> None:
         future = calls.add(1, ASKED, NEVER_S, late.append)
@@ -48,7 +48,7 @@ async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None
 
 
 async def test_what_was_not_sent_can_not_have_been_done() -> None:
-    calls = Calls("broker-0")
+    calls = LinkCalls("broker-0")
     sent, unsent = calls.add(1, ASKED, NEVER_S, None), calls.add(2, ASKED, NEVER_S, None)
     assert calls.lose("it is gone", sent_up_to=1) == 2
     for future, maybe_done in ((sent, True), (unsent, False)):
@@ -59,7 +59,7 @@ async def test_what_was_not_sent_can_not_have_been_done() -> None:
 
 async def test_a_broker_that_answers_nothing_is_not_asked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CALLS_MAX", 3)
-    calls = Calls("broker-0")
+    calls = LinkCalls("broker-0")
     waiting = [calls.add(number, ASKED, 1.0, lambda _: None) for number in range(2)]
     assert calls.expire(2.0) == 2
     assert all(isinstance(future.exception(), LateAnswer) for future in waiting)
@@ -69,7 +69,7 @@ async def test_a_broker_that_answers_nothing_is_not_asked_without_end(monkeypatc
 
 
 async def test_idle_waits_for_late_answers_too() -> None:
-    calls = Calls("broker-0")
+    calls = LinkCalls("broker-0")
     await calls.idle()
     future = calls.add(1, ASKED, NEVER_S, lambda _: None)
     calls.abandon(1, future, lambda _: None)
@@ -81,7 +81,7 @@ async def test_idle_waits_for_late_answers_too() -> None:
 
 
 async def test_a_failure_goes_to_who_waits_and_to_nobody_else() -> None:
-    calls = Calls("broker-0")
+    calls = LinkCalls("broker-0")
     future = calls.add(1, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
     error = MessagingError(definition_pb2.FORBIDDEN, "no")
     calls.failed(1, error)
@@ -94,7 +94,7 @@ async def test_a_failure_goes_to_who_waits_and_to_nobody_else() -> None:
 
 
 async def test_an_answer_that_is_another_calls_is_no_frame() -> None:
-    calls = Calls("broker-0")
+    calls = LinkCalls("broker-0")
     future = calls.add(1, CALLS["bounds"], NEVER_S, None)
     with pytest.raises(NoFrame, match=r"Expected `object`, got `array`"):
         calls.answered(answer(1))
@@ -113,7 +113,7 @@ class Ear:
 
 
 async def test_who_does_not_wait_hears_the_answer_or_the_error() -> None:
-    calls, one, other = Calls("broker-0"), Ear(), Ear()
+    calls, one, other = LinkCalls("broker-0"), Ear(), Ear()
     calls.add_told(1, ASKED, NEVER_S, one)
     calls.add_told(2, ASKED, NEVER_S, other)
     assert (len(calls), one.heard) == (2, [])
@@ -124,7 +124,7 @@ async def test_who_does_not_wait_hears_the_answer_or_the_error() -> None:
 
 
 async def test_who_does_not_wait_hears_that_no_answer_came_in_time_and_nothing_of_one_that_comes_late() -> None:
-    calls, ear = Calls("broker-0"), Ear()
+    calls, ear = LinkCalls("broker-0"), Ear()
     calls.add_told(1, ASKED, 1.0, ear)
     assert calls.expire(0.5) == 0
     assert calls.expire(1.5) == 1
@@ -136,7 +136,7 @@ async def test_who_does_not_wait_hears_that_no_answer_came_in_time_and_nothing_o
 
 
 async def test_who_does_not_wait_hears_that_the_broker_is_lost_and_may_ask_again_at_once() -> None:
-    calls, errors, again = Calls("broker-0"), list[Exception | None](), Ear()
+    calls, errors, again = LinkCalls("broker-0"), list[Exception | None](), Ear()
 
     def heard(_: object, error: Exception | None) -> None:
         errors.append(error)
@@ -151,7 +151,7 @@ async def test_who_does_not_wait_hears_that_the_broker_is_lost_and_may_ask_again
 
 
 async def test_what_one_raises_that_is_told_keeps_no_other_from_hearing() -> None:
-    calls, ear, failures = Calls("broker-0"), Ear(), list[object]()
+    calls, ear, failures = LinkCalls("broker-0"), Ear(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
 
     def fails(_: object, error: Exception | None) -> None:
@@ -171,7 +171,7 @@ class EveryAnswerArrives(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.loop = self.runner.get_loop()
-        self.calls = Calls("broker-0")
+        self.calls = LinkCalls("broker-0")
         self.tasks: dict[int, asyncio.Task[str]] = {}
         self.late: list[int] = []
         self.to_come: set[int] = set()

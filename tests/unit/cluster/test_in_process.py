@@ -22,19 +22,19 @@ from ternmq_common.model import (
     PullingMember,
     QueueReaderId,
     QueueRef,
-    Settled,
+    SettleOutcome,
     Subscription,
     TimedMessage,
     Topic,
     TransactionState,
 )
-from ternmq_common.observability.figures import Lag
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
+from ternmq_runtime.observability.figures import Lag
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
 from tests.support.message_service_conformance import body, body_of, message, order
 from tests.support.scripted_broker import Wire
@@ -111,7 +111,7 @@ async def test_what_one_proxy_received_is_acknowledged_through_another(two: TwoB
     received = [each for _ in BOTH for each in await two.one.pop(order(), broker="", poll_s=POLL_S)]
     assert sorted(map(body, received)) == [b"broker-0", b"broker-1"]
     outcomes = await two.other.acknowledge("g", ORDERS.name, [each.handle for each in received])
-    assert outcomes == [Settled.DONE, Settled.DONE]
+    assert outcomes == [SettleOutcome.DONE, SettleOutcome.DONE]
     assert await two.one.pop(order(), broker="", poll_s=0) == []
 
 
@@ -190,18 +190,18 @@ async def test_every_broker_counts_what_waits_for_who_subscribes_also_one_that_c
     for name in BOTH:
         await two.one.append(queue(name), [message(b"1"), message(b"2")])
     new, known = Subscription("g", ORDERS.name), Subscription("h", ORDERS.name)
-    await two.one.tell_subscriptions([known], lambda: [known])
-    await two.one.tell_subscriptions([new], lambda: [known, new])
+    await two.one.notify_subscriptions([known], lambda: [known])
+    await two.one.notify_subscriptions([new], lambda: [known, new])
     expected = [Lag("h", ORDERS.name, 2, 0), Lag("g", ORDERS.name, 2, 0)]
     assert [await lags(two.first), await lags(two.second)] == [expected, expected]
     await two.second.stop()
     await reached(two.one, ["broker-0"])
-    await two.one.tell_subscriptions([], list)
+    await two.one.notify_subscriptions([], list)
     await two.second.start()
     await two.know()
     await reached(two.one, BOTH)
     assert await lags(two.second) == []
-    await two.one.tell_subscriptions([], lambda: [known, new])
+    await two.one.notify_subscriptions([], lambda: [known, new])
     assert await lags(two.second) == expected
 
 
@@ -278,7 +278,7 @@ async def test_who_does_not_wait_for_a_send_hears_what_nobody_foresaw(
 
 async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(two: TwoByTwo) -> None:
     await two.make()
-    told: asyncio.Queue[tuple[list[Settled] | None, Exception | None]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[list[SettleOutcome] | None, Exception | None]] = asyncio.Queue()
     handles = []
     for name in BOTH:
         await two.one.append(queue(name), [message(b"a"), message(b"b")])
@@ -288,7 +288,7 @@ async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(
         two.other.acknowledge_soon("g", "orders", acknowledged, lambda *ended: told.put_nowait(ended))
         outcomes, error = await told.get()
         assert (len(outcomes or ()), error) == (len(acknowledged), None)
-    assert outcomes == [Settled.DONE]
+    assert outcomes == [SettleOutcome.DONE]
     with pytest.raises(MessagingError, match="which this cluster has not"):
         two.other.acknowledge_soon(
             "g", "orders", [structs.replace(one, broker="broker-9")], lambda *ended: told.put_nowait(ended)

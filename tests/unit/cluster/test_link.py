@@ -8,10 +8,9 @@ from ternmq_common.model import PullingMember
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Greeting
-from ternmq_proxy.message_service.cluster import link as module
-from ternmq_proxy.message_service.cluster import set_aside
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.link import BrokerLink
+from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
 from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, Wire, calls_in, said
 from tests.support.until import until
 from tests.unit.cluster.linked import BOUNDS, PATIENCE_S, Told, bounds, linked, serve, silent
@@ -28,9 +27,8 @@ async def test_a_call_is_answered() -> None:
         assert form.VERSION.of(greeting["version"]) == 7
 
 
-async def test_a_broker_that_does_not_welcome_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.1)
-    async with linked(silent, serve) as (link, broker, told):
+async def test_a_broker_that_does_not_welcome_is_not_asked() -> None:
+    async with linked(silent, serve, timing=LinkTiming(connect_timeout_s=0.1)) as (link, broker, told):
         await until(lambda: len(broker.streams) == 1)
         with pytest.raises(BrokerUnavailable, match="not reached yet") as caught:
             await bounds(link)
@@ -142,15 +140,13 @@ async def test_a_defect_in_taking_a_frame_is_logged_and_the_link_goes_on(caplog:
     assert "failed unexpectedly" in caplog.text
 
 
-async def test_a_broker_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.02), ("PING_AFTER_S", 0.05), ("SILENCE_S", 0.2)):
-        monkeypatch.setattr(module, name, seconds)
-
+async def test_a_broker_that_falls_silent_is_lost() -> None:
     async def falls_silent(stream: ScriptedStream) -> None:
         await stream.welcome()
         await stream.forever()
 
-    async with linked(falls_silent, serve) as (link, broker, told):
+    timing = LinkTiming(look_s=0.02, ping_after_s=0.05, silence_s=0.2)
+    async with linked(falls_silent, serve, timing=timing) as (link, broker, told):
         await told.changes.get()
         with pytest.raises(BrokerUnavailable, match="does not answer") as caught:
             await bounds(link)
@@ -164,12 +160,8 @@ async def test_a_broker_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("out", "back"), [(4 << 20, 0), (0, 4 << 20)], ids=["out", "back"])
-async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(
-    monkeypatch: pytest.MonkeyPatch, out: int, back: int
-) -> None:
-    for name, seconds in (("LOOK_S", 0.02), ("PING_AFTER_S", 0.05), ("SILENCE_S", 0.3)):
-        monkeypatch.setattr(module, name, seconds)
-    monkeypatch.setattr(module, "SLOW_BYTES_PER_S", 1 << 20)
+async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(out: int, back: int) -> None:
+    timing = LinkTiming(look_s=0.02, ping_after_s=0.05, silence_s=0.3, slow_bytes_per_s=1 << 20)
 
     async def echo(stream: ScriptedStream) -> None:
         await stream.welcome()
@@ -182,7 +174,7 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(
     told = Told()
     async with ScriptedBroker(echo) as broker, Wire() as wire, asyncio.timeout(PATIENCE_S):
         wire.to, wire.pause_s = broker.address, 0.02
-        link = BrokerLink("broker-0", wire.address, told, proxy="proxy", known=lambda: 7)
+        link = BrokerLink("broker-0", wire.address, told, proxy="proxy", known=lambda: 7, timing=timing)
         link.start()
         await told.changes.get()
         (answer,) = await link.ask(CALLS["pulling_members"], ("g", "x" * out), timeout_s=PATIENCE_S)
@@ -194,8 +186,6 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(
 async def test_a_proxy_that_stood_still_does_not_take_that_for_the_brokers_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.02)
-    monkeypatch.setattr(module, "SILENCE_S", 0.3)
     pinged = asyncio.Event()
 
     async def answers(stream: ScriptedStream) -> None:
@@ -206,7 +196,7 @@ async def test_a_proxy_that_stood_still_does_not_take_that_for_the_brokers_silen
             if "ping" in said(frame):
                 pinged.set()
 
-    async with linked(answers) as (link, broker, told):
+    async with linked(answers, timing=LinkTiming(look_s=0.02, silence_s=0.3)) as (link, broker, told):
         await told.changes.get()
         await bounds(link)
         loop = asyncio.get_running_loop()
@@ -228,16 +218,11 @@ async def test_waits_between_tries_grow() -> None:
             assert gap >= wait_s
 
 
-async def test_a_broker_of_which_the_registry_says_that_it_is_back_is_tried_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(set_aside, "FIRST_S", 3600.0)
-    monkeypatch.setattr(set_aside, "LONGEST_S", 3600.0)
-
+async def test_a_broker_of_which_the_registry_says_that_it_is_back_is_tried_at_once() -> None:
     async def ends(stream: ScriptedStream) -> None:
         await stream.welcome()
 
-    async with linked(ends, serve) as (link, _, told):
+    async with linked(ends, serve, timing=LinkTiming(first_retry_s=3600.0, longest_retry_s=3600.0)) as (link, _, told):
         await told.changes.get()
         await told.changes.get()
         link.hurry()

@@ -10,8 +10,8 @@ from ternmq_common.model import Delivery, OrphanedTransaction, QueueRef, StoredM
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS, Values
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster import link as module
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
 from tests.support.scripted_broker import ScriptedStream, calls_in
 from tests.unit.cluster.linked import BOUNDS, bounds, linked, pop, serve
 
@@ -24,8 +24,7 @@ def orphan(transaction_id: str) -> OrphanedTransaction:
 # --- late and cancelled
 
 
-async def test_a_late_answer_is_taken_by_who_takes_late_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.01)
+async def test_a_late_answer_is_taken_by_who_takes_late_ones() -> None:
     over = asyncio.Event()
 
     async def late(stream: ScriptedStream) -> None:
@@ -36,7 +35,7 @@ async def test_a_late_answer_is_taken_by_who_takes_late_ones(monkeypatch: pytest
         await stream.forever()
 
     taken: asyncio.Queue[list[Delivery]] = asyncio.Queue()
-    async with linked(late) as (link, _, told):
+    async with linked(late, timing=LinkTiming(look_s=0.01)) as (link, _, told):
         await told.changes.get()
         with pytest.raises(LateAnswer) as caught:
             await pop(link, taken.put_nowait, timeout_s=0.02)
@@ -124,7 +123,7 @@ async def test_an_answer_to_a_question_goes_to_the_stream_that_asked() -> None:
 
     async def asks(stream: ScriptedStream) -> None:
         await stream.welcome()
-        await stream.say(*(form.QUESTION.piece(orphan(str(number)), number) for number in (1, 2)))
+        await stream.say(*(form.CHECK.piece(orphan(str(number)), number) for number in (1, 2)))
         while (frame := await stream.frame()) is not None:
             for piece in frame:
                 if piece.what == form.ASKED.what:

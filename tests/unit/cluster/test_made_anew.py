@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from ternmq_broker.server import learning
-from ternmq_common.cluster import Deletion, Snapshot
+from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming
+from ternmq_common.cluster import Deletion, RegistrySnapshot
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Group, HalfMessage, QueueBounds, QueueReaderId, QueueRef, Settled, TimedMessage, Topic
+from ternmq_common.model import (
+    Group,
+    HalfMessage,
+    QueueBounds,
+    QueueReaderId,
+    QueueRef,
+    SettleOutcome,
+    TimedMessage,
+    Topic,
+)
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from tests.support.cluster import BrokerNode, InProcessCluster, reached, running
+from tests.support.cluster import BrokerNode, InProcessCluster, Timings, reached, running
 from tests.support.message_service_conformance import body, message, order
 from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, calls_in
 from tests.support.until import until
@@ -36,17 +45,24 @@ PATIENCE_S = 20.0
 LEASE_MS = 60_000
 
 
+def registry_sync(timing: LearningTiming) -> pytest.MarkDecorator:
+    """The brokers of this test learn with that patience."""
+    return pytest.mark.parametrize("timing", [timing], ids=["timed"])
+
+
+impatient = registry_sync(LearningTiming(storing_patience_s=0.05, again_s=0.01))
+
+
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
+def timing() -> LearningTiming:
+    return LEARNING_TIMING
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, timing: LearningTiming) -> AsyncIterator[InProcessCluster]:
     """Two brokers, which look at the registry only when they hear of a later version."""
-    async with running(tmp_path, brokers=2) as cluster:
+    async with running(tmp_path, brokers=2, timings=Timings(registry_sync=timing)) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "STORING_PATIENCE_S", 0.05)
-    monkeypatch.setattr(learning, "LEARN_AGAIN_S", 0.01)
 
 
 @contextmanager
@@ -96,7 +112,7 @@ async def with_group(cluster: InProcessCluster, topic: Topic = ORDERS) -> Broker
     await make(cluster, topic)
     group = await make_group(cluster)
     assert await cluster.service.pop(order(), broker="broker-0", poll_s=0) == []
-    assert first.proxies.learning.knows(group.made)
+    assert first.proxies.registry_sync.knows(group.made)
     return first
 
 
@@ -133,7 +149,7 @@ async def bodies(cluster: InProcessCluster) -> list[bytes]:
 # --- brokers that can't look
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_what_is_sent_to_a_topic_made_anew_is_kept_whatever_a_broker_missed(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     await make(cluster)
@@ -144,12 +160,12 @@ async def test_what_is_sent_to_a_topic_made_anew_is_kept_whatever_a_broker_misse
         for number in range(3):
             await cluster.service.append(queue("broker-0"), [message(b"%d" % number)])
         assert stored(cluster)[0] == 1
-    await until(lambda: first.proxies.learning.knows(topic.made))
+    await until(lambda: first.proxies.registry_sync.knows(topic.made))
     await cluster.service.append(queue("broker-0"), [message(b"3")])
     assert await bodies(cluster) == [b"0", b"1", b"2", b"3"]
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_timed_and_half_messages_and_retries_go_elsewhere_too(cluster: InProcessCluster) -> None:
     first, second = cluster.nodes
     await make(cluster)
@@ -168,7 +184,7 @@ async def test_timed_and_half_messages_and_retries_go_elsewhere_too(cluster: InP
         assert [body(each) for each in received] == [b"again"]
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     fifo = replace(ORDERS, type=definition_pb2.FIFO)
@@ -181,12 +197,12 @@ async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCl
             await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
         assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
         assert stored(cluster) == [0, 0]
-    await until(lambda: first.proxies.learning.knows(topic.made))
+    await until(lambda: first.proxies.registry_sync.knows(topic.made))
     await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
     assert stored(cluster) == [1, 0]
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_topics_that_are_known_go_on(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     await make(cluster)
@@ -197,12 +213,12 @@ async def test_topics_that_are_known_go_on(cluster: InProcessCluster) -> None:
         assert stored(cluster) == [2, 0]
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_a_broker_learns_of_topics_before_anybody_sends(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     topic = await make(cluster)
     await first.directory.refresh()  # as it does every second
-    await until(lambda: first.proxies.learning.knows(topic.made))
+    await until(lambda: first.proxies.registry_sync.knows(topic.made))
     with cut_off(first):
         await cluster.service.append(queue("broker-0"), [message(b"x")])
         assert stored(cluster) == [1, 0]
@@ -211,10 +227,10 @@ async def test_a_broker_learns_of_topics_before_anybody_sends(cluster: InProcess
 # --- a registry that is slow
 
 
+@registry_sync(LearningTiming(patience_s=0.01))
 async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "PATIENCE_S", 0.01)
     first, _ = cluster.nodes
     deletions, answers = first.directory.registry.deletions, threading.Event()
 
@@ -236,13 +252,13 @@ async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
 async def test_a_send_makes_a_broker_learn_also_if_no_frame_did(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     topic = await make(cluster)
-    assert await first.proxies.learning.known_soon(topic.made)
+    assert await first.proxies.registry_sync.known_soon(topic.made)
 
 
 # --- groups
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
     service = cluster.service
@@ -254,14 +270,14 @@ async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(clust
         found: list[bytes] = []
         while received := await service.pop(order(), broker="broker-0", poll_s=0):
             for each in received:
-                assert await service.dead_letter("g", ORDERS.name, each.handle) is Settled.DONE
+                assert await service.dead_letter("g", ORDERS.name, each.handle) is SettleOutcome.DONE
                 found.append(body(each))
         return found
 
     with cut_off(first):
         group = await make_group_anew(cluster)
         assert await give_up() == [b"broker-1"]
-    await until(lambda: first.proxies.learning.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.made))
     assert await give_up() == [b"broker-0"]
     await first.stop()
     await first.start()
@@ -271,7 +287,7 @@ async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(clust
         assert len(await service.dead_letters("g", name, [0])) == 1
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 @pytest.mark.parametrize("places", [tuple(BOTH), ("broker-0",)])
 async def test_a_poll_waits_for_a_broker_that_refuses_it(cluster: InProcessCluster, places: tuple[str, ...]) -> None:
     first = await with_group(cluster, replace(ORDERS, brokers=places))
@@ -289,7 +305,7 @@ async def test_a_poll_waits_for_a_broker_that_refuses_it(cluster: InProcessClust
     assert calls_to(first) == before + 2
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_a_poll_gets_what_other_brokers_have_while_one_refuses(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
     await cluster.service.append(queue("broker-0"), [message(b"later")])
@@ -302,12 +318,12 @@ async def test_a_poll_gets_what_other_brokers_have_while_one_refuses(cluster: In
         assert body(received) == b"now"
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_a_version_that_is_gone_from_the_registry_keeps_no_poll_waiting(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
     await cluster.service.append(queue("broker-0"), [message(b"x")])
     with pytest.MonkeyPatch.context() as restored:
-        restored.setattr(Snapshot, "group_made", lambda *_: first.directory.snapshot.version + 1000)
+        restored.setattr(RegistrySnapshot, "group_made", lambda *_: first.directory.snapshot.version + 1000)
         polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
         before = calls_to(first)
         await until(lambda: calls_to(first) > before + 2)
@@ -348,7 +364,7 @@ CALLS_FOR_GROUPS: dict[str, Callable[[ClusterMessageService, QueueRef], Awaitabl
 }
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 @pytest.mark.parametrize("call", CALLS_FOR_GROUPS.values(), ids=CALLS_FOR_GROUPS)
 async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
     cluster: InProcessCluster, call: Callable[[ClusterMessageService, QueueRef], Awaitable[object]]
@@ -367,12 +383,12 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
         assert calls_to(first) == before + 1, "it is not asked again at once"
         assert first.broker.committed("g", there).result == 1
         assert (await service.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
-    await until(lambda: first.proxies.learning.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.made))
     await call(service, there)
     assert first.broker.committed("g", there).result in (None, 0)
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_anew(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
     service = cluster.service
@@ -381,12 +397,12 @@ async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_an
     handles = [each.handle for each in await service.pop(order(), broker="broker-0", poll_s=0)]
     with cut_off(first):
         group = await make_group_anew(cluster)
-        assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [Settled.DONE]
-        assert await service.dead_letter("g", ORDERS.name, handles[1]) is Settled.DONE
+        assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.DONE]
+        assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.DONE
         await service.release("g", ORDERS.name, handles[2:3], counts=True)
-    await until(lambda: first.proxies.learning.knows(group.made))
-    assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [Settled.STALE]
-    assert await service.dead_letter("g", ORDERS.name, handles[1]) is Settled.STALE
+    await until(lambda: first.proxies.registry_sync.knows(group.made))
+    assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.STALE]
+    assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.STALE
     assert await service.prolong("g", ORDERS.name, handles[2:3], MINUTE_MS) == [False]
     await service.release("g", ORDERS.name, handles[3:4], counts=True)
     with pytest.raises(MessagingError, match="not in force"):
@@ -396,7 +412,7 @@ async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_an
     assert sorted(map(body, received)) == [b"%d" % number for number in range(6)]
 
 
-@pytest.mark.usefixtures("impatient")
+@impatient
 async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
     service = cluster.service
@@ -404,13 +420,13 @@ async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InPr
     with cut_off(first):
         group = await make_group_anew(cluster)
         assert await service.pop(order(), broker="broker-0", poll_s=0) == []
-    await until(lambda: first.proxies.learning.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.made))
     (received,) = await service.pop(order(), broker="broker-0", poll_s=POLL_S)
     await first.stop()
     await first.start()
     await reached(service, BOTH)
-    assert first.proxies.learning.knows(group.made)
-    assert await service.acknowledge("g", ORDERS.name, [received.handle]) == [Settled.DONE]
+    assert first.proxies.registry_sync.knows(group.made)
+    assert await service.acknowledge("g", ORDERS.name, [received.handle]) == [SettleOutcome.DONE]
     assert await service.committed("g", queue("broker-0")) == 1
 
 
@@ -459,7 +475,7 @@ async def test_a_send_that_is_refused_goes_to_another_broker(cluster: InProcessC
         (call,) = refusing.calls
         assert (call.what, call.topic_made) == (name, topic.made)
         assert topic.made > 0
-        assert list(cluster.service.routes._failing) == ["broker-9"]  # set aside for a tenth of a second
+        assert list(cluster.service.routes._failing) == ["broker-9"]  # backed off for a tenth of a second
 
 
 async def test_a_retry_says_too_when_its_topic_and_its_group_were_made(cluster: InProcessCluster) -> None:

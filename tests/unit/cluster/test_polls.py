@@ -10,14 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from ternmq_common.cluster import BrokerEntry, Snapshot
+from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
 from ternmq_common.model import Delivery, PopOrder, Topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import polls as module
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.polls import Polls
-from ternmq_proxy.message_service.cluster.receiving import Receiving
+from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
@@ -38,7 +38,7 @@ def directory_of(*names: str) -> "Directory":
     topic = Topic(name=TOPIC, type=definition_pb2.NORMAL, brokers=names)
 
     class Known:
-        snapshot = Snapshot(version=1, topics={TOPIC: topic}, brokers=entries)
+        snapshot = RegistrySnapshot(version=1, topics={TOPIC: topic}, brokers=entries)
 
     return cast("Directory", Known())
 
@@ -125,7 +125,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
         self.loop = self.runner.get_loop()
         self.brokers = {name: ModelBroker(name) for name in NAMES}
         self.polls = Polls()
-        self.receiving = Receiving(directory_of(*NAMES), cast("Links", ModelLinks(self.brokers)), self.polls)
+        self.receiving = ClusterReceiving(directory_of(*NAMES), cast("Links", ModelLinks(self.brokers)), self.polls)
         self.tasks: list[asyncio.Task[list[Delivery]]] = []
 
     def teardown(self) -> None:
@@ -247,7 +247,7 @@ TestNoWakeIsLost.settings = settings(max_examples=200, stateful_step_count=30, d
 async def test_a_cancelled_poll_passes_its_turn_on() -> None:
     brokers = {name: ModelBroker(name) for name in NAMES}
     polls = Polls()
-    receiving = Receiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
+    receiving = ClusterReceiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
     broker = brokers["broker-0"]
     first, second = (asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S)) for _ in range(2))
     await spin()
@@ -268,7 +268,7 @@ async def test_a_cancelled_poll_passes_its_turn_on() -> None:
 
 async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
     brokers = {name: ModelBroker(name) for name in NAMES}
-    receiving = Receiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), Polls())
+    receiving = ClusterReceiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), Polls())
     polling = asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S))
     await spin()
     brokers["broker-0"].asked[0].answer.set_exception(LateAnswer("broker-0"))
@@ -279,7 +279,7 @@ async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
 
 async def test_a_broker_that_refuses_is_asked_again_when_it_says_so_and_not_before() -> None:
     brokers, polls = {name: ModelBroker(name) for name in NAMES}, Polls()
-    receiving = Receiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), polls)
+    receiving = ClusterReceiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), polls)
     polling = asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S))
     await spin()
     behind, other = brokers["broker-0"], brokers["broker-1"]
@@ -301,7 +301,7 @@ async def test_a_broker_that_refuses_is_asked_again_when_it_says_so_and_not_befo
 @pytest.mark.parametrize("names", [NAMES[:1], NAMES[:2]])
 async def test_a_refusal_is_an_error_only_if_nobody_waits_and_nobody_else_is_there(names: tuple[str, ...]) -> None:
     brokers = {name: ModelBroker(name) for name in NAMES}
-    receiving = Receiving(directory_of(*names), cast("Links", ModelLinks(brokers)), Polls())
+    receiving = ClusterReceiving(directory_of(*names), cast("Links", ModelLinks(brokers)), Polls())
     asking = asyncio.create_task(receiving.pop(order(), broker="", poll_s=0))
     await spin()
     brokers["broker-0"].asked[0].answer.set_exception(BrokerRefused("behind"))

@@ -7,7 +7,7 @@ import pytest
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueBounds, QueueRef
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.shard.calls import CALLS, Call, Values
+from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeats import Repeats
@@ -36,7 +36,7 @@ class OneBroker:
 
     find = broker
 
-    async def ask(self, call: Call, values: Values) -> object:
+    async def ask(self, call: ShardCall, values: Values) -> object:
         self.asked.append((call.name, values))
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, Exception):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.cluster import BrokerEntry, Permission, Snapshot
+from ternmq_common.cluster import BrokerEntry, Permission, RegistrySnapshot
 from ternmq_common.model import Route, Topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.routes import Routes
@@ -22,7 +22,7 @@ TOPIC = Topic(name="orders", type=definition_pb2.NORMAL, brokers=NAMES)
 
 class Known:
     def __init__(self, *entries: BrokerEntry) -> None:
-        self.snapshot = Snapshot(version=1, brokers={entry.name: entry for entry in entries})
+        self.snapshot = RegistrySnapshot(version=1, brokers={entry.name: entry for entry in entries})
 
 
 class Reached:
@@ -130,7 +130,7 @@ def test_when_all_fail_all_are_tried() -> None:
 def test_a_broker_that_was_removed_is_not_remembered_as_failing() -> None:
     world = World()
     world.routes.send_failed("a")
-    world.known.snapshot = Snapshot(version=2, brokers={"b": entry("b")})
+    world.known.snapshot = RegistrySnapshot(version=2, brokers={"b": entry("b")})
     world.routes.changed()
     world.routes.send_failed("b")
     world.routes.send_worked("b")

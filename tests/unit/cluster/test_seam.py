@@ -17,7 +17,7 @@ from ternmq_common.model import HalfMessage, PopOrder, Resolution, Subscription,
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import form
-from ternmq_common.shard.calls import CALLS, Call
+from ternmq_common.shard.calls import CALLS, ShardCall
 from ternmq_common.shard.form import FORM, Greeting, Piece
 from ternmq_common.tag_filter import ALL
 from ternmq_common.transaction_id import TransactionId
@@ -60,6 +60,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "skip": ("g", QUEUE, 0),
     "leave": ("g", "c"),
     "drop_retries": ("g", "orders"),
+    "purge": (QUEUE, 0, True),
     "progress": ("g", ["orders"]),
     "subscribed": ([Subscription("g", "orders")],),
     "find_by_key": ("orders", "key", 5),
@@ -87,7 +88,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
 
 
 @pytest.mark.parametrize("call", list(CALLS.values()), ids=list(CALLS))
-async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster, call: Call) -> None:
+async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster, call: ShardCall) -> None:
     broker = cluster.service.links.broker("broker-0")
     asked = call.done(getattr(broker.shard, call.name), ARGUMENTS[call.name])
     if call.name in REFUSED:
@@ -108,7 +109,7 @@ def few_queues(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @st.composite
-def any_calls(draw: st.DrawFn) -> tuple[Call, tuple[Any, ...]]:
+def any_calls(draw: st.DrawFn) -> tuple[ShardCall, tuple[Any, ...]]:
     call = draw(st.sampled_from(list(CALLS.values())))
     kinds = {name: kind for name, kind in hints_of(call).items() if name != "return"}
     values = [0.0 if name == "poll_s" else draw(of_kind(kind)) for name, kind in kinds.items()]
@@ -117,7 +118,9 @@ def any_calls(draw: st.DrawFn) -> tuple[Call, tuple[Any, ...]]:
 
 @given(asked=any_calls())
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_whatever_is_asked_is_answered(cluster: InProcessCluster, asked: tuple[Call, tuple[Any, ...]]) -> None:
+async def test_whatever_is_asked_is_answered(
+    cluster: InProcessCluster, asked: tuple[ShardCall, tuple[Any, ...]]
+) -> None:
     call, values = asked
     broker = cluster.service.links.broker("broker-0")
     result: object = (await asyncio.gather(broker.ask(call, values), return_exceptions=True))[0]

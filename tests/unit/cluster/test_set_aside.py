@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_proxy.message_service.cluster.set_aside import FIRST_S, LONGEST_S, SetAside
+from ternmq_proxy.message_service.cluster.circuit_breaker import FIRST_S, LONGEST_S, CircuitBreaker
 
 LONG_AFTER_S = LONGEST_S + 1
 
 
 def test_waits_double_up_to_the_longest() -> None:
-    aside, now = SetAside(), 0.0
+    aside, now = CircuitBreaker(), 0.0
     waits = []
     for _ in range(10):
         waits.append(aside.failed(now))
@@ -21,14 +21,14 @@ def test_waits_double_up_to_the_longest() -> None:
 
 
 def test_a_broker_that_is_away_for_days_is_still_tried() -> None:
-    aside, now = SetAside(), 0.0
+    aside, now = CircuitBreaker(), 0.0
     for _ in range(20_000):
         assert 0 < aside.failed(now) <= LONGEST_S + 1e-6
         now += LONG_AFTER_S
 
 
 def test_failures_of_calls_that_were_under_way_together_count_once() -> None:
-    aside = SetAside()
+    aside = CircuitBreaker()
     assert aside.failed(100.0) == pytest.approx(FIRST_S)
     assert aside.failed(100.0 + FIRST_S / 2) < FIRST_S
     assert aside.failures == 1
@@ -36,7 +36,7 @@ def test_failures_of_calls_that_were_under_way_together_count_once() -> None:
 
 @given(times=st.lists(st.floats(0, 5), max_size=30))
 def test_it_is_aside_until_its_time_and_well_after_a_success(times: list[float]) -> None:
-    aside, now = SetAside(), 0.0
+    aside, now = CircuitBreaker(), 0.0
     for step in times:
         now += step
         wait = aside.failed(now)

@@ -10,20 +10,20 @@ import pytest
 
 from ternmq_broker.server import connection
 from ternmq_broker.server.storage_front import METHOD, StorageFront
-from ternmq_common.grpc_http2 import frames as h2
-from ternmq_common.grpc_http2.frames import ErrorCode
-from ternmq_common.grpc_http2.literal_headers import literal_block
-from ternmq_common.grpc_http2.messages import PREFIX, Status, StreamBroken
-from ternmq_common.grpc_stream.client import connect
-from ternmq_common.grpc_stream.stream import Stream
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Greeting
+from ternmq_rpc.grpc_http2 import frames as h2
+from ternmq_rpc.grpc_http2.frames import ErrorCode
+from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.messages import PREFIX, Status, StreamBroken
+from ternmq_rpc.grpc_stream.client import connect
+from ternmq_rpc.grpc_stream.stream import Stream
 from tests.support.cluster import BrokerNode, InProcessCluster, running
 from tests.support.message_service_conformance import bodies_and_attempts, message, order
 from tests.support.until import until
 from tests.unit.cluster.test_in_process import POLL_S, queue
-from tests.unit.common.grpc_stream.peer import Peer, client
+from tests.unit.rpc.grpc_stream.peer import Peer, client
 
 if TYPE_CHECKING:
     from ternmq_common.model import Appended, Delivery, QueueRef, TimedMessage

@@ -10,17 +10,18 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_broker.server import connection, storage_front
+from ternmq_broker.server import connection
+from ternmq_broker.server.registry_sync import LearningTiming
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import AppendOutcome, Delivery, Group, Stored, Topic
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Piece
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster import link
+from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from tests.support.cluster import BrokerNode, InProcessCluster, reached, running
+from tests.support.cluster import AS_SERVED, BrokerNode, InProcessCluster, Timings, reached, running
 from tests.support.message_service_conformance import body, message, order, versions
 from tests.support.scripted_broker import Wire
 from tests.support.until import until
@@ -31,8 +32,13 @@ TOPIC = replace(ORDERS, brokers=("broker-0",))
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    async with running(tmp_path, brokers=1) as cluster:
+def timings() -> Timings:
+    return AS_SERVED
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, timings: Timings) -> AsyncIterator[InProcessCluster]:
+    async with running(tmp_path, brokers=1, timings=timings) as cluster:
         yield cluster
 
 
@@ -176,12 +182,9 @@ async def test_a_broker_remembers_no_watchers_of_what_was_deleted(cluster: InPro
     assert not pollers.has_waiting("g", "orders")
 
 
-async def test_a_proxy_that_has_gone_without_a_word_is_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(storage_front, "PROXY_SILENCE_S", 0.3)
-    monkeypatch.setattr(link, "SILENCE_S", 3600.0)
-    cluster = InProcessCluster(tmp_path, brokers=1)
+async def test_a_proxy_that_has_gone_without_a_word_is_forgotten(tmp_path: Path) -> None:
+    timings = Timings(proxy_silence_s=0.3, link=LinkTiming(silence_s=3600.0))
+    cluster = InProcessCluster(tmp_path, brokers=1, timings=timings)
     node = cluster.nodes[0]
     async with Wire() as wire, asyncio.timeout(PATIENCE_S):
         node.wire = wire
@@ -211,10 +214,10 @@ async def test_calls_do_not_wait_long_for_a_registry_that_does_not_answer(
     assert cluster.service.links.is_connected("broker-0")
 
 
+@pytest.mark.parametrize("timings", [Timings(registry_sync=LearningTiming(again_s=0.01))], ids=["timed"])
 async def test_what_could_not_be_looked_up_is_as_soon_as_it_can(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ternmq_broker.server.learning.LEARN_AGAIN_S", 0.01)
     outages = 3
     deletions = Registry.deletions
 
@@ -228,7 +231,7 @@ async def test_what_could_not_be_looked_up_is_as_soon_as_it_can(
     monkeypatch.setattr(Registry, "deletions", out)
     version = await later_version(cluster, "heard-of-late")
     await cluster.service.append(queue("broker-0"), [message(b"x")])
-    await until(lambda: cluster.nodes[0].proxies.learning.knows(version))
+    await until(lambda: cluster.nodes[0].proxies.registry_sync.knows(version))
     assert outages < 0
 
 

@@ -12,7 +12,7 @@ from tenacity import wait_none
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Appended
-from ternmq_common.shard.calls import CALLS, Call, Values
+from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster import repeats as module
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LateAnswer
@@ -63,7 +63,7 @@ class Broker:
         self._name = name
         self._cluster = cluster
 
-    async def ask(self, call: Call, values: Values) -> object:
+    async def ask(self, call: ShardCall, values: Values) -> object:
         self._cluster.events.append(("asked", f"{self._name} {call.name} {values[0]}"))
         outcome, _ = self._cluster.next()
         await asyncio.sleep(0)
@@ -71,7 +71,7 @@ class Broker:
             raise outcome
         return outcome
 
-    def ask_soon(self, call: Call, values: Values, heard: Heard) -> None:
+    def ask_soon(self, call: ShardCall, values: Values, heard: Heard) -> None:
         self._cluster.events.append(("asked", f"{self._name} {call.name} {values[0]}"))
         outcome, at_once = self._cluster.next()
         error = outcome if isinstance(outcome, Exception) else None

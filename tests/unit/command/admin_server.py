@@ -12,6 +12,7 @@ from typing import Any, Self
 import grpc
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
+from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers
@@ -47,6 +48,7 @@ class AdminServer:
         self.inconsistencies: list[str] = []
         self.moves: list[admin_pb2.OffsetMove] = []
         self.resets: list[admin_pb2.ResetOffsetsRequest] = []
+        self.purges: list[admin_pb2.PurgeTopicRequest] = []
         self.resends: list[admin_pb2.ResendDeadLettersRequest] = []
         self.unsendable: set[int] = set()
         self.refusal: pb.Status | None = None
@@ -55,15 +57,20 @@ class AdminServer:
         self._server.add_generic_rpc_handlers([self.memory.handler()])
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("ternmq.admin.v1.Admin", {
             name: grpc.unary_unary_rpc_method_handler(
-                self._recorded(
-                    getattr(self.transactions, name, None) or getattr(self.brokers, name, None) or getattr(self, name)
-                ),
+                self._recorded(activity),
                 request_deserializer=getattr(admin_pb2, f"{name}Request").FromString,
                 response_serializer=lambda message: message.SerializeToString(),
             )
             for name in admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name
+            for activity in [self._activity(name)]
+            if activity is not None
         })])  # fmt: skip
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def _activity(self, name: str) -> Any:  # noqa: ANN401
+        """What answers a call; None of those that this server does not have, as older ones have not."""
+        owners = (self.transactions, self.brokers, self)
+        return next((getattr(owner, name) for owner in owners if hasattr(owner, name)), None)
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -125,6 +132,16 @@ class AdminServer:
         gone = self.topics.pop(request.name, None)
         status = OK if gone else _not_found(pb.TOPIC_NOT_FOUND, "topic", request.name)
         return admin_pb2.DeleteTopicResponse(status=status)
+
+    def PurgeTopic(self, request: admin_pb2.PurgeTopicRequest) -> admin_pb2.PurgeTopicResponse:  # noqa: N802
+        if request.name not in self.topics:
+            return admin_pb2.PurgeTopicResponse(status=_not_found(pb.TOPIC_NOT_FOUND, "topic", request.name))
+        self.purges.append(request)
+        queues = [
+            admin_pb2.PurgedQueue(broker=BROKER, queue_id=queue_id, first=queue.first, after=queue.end)
+            for queue_id, queue in enumerate(self.memory.queues[request.name])
+        ]
+        return admin_pb2.PurgeTopicResponse(status=OK, queues=queues)
 
     def CreateGroup(self, request: admin_pb2.CreateGroupRequest) -> admin_pb2.CreateGroupResponse:  # noqa: N802
         group = request.group
@@ -219,6 +236,9 @@ def _as_kept(asked: admin_pb2.Group) -> admin_pb2.Group:
     group.max_attempts = asked.max_attempts or 17
     group.consume_from = asked.consume_from or "auto"
     group.assignment = str(AssignmentStrategy.parse(asked.assignment))
+    group.priority_factor = asked.priority_factor if asked.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR
+    # A field that is there and empty is another than one that is not there.
+    group.queue_lock_hold.CopyFrom(asked.queue_lock_hold)
     return group
 
 

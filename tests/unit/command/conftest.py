@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ternmq.command.main import cli
+from ternmq_command.main import cli
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer
@@ -22,7 +22,9 @@ Send = Callable[..., Awaitable[Result]]
 def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("TERNMQ_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr("ternmq.command.contexts.contexts_file", lambda: tmp_path / "settings" / "contexts.json")
+    monkeypatch.setattr(
+        "ternmq_command.context.contexts.contexts_file", lambda: tmp_path / "settings" / "contexts.json"
+    )
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def call_server(call: Call, server: AdminServer) -> Call:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person is at standard input, so commands ask; `stdin` is what the person answers."""
-    monkeypatch.setattr("ternmq.command.confirmation.at_terminal", lambda: True)
+    monkeypatch.setattr("ternmq_command.terminal.confirmation.at_terminal", lambda: True)
 
 
 @pytest.fixture

@@ -253,3 +253,51 @@ def test_without_a_server_the_exit_code_is_3_and_the_line_says_what_to_do(call: 
             f"ternmq: can't reach a broker at 127.0.0.1:{port} (connection refused); "
             "start one with `ternmq up`, or name another with --endpoint\n"
         )
+
+
+def test_an_answer_that_makes_no_sense_is_a_line(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders")
+    server.topics["orders"].created.seconds = 10**15
+    listed = call_server("topic", "list")
+    assert (listed.exit_code, listed.stdout) == (1, "")
+    assert listed.stderr.startswith("ternmq: INTERNAL_ERROR: ")
+    assert "the answer of ListTopics makes no sense" in listed.stderr
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_purge_says_how_many_messages_before_it_asks(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders", "--queues", "2")
+    for queue_id in (0, 0, 1):
+        server.memory.put("orders", queue_id, message("x"))
+    refused = call_server("topic", "purge", "orders", stdin="n\n")
+    assert "Remove 3 messages of topic orders for good? [y/N]" in refused.stderr
+    done = call_server("topic", "purge", "orders", "--before", "2026-08-01T12:00Z", stdin="y\n")
+    assert done.stdout.endswith("removed 3 messages of topic orders stored before 2026-08-01T12:00:00Z\n")
+    asked, removed = server.purges[-2:]
+    assert (asked.dry_run, removed.dry_run) == (True, False)
+    assert asked.before == removed.before
+    assert removed.before.ToJsonString() == "2026-08-01T12:00:00Z"
+
+
+def test_a_dry_run_of_a_purge_needs_no_yes(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders", "--queues", "1")
+    server.memory.put("orders", 0, message("x"))
+    told = call_server("topic", "purge", "orders", "--dry-run", "--json")
+    assert json.loads(told.stdout) == {
+        "topic": "orders",
+        "dry_run": True,
+        "messages": 1,
+        "queues": [{"broker": "broker-0", "queue": 0, "first_offset": 1, "removed": 1}],
+    }
+    assert [request.dry_run for request in server.purges] == [True]
+
+
+def test_a_purge_of_what_is_not_there_is_refused(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "orders")
+    refused = call_server("topic", "purge", "ordres", "--yes")
+    assert (refused.exit_code, server.purges) == (1, [])
+    assert "TOPIC_NOT_FOUND" in refused.stderr
+    assert "orders" in refused.stderr
+    refused = call_server("dlq", "purge", "nobody", "--yes")
+    assert (refused.exit_code, server.purges) == (1, [])
+    assert "CONSUMER_GROUP_NOT_FOUND" in refused.stderr

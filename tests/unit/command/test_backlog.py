@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ternmq.command.messaging import MessagingClient
+from ternmq_command.calls.messaging import MessagingClient
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
@@ -236,7 +236,7 @@ def test_ctrl_c_ends_a_move_that_waits_for_the_server(call_server: Call, server:
     # Whoever runs the tests may ignore the signal, and a child inherits that.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from ternmq.command.main import main; main()"
+        "from ternmq_command.main import main; main()"
     )
     command = [sys.executable, "-c", program, *MOVE, "--batch", "20", "--endpoint", server.endpoint]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

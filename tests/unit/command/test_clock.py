@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ternmq.command.clock import ahead_text
-from ternmq.command.server_time import moved_ahead
+from ternmq_command.calls.server_time import moved_ahead
+from ternmq_command.server.clock import ahead_text
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 

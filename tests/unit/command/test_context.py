@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from ternmq.command import contexts
+from ternmq_command.context import contexts
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 
@@ -50,7 +50,7 @@ def test_a_write_that_fails_leaves_the_old_file(call: Call, monkeypatch: pytest.
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ternmq.command.contexts.os.fsync", full)
+    monkeypatch.setattr("ternmq_command.context.contexts.os.fsync", full)
     result = call("context", "remove", "a")
     assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
     assert list(contexts.contexts_file().parent.iterdir()) == [contexts.contexts_file()]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq.command.demo.flights import message_of, rows
-from ternmq.command.demo.ledger import Kill, Ledger, UncleanLedger
-from ternmq.command.demo.report import report, verdict
-from ternmq.command.demo.reports import Flight, Report
+from ternmq_command.demo.flights import message_of, rows
+from ternmq_command.demo.ledger import Kill, Ledger, UncleanLedger
+from ternmq_command.demo.report import report, verdict
+from ternmq_command.demo.reports import Flight, Report
 
 ROWS = 20
 HEADER = ["year", "dep_delay", "carrier", "flight", "tailnum", "origin", "dest", "time_hour"]

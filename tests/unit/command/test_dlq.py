@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ternmq.command.admin import AdminClient
-from ternmq.command.dead_letters import DeadLetters, Selection
-from ternmq.command.messaging import MessagingClient
-from ternmq.command.topic_messages import FOUND_MAX
+from ternmq_command.calls.admin import AdminClient
+from ternmq_command.calls.messaging import MessagingClient
+from ternmq_command.dlq.dead_letters import DeadLetters, Selection
+from ternmq_command.message.topic_messages import FOUND_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
@@ -171,6 +171,7 @@ def test_a_letter_is_shown_by_offset_or_id(call_server: Call, name: str) -> None
         "tag": "paid",
         "keys": ["k1"],
         "message_group": None,
+        "priority": None,
         "properties": {
             "DLQ_ATTEMPTS": "3",
             "DLQ_ORIGIN_MESSAGE_ID": "id-3",
@@ -180,6 +181,7 @@ def test_a_letter_is_shown_by_offset_or_id(call_server: Call, name: str) -> None
         },
         "born": "2023-11-14T22:13:19.123Z",
         "stored": "2026-08-01T12:03:00.000Z",
+        "delivery": None,
         "body_bytes": 6,
         "body": "body 3",
     }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ternmq.command import checkup
+from ternmq_command.server import checkup
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.stack import Stack
 from tests.unit.command.admin_server import AdminServer

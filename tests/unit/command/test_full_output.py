@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq.command.main import cli
+from ternmq_command.main import cli
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 from tests.unit.command.messaging_server import message
@@ -78,7 +78,7 @@ def test_a_process_ends_so_too(tmp_path: Path, arguments: tuple[str, ...]) -> No
     """Python itself has nothing to add when it ends."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TERNMQ_")}
     with FULL.open("w") as full:
-        command = [sys.executable, "-m", "ternmq.command.main", *arguments]
+        command = [sys.executable, "-m", "ternmq_command.main", *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, env=kept, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
@@ -88,6 +88,6 @@ def test_a_process_ends_so_too(tmp_path: Path, arguments: tuple[str, ...]) -> No
 @pytest.mark.slow
 def test_where_nothing_can_be_written_the_exit_code_tells(tmp_path: Path) -> None:
     with FULL.open("w") as full:
-        command = [sys.executable, "-m", "ternmq.command.main", "topic", "nonsense"]
+        command = [sys.executable, "-m", "ternmq_command.main", "topic", "nonsense"]
         done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=full, check=False)
     assert done.returncode == 2

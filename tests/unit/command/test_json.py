@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping
 import click
 import pytest
 
-from ternmq.command.main import COMMANDS, cli
+from ternmq_command.main import COMMANDS, cli
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import OK, AdminServer
 from tests.unit.command.conftest import Call
 
 # Servers, a script for a shell, and what writes JSON without being asked.
-WITHOUT = {("up",), ("broker",), ("proxy",), ("completion",), ("dlq", "export"), ("store", "export")}
+WITHOUT = {
+    ("up",),
+    ("broker",),
+    ("proxy",),
+    ("completion",),
+    ("dlq", "export"),
+    ("store", "export"),
+    ("topic", "export"),
+}
 
 
 def leaves(commands: Mapping[str, click.Command | None], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -60,7 +68,7 @@ def test_what_was_done_to_a_broker_is_told_to_programs(call_server: Call, server
 def test_what_remains_on_a_broker_is_told_to_programs_whenever_it_changes(
     call_server: Call, server: AdminServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ternmq.command.broker_admin.LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("ternmq_command.server.broker_admin.LOOK_INTERVAL_S", 0.0)
     server.brokers.put("a")
     backlog = admin_pb2.Backlog(group="g", topic="orders", messages=3)
     some = admin_pb2.BrokerRemainingResponse(status=OK, backlogs=[backlog], timers=1)

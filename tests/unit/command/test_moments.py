@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ternmq.command.moments import exact_moment_of, moment_of, shown_consume_from
-from ternmq.command.output import STREAM_PAGE, age_text, print_stream
+from ternmq_command.terminal.moments import exact_moment_of, moment_of, shown_consume_from
+from ternmq_command.terminal.output import STREAM_PAGE, age_text, print_stream
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
 BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"

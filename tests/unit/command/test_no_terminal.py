@@ -8,11 +8,13 @@ from tests.unit.command.messaging_server import message
 
 ASKING = [
     ("topic", "delete", "orders"),
+    ("topic", "purge", "orders"),
     ("group", "delete", "billing"),
     ("group", "offset", "reset", "billing", "--topic", "orders", "--to-latest"),
     ("group", "offset", "skip", "billing", "--topic", "orders"),
     ("group", "offset", "skip", "billing", "--topic", "orders", "--queue", "0", "--offset", "0"),
     ("dlq", "resend", "billing", "--all"),
+    ("dlq", "purge", "billing", "--before", "2h"),
     ("backlog", "move", "billing", "--topic", "orders", "--to", "wide", "--queues", "8"),
     ("broker", "remove", "a"),
     ("transaction", "commit", "id-1@broker-0@1"),
@@ -41,6 +43,7 @@ def changes(server: AdminServer) -> tuple[object, ...]:
         len(server.transactions.resolved),
         [request for request in server.resets if not request.dry_run],
         len(server.resends),
+        [request for request in server.purges if not request.dry_run],
     )
 
 
@@ -75,7 +78,7 @@ def test_at_a_terminal_a_question_is_asked(call_server: Call, server: AdminServe
 
 
 def test_a_standard_input_that_is_closed_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ternmq.command import confirmation
+    from ternmq_command.terminal import confirmation
 
     monkeypatch.setattr("sys.stdin", None)
     assert not confirmation.at_terminal()

@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import ternmq.command
-from ternmq.command.demo.display import BarDisplay, LineDisplay
-from ternmq.command.failures import CommandFailure
-from ternmq.command.leaving import leave
+import ternmq_command
+from ternmq_command.demo.display import BarDisplay, LineDisplay
+from ternmq_command.leaving import leave
+from ternmq_command.terminal.failures import CommandFailure
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.scripted_server import ScriptedServer
@@ -168,7 +168,7 @@ def test_the_demo_says_what_brokers_said_escaped(
 
 
 def test_no_command_writes_past_the_one_module_that_escapes() -> None:
-    folder = Path(ternmq.command.__file__).parent
+    folder = Path(ternmq_command.__file__).parent
     around = {"echo", "secho", "print", "print_exc"}
     allowed = {"printing.py", "second_report.py", "display.py"}  # these two use rich, tested above and beside
     found = [
@@ -187,6 +187,6 @@ def test_no_command_writes_past_the_one_module_that_escapes() -> None:
 
 def test_a_pipe_gets_no_colour() -> None:
     """`click.secho` leaves its own sequences out where nobody sees them."""
-    from ternmq.command.printing import echo_warning
+    from ternmq_command.terminal.printing import echo_warning
 
     assert CliRunner().invoke(click.command()(lambda: echo_warning(HOSTILE))).stdout == f"WARNING: {SHOWN}\n"

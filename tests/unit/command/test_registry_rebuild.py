@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.log.record import Kind
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID, Group, NewMessage, Topic
@@ -23,7 +23,7 @@ from tests.unit.command.conftest import Call
 
 STORED_MS = 1_795_310_547_155
 LEASE_MS = 60_000
-PROGRESS = Snapshot(1, 0, [])
+PROGRESS = ClaimsSnapshot(1, 0, [])
 
 
 def message(kind: "pb.MessageType" = pb.NORMAL) -> NewMessage:
@@ -41,7 +41,7 @@ def data_dir(tmp_path: Path) -> Path:
     store.append("alarms", 2, [message(pb.PRIORITY)], STORED_MS)
     store.append("again", 9, [message(pb.FIFO)], STORED_MS)
     store.append("gone", 0, [message()], STORED_MS)
-    store.append_drafts([Draft(Kind.TIMER, "gone", 0, message(pb.DELAY), due_ms=STORED_MS + 1)], STORED_MS)
+    store.append_drafts([Draft(RecordKind.TIMER, "gone", 0, message(pb.DELAY), due_ms=STORED_MS + 1)], STORED_MS)
     for topic in ("again", "gone"):
         store.forget_topic(topic)()
     store.append("again", 1, [message(pb.DELAY)], STORED_MS)
@@ -50,8 +50,8 @@ def data_dir(tmp_path: Path) -> Path:
     store.append("TRANS_CHECK_MAX_TIME_TOPIC", 0, [message()], STORED_MS)
     store.append_drafts(
         [
-            Draft(Kind.TIMER, "reminders", 3, message(pb.DELAY), due_ms=STORED_MS + 1),
-            Draft(Kind.HALF_MESSAGE, "payments", 1, message(pb.TRANSACTION), sender="p"),
+            Draft(RecordKind.TIMER, "reminders", 3, message(pb.DELAY), due_ms=STORED_MS + 1),
+            Draft(RecordKind.HALF_MESSAGE, "payments", 1, message(pb.TRANSACTION), sender="p"),
         ],
         STORED_MS,
     )

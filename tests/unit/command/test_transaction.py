@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import Result
 
-from ternmq.command.admin import AdminClient
+from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call

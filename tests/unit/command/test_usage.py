@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import types
@@ -13,8 +14,8 @@ from typing import Any
 import click
 import pytest
 
-from ternmq.command.leaving import INTERRUPTED
-from ternmq.command.main import COMMANDS, cli
+from ternmq_command.leaving import INTERRUPTED
+from ternmq_command.main import COMMANDS, cli
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
 from tests.unit.command.conftest import Call
@@ -100,7 +101,7 @@ def test_ctrl_c_is_exit_code_130(call: Call, monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ternmq.command.version.platform.python_version", interrupted)
+    monkeypatch.setattr("ternmq_command.terminal.version.platform.python_version", interrupted)
     assert call("version").exit_code == INTERRUPTED
 
 
@@ -113,19 +114,22 @@ def test_completion_prints_a_script(call: Call, shell: str) -> None:
 
 def test_help_lists_each_command_in_a_line(call: Call) -> None:
     lines = [" ".join(line.split()) for line in call("--help").stdout.splitlines()]
-    assert [line for line in lines if line in {f"{name} {text}" for name, text in COMMANDS.items()}] == [
-        f"{name} {text}" for name, text in COMMANDS.items()
-    ]
+    wanted = [f"{name} {subcommand.text}" for name, subcommand in COMMANDS.items()]
+    assert [line for line in lines if line in wanted] == wanted
 
 
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
         (
-            "from ternmq.command.main import cli; cli(['--help'])",
-            ("google.protobuf", "ternmq.command.topic", "ternmq.command.contexts"),
+            "from ternmq_command.main import cli; cli(['--help'])",
+            ("google.protobuf", "ternmq_command.topic.commands", "ternmq_command.context.contexts"),
         ),
-        ("from ternmq.command import topic, admin", ("grpc", "asyncio", "ternmq_common.settings")),
+        (
+            "from ternmq_command.topic import commands; from ternmq_command.calls import admin; "
+            "from ternmq.admin import brokers, groups, messages, topics",
+            ("grpc", "asyncio", "ternmq_common.settings", "ternmq.client", "ternmq.message_view"),
+        ),
     ],
     ids=["help", "a call of the admin service"],
 )
@@ -140,13 +144,15 @@ def test_a_command_imports_only_what_it_needs(code: str, unwanted: tuple[str, ..
 @pytest.mark.slow
 def test_completion_offers_subcommands_and_choices() -> None:
     def offered(words: str) -> list[str]:
-        environ = {"_TERNMQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
-        command = [sys.executable, "-m", "ternmq.command.main"]
+        asked = {"_TERNMQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
+        environ = {**os.environ, **asked}
+        command = [sys.executable, "-m", "ternmq_command.main"]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     assert offered("ternmq") == list(COMMANDS)
-    assert {"create", "list", "describe", "update", "delete"} == set(offered("ternmq topic"))
+    words = {"create", "list", "describe", "update", "delete", "export", "import", "purge"}
+    assert words == set(offered("ternmq topic"))
     assert {"list", "drain", "resume", "permission", "remove"} == set(offered("ternmq broker"))
     assert "fifo" in offered("ternmq topic create x --type")
     assert {"list", "show", "commit", "rollback"} == set(offered("ternmq transaction"))
@@ -191,7 +197,7 @@ def test_version_is_printed(call: Call) -> None:
 def test_a_call_imports_nothing_expensive_that_it_does_not_need() -> None:
     program = (
         "import sys; import ternmq; before = set(sys.modules)\n"
-        "from ternmq.command.main import cli\n"
+        "from ternmq_command.main import cli\n"
         "try: cli.main(['--help'])\n"
         "except SystemExit: pass\n"
         "expensive = {'grpc', 'asyncio', 'sqlalchemy', 'yaml', 'rich', 'ternmq_proxy'}\n"

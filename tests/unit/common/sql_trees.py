@@ -1,4 +1,4 @@
-"""SQL92 filters as trees: a second reading of `consumer.md` 2.6.2 and 2.6.3, written for plainness.
+"""SQL92 filters as trees: a second reading of `consuming.md, SQL92 grammar` and `consuming.md, SQL92 values`, plainer.
 
 Every form says what it is worth for the properties of a message, and how it may be typed.
 """

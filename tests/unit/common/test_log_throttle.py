@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from ternmq_common.grpc_stream.limit_log import LimitLog
 from ternmq_common.log_throttle import REMEMBERED_MAX, LogThrottle
+from ternmq_rpc.grpc_stream.limit_log import LimitLog
 
 
 class Seconds:

@@ -1,4 +1,4 @@
-"""Names of topics and groups (`producer.md` 3.1, `consumer.md` 2.1)."""
+"""Names of topics and groups (`overview.md, Names`)."""
 
 import string
 from collections.abc import Callable

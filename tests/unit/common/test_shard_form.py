@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
 from ternmq_common.shard import form
-from ternmq_common.shard.calls import CALLS, RULES, Call
-from ternmq_common.shard.form import Failure, FilterText, Greeting, NoFrame, Piece, Ready
+from ternmq_common.shard.calls import CALLS, RULES, ShardCall
+from ternmq_common.shard.form import FilterText, Greeting, NoFrame, Piece, Ready, ShardFailure
 from ternmq_common.shard.shard import RemoteShard
 from ternmq_common.tag_filter import ALL
 from tests.support.of_kind import INT64, TEXT, of_kind
@@ -23,7 +23,7 @@ QUEUE = QueueRef("orders", "broker-0", 3)
 encode = msgspec.msgpack.Encoder().encode
 
 
-def hints_of(call: Call) -> dict[str, Any]:
+def hints_of(call: ShardCall) -> dict[str, Any]:
     return get_type_hints(getattr(RemoteShard, call.name), include_extras=True)
 
 
@@ -50,7 +50,7 @@ def test_every_method_of_a_shard_is_in_the_table_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("call", list(CALLS.values()), ids=list(CALLS))
 @given(data=st.data())
-def test_arguments_and_results_come_as_they_went(call: Call, data: st.DataObject) -> None:
+def test_arguments_and_results_come_as_they_went(call: ShardCall, data: st.DataObject) -> None:
     hints = hints_of(call)
     (result_kind,) = get_args(hints.pop("return"))
     values = tuple(data.draw(of_kind(kind), label=name) for name, kind in hints.items())
@@ -70,8 +70,8 @@ NOTES: list[tuple[form.Note[Any], object]] = [
     (form.ASKED, bool),
     (form.VERSION, int),
     (form.READY, Ready),
-    (form.QUESTION, OrphanedTransaction),
-    (form.FAILED, Failure),
+    (form.CHECK, OrphanedTransaction),
+    (form.FAILED, ShardFailure),
 ]
 
 
@@ -247,7 +247,7 @@ def test_what_is_no_frame_is_none(data: bytes) -> None:
 
 @dataclass
 class Asked:
-    call: Call
+    call: ShardCall
     frame: bytes
 
 

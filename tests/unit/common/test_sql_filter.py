@@ -1,4 +1,4 @@
-"""SQL92 filters, row by row of the contract (`consumer.md` 2.6.1 to 2.6.3)."""
+"""SQL92 filters, rule by rule (`consuming.md, SQL92 grammar` and `consuming.md, SQL92 values`)."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Random SQL92 filters against a plainer reading of the contract, and random texts, which must do no harm."""
+"""Random SQL92 filters against a plainer reading of the rules, and random texts, which must do no harm."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Tag filters against what a reader of the contract would write down (`consumer.md` 2.6)."""
+"""Tag filters against what a reader of their rules would write down (`consuming.md, Tag filters`)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Who reads which queues of a topic: the formulas of `remoting.md` 5.3 said again, and what each strategy promises."""
+"""Who reads which queues of a topic: the formulas of `pulling.md, Shares` again, and what each strategy promises."""
 
 import hashlib
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def test_the_checked_example_of_machine_rooms() -> None:
     }
 
 
-# --- the formulas again, as they stand in the contract
+# --- the formulas again, as `pulling.md, Shares` has them
 
 
 def reference_averagely(queues: list[QueueRef], members: list[str], index: int) -> list[QueueRef]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import RequestLimits
-from ternmq_common.model import Settled
+from ternmq_common.model import SettleOutcome
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -21,7 +21,7 @@ from ternmq_proxy.services import Services
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 GROUP, TOPIC = "readers", "orders"
-SETTLED = list(Settled)
+SETTLED = list(SettleOutcome)
 
 
 def handle(number: int) -> str:
@@ -44,7 +44,7 @@ class Settling:
         self.settled: list[ReceiptHandle] = []
         self.let_go: list[ReceiptHandle] = []
 
-    async def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> list[Settled]:
+    async def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> list[SettleOutcome]:
         assert (group, topic) == (GROUP, TOPIC)
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""Auto-renewal against a clock that the test turns (`consumer.md` 4.5)."""
+"""Auto-renewal against a clock that the test turns (`consuming.md, Auto-renewal`)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast

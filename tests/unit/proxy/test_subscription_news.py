@@ -41,7 +41,7 @@ async def proxy(cluster: Cluster, told: Told, monkeypatch: pytest.MonkeyPatch) -
     cluster.topic("orders", "a")
     proxy = await cluster.proxy()
     await proxy.catalog.create_group(Group(name="g"))
-    monkeypatch.setattr(proxy.brokers, "tell_subscriptions", told, raising=False)
+    monkeypatch.setattr(proxy.brokers, "notify_subscriptions", told, raising=False)
     return proxy
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ternmq_common.cluster import Snapshot
+from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "registry.db"
 
 
-def content(path: Path) -> Snapshot:
+def content(path: Path) -> RegistrySnapshot:
     registry = Registry.sqlite(path)
     try:
         assert registry.deletions(0) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Snapshot
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
 from ternmq_registry.checksums import seal
@@ -49,7 +49,7 @@ class Shaky(Registry):
         self._attempt()
         return super().look()
 
-    def snapshot(self, known: Snapshot | None = None) -> Snapshot:
+    def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         if known is None:  # else it follows a look
             self._attempt()
         self.snapshots += 1
@@ -165,7 +165,7 @@ async def test_a_running_directory_outlives_a_callback_that_fails(
     await directory.start()
     seen = asyncio.Event()
 
-    def fails_first(snapshot: Snapshot) -> None:
+    def fails_first(snapshot: RegistrySnapshot) -> None:
         if "letters" not in snapshot.groups:
             raise ValueError("a bug in a callback")
         seen.set()
@@ -182,7 +182,7 @@ async def test_a_running_directory_outlives_a_callback_that_fails(
 
 
 async def test_only_changes_are_told(directory: Directory, registry: Shaky) -> None:
-    told: list[Snapshot] = []
+    told: list[RegistrySnapshot] = []
     directory.on_change(told.append)
     epoch = registered(registry)
     await directory.refresh()
@@ -240,7 +240,7 @@ async def test_after_an_outage_brokers_have_one_lease_to_come_back(
     await failed_refresh(directory)
     registry.let_leases_end()
     registry.is_out = False
-    told: list[Snapshot] = []
+    told: list[RegistrySnapshot] = []
     directory.on_change(told.append)
     seconds.now += 3600
     await directory.refresh()
@@ -380,14 +380,13 @@ async def test_a_caller_that_leaves_takes_nothing_from_the_others(directory: Dir
     assert "billing" in directory.snapshot.groups
 
 
-async def test_a_start_waits_for_the_registry_and_gives_up(registry: Shaky, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_registry.directory.RETRY_INTERVAL_S", 0.01)
+async def test_a_start_waits_for_the_registry_and_gives_up(registry: Shaky) -> None:
     registry.is_out = True
     with pytest.raises(StartupError, match="the registry can't be reached: the cable is cut; check --registry"):
         await Directory(registry, interval_s=None).start()
     with pytest.raises(StartupError, match="the cable is cut"):
-        await Directory(registry, interval_s=None).start(wait_s=0.05)
-    directory = Directory(registry, interval_s=None)
+        await Directory(registry, interval_s=None, retry_interval_s=0.01).start(wait_s=0.05)
+    directory = Directory(registry, interval_s=None, retry_interval_s=0.01)
     registry.asked.clear()
     starting = asyncio.create_task(directory.start(wait_s=60))
     await registry.is_asked()
@@ -396,13 +395,12 @@ async def test_a_start_waits_for_the_registry_and_gives_up(registry: Shaky, monk
     assert (directory.problem, directory.snapshot.version) == (None, 1)
 
 
-async def test_a_cluster_waits_for_its_database(postgres: Postgres, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_registry.directory.RETRY_INTERVAL_S", 0.01)
+async def test_a_cluster_waits_for_its_database(postgres: Postgres, url: str) -> None:
     postgres.kill()
     try:
         with pytest.raises(StartupError, match=r"the registry can't be reached: .*; check --registry"):
-            await connected_registry(url, wait_s=0.05)
-        waiting = asyncio.create_task(connected_registry(url, wait_s=60))
+            await connected_registry(url, wait_s=0.05, retry_interval_s=0.01)
+        waiting = asyncio.create_task(connected_registry(url, wait_s=60, retry_interval_s=0.01))
     finally:
         await asyncio.to_thread(postgres.start)
     registry = await waiting

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, Snapshot
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, RegistrySnapshot
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
@@ -240,7 +240,7 @@ def test_a_snapshot_after_another_is_whole_if_as_much_was_deleted_as_made(filled
 
 
 def test_a_snapshot_of_a_database_that_went_back_is_a_whole_one(filled: Registry) -> None:
-    later = Snapshot(version=2**60, topics={"gone": replace(TOPIC, name="gone")})
+    later = RegistrySnapshot(version=2**60, topics={"gone": replace(TOPIC, name="gone")})
     assert filled.snapshot(later) == filled.snapshot()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Permission, Snapshot
+from ternmq_common.cluster import Permission, RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def written(file: Path) -> Snapshot:
+def written(file: Path) -> RegistrySnapshot:
     registry = Registry.sqlite(file)
     snapshot = registry.snapshot()
     registry.close()
@@ -48,12 +48,14 @@ def change(file: Path, statement: str) -> None:
     database.close()
 
 
-def test_of_a_whole_file_everything_is_read_and_of_none_nothing(file: Path, written: Snapshot, tmp_path: Path) -> None:
+def test_of_a_whole_file_everything_is_read_and_of_none_nothing(
+    file: Path, written: RegistrySnapshot, tmp_path: Path
+) -> None:
     assert salvaged(file) == Salvaged(dict(written.topics), dict(written.groups))
     assert salvaged(tmp_path / "nowhere.db") == Salvaged()
 
 
-def test_a_damaged_header_costs_nothing(file: Path, written: Snapshot) -> None:
+def test_a_damaged_header_costs_nothing(file: Path, written: RegistrySnapshot) -> None:
     whole = file.read_bytes()
     for place in (0, 15, 16, 18, 19, 20, 21, 23, 47, 52, 64):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
@@ -62,7 +64,7 @@ def test_a_damaged_header_costs_nothing(file: Path, written: Snapshot) -> None:
         assert (found.topics, found.groups, found.unreadable) == (written.topics, written.groups, []), place
 
 
-def test_a_row_that_was_changed_is_named_and_not_taken(file: Path, written: Snapshot) -> None:
+def test_a_row_that_was_changed_is_named_and_not_taken(file: Path, written: RegistrySnapshot) -> None:
     change(file, "UPDATE topics SET queues = 9 WHERE name LIKE 'topic-7-%'")
     found = salvaged(file)
     assert found.damage == f"row 'topic-7{LONG}' of table topics has not the checksum of what it says"
@@ -71,7 +73,7 @@ def test_a_row_that_was_changed_is_named_and_not_taken(file: Path, written: Snap
     assert found.groups == written.groups
 
 
-def test_a_page_of_zeros_hides_its_own_rows_only(file: Path, written: Snapshot) -> None:
+def test_a_page_of_zeros_hides_its_own_rows_only(file: Path, written: RegistrySnapshot) -> None:
     whole = file.read_bytes()
     page = whole.index(f"topic-30{LONG}FIFO".encode()) // 4096 * 4096
     file.write_bytes(whole[:page] + bytes(4096) + whole[page + 4096 :])
@@ -81,7 +83,7 @@ def test_a_page_of_zeros_hides_its_own_rows_only(file: Path, written: Snapshot) 
     assert found.groups == written.groups
 
 
-def test_whatever_byte_is_flipped_what_is_taken_is_as_it_was_written(file: Path, written: Snapshot) -> None:
+def test_whatever_byte_is_flipped_what_is_taken_is_as_it_was_written(file: Path, written: RegistrySnapshot) -> None:
     whole, rng = file.read_bytes(), random.Random(5)
     for place in range(rng.randrange(STEP_BYTES), len(whole), STEP_BYTES):
         damaged = bytearray(whole)

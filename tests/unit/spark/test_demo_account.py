@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq.command.demo.account import Account
-from ternmq.command.demo.ledger import Ledger
+from ternmq_command.demo.account import Account
+from ternmq_command.demo.ledger import Ledger
 
 
 def ledger_of(rows: int, *, sent: int) -> Ledger:

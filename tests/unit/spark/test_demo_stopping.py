@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from ternmq.command.demo.stopping import Stopping
+from ternmq_command.demo.stopping import Stopping
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -9,7 +9,7 @@ from pyspark_ternmq.options import CONNECTION_OPTIONS
 from pyspark_ternmq.schema import SCHEMA
 from pyspark_ternmq.sink.options import SINK_OPTIONS
 from pyspark_ternmq.source.options import BATCH_OPTIONS, STREAM_OPTIONS
-from ternmq.command.pipeline import PIPELINES
+from ternmq_command.pipeline.commands import PIPELINES
 
 PAGE = (Path(__file__).parents[3] / "docs/spark.md").read_text()
 
@@ -36,7 +36,7 @@ def test_all_columns_with_their_types() -> None:
     [
         ("Reading", {*BATCH_OPTIONS, *STREAM_OPTIONS, "endpoint"}),
         ("Writing", {*SINK_OPTIONS, "endpoint"}),
-        ("Both", {*CONNECTION_OPTIONS} - {"endpoint"}),
+        ("TLS, credentials, timeouts", {*CONNECTION_OPTIONS} - {"endpoint"}),
     ],
 )
 def test_all_options(heading: str, options: set[str]) -> None:

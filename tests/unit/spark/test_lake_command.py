@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyspark_ternmq.pipelines import lake
-from ternmq.command import pipeline_compact, pipeline_lake
-from ternmq.command.main import cli
-from ternmq.command.pipeline_options import SparkOptions
+from ternmq_command.main import cli
+from ternmq_command.pipeline import compact as pipeline_compact
+from ternmq_command.pipeline import lake as pipeline_lake
+from ternmq_command.pipeline.options import SparkOptions
 
 LAKE = ("pipeline", "lake", "--topics", "orders, payments", "--out", "folder")
 REPORT = lake.LakeReport(rows=1200, late=3, malformed=1, duplicates=1, batches=2, files=4)

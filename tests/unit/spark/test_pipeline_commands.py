@@ -14,10 +14,10 @@ from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
 from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
 from pyspark_ternmq.pipelines.dlq_report import Analysis, Kind
 from pyspark_ternmq.pipelines.journal import JournalError
-from ternmq.command import pipeline_running
-from ternmq.command.failures import Unreachable, WrongUsage
-from ternmq.command.main import cli
 from ternmq.errors import ConnectionFailed, NotFound
+from ternmq_command.main import cli
+from ternmq_command.pipeline import running as pipeline_running
+from ternmq_command.terminal.failures import Unreachable, WrongUsage
 from ternmq_protos.v2 import definition_pb2 as pb
 
 HOUR = datetime(2026, 8, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_ternmq.pipelines.backlog import BacklogOptions
 from pyspark_ternmq.pipelines.backlog_plan import BacklogPlan, BacklogRefused, check_idle, check_movable
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.dlq import DlqOptions
 from pyspark_ternmq.pipelines.replay import ReplayOptions
 from pyspark_ternmq.pipelines.replay_source import format_of
@@ -15,7 +15,7 @@ from pyspark_ternmq.pipelines.stats import StatsOptions
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 
-CONNECTION = Connection(endpoint="127.0.0.1:8081")
+CONNECTION = PipelineConnection(endpoint="127.0.0.1:8081")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ternmq_broker.store import checked_file, store_format
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
@@ -62,11 +62,13 @@ def filled(*, closed: bool) -> MemoryFolders:
     """A store with two queues, of which retention took a part; a deleted topic; timers and half messages."""
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    timers = [store.append_drafts([Draft(Kind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=10**12)], 1) for n in (1, 2)]
+    timers = [
+        store.append_drafts([Draft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=10**12)], 1) for n in (1, 2)
+    ]
     store.append("deleted", 0, [incoming("gone")], 1)
-    store.append_drafts([Draft(Kind.TIMER, "deleted", 0, incoming("never"), due_ms=2)], 1)
+    store.append_drafts([Draft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=2)], 1)
     store.forget_topic("deleted")()
-    halves = [store.append_drafts([Draft(Kind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))], 1) for n in (1, 2)]
+    halves = [store.append_drafts([Draft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))], 1) for n in (1, 2)]
     for number in range(MESSAGES):
         store.append("orders", number % 2, [incoming(f"m{number}")], 10 + number)
         if number % 5 == 4:
@@ -77,8 +79,10 @@ def filled(*, closed: bool) -> MemoryFolders:
                 store.finish_spill(job)
             store.save_checkpoint()
     settled = Origin(timers[1][0].log_offset, 10**12), Origin(halves[1][0].log_offset)
-    store.append_drafts([Draft(Kind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
-    store.append_drafts([Draft(Kind.OPERATION, "paid", 0, NewMessage(0, b"", b"rollback", ()), origin=settled[1])], 100)
+    store.append_drafts([Draft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
+    store.append_drafts(
+        [Draft(RecordKind.OPERATION, "paid", 0, NewMessage(0, b"", b"rollback", ()), origin=settled[1])], 100
+    )
     store.sync()
     store.mark_durable()
     if closed:

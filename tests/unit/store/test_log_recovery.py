@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import HEADER_BYTES, Kind, Record, encode, unplaced
+from ternmq_broker.store.log.record import HEADER_BYTES, Record, RecordKind, encode, unplaced
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import NewMessage
 from tests.support.memory_disk import MemoryFile, MemoryFolders
@@ -101,7 +101,7 @@ def test_a_torn_tail_is_set_aside_before_it_is_cut_off(caplog: pytest.LogCapture
     places = filled(folders, 20)
     last, _ = file_at(folders, places[-1] - 1)
     torn = b"".join(
-        encode(unplaced(Record(Kind.MESSAGE, "orders", 0, 20, 1, 0, b"", body(20))), places[-1], places[-1], 0)
+        encode(unplaced(Record(RecordKind.MESSAGE, "orders", 0, 20, 1, 0, b"", body(20))), places[-1], places[-1], 0)
     )
     last.content += torn + bytes(1000)
     store = opened(folders)
@@ -148,7 +148,7 @@ def test_a_record_within_a_body_is_not_believed() -> None:
     folders = MemoryFolders()
     store = opened(folders)
     forged_at = store.end + HEADER_BYTES + len("orders")
-    forged = Record(Kind.MESSAGE, "payments", 0, 2**40, 1, 0, b"", b"forged")
+    forged = Record(RecordKind.MESSAGE, "payments", 0, 2**40, 1, 0, b"", b"forged")
     store.append("orders", 0, [NewMessage(0, b"", b"".join(encode(unplaced(forged), forged_at, forged_at, 0)), ())], 1)
     store.append("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
     store.sync()
@@ -177,9 +177,9 @@ def test_an_offset_that_can_not_be_is_damage() -> None:
     store.append("orders", 0, [NewMessage(0, b"", b"first", ())], 1)
     log = store._log
     for offset in (2**40, 0):
-        log.append([unplaced(Record(Kind.MESSAGE, "orders", 0, offset, 1, 0, b"", b"impossible"))])
+        log.append([unplaced(Record(RecordKind.MESSAGE, "orders", 0, offset, 1, 0, b"", b"impossible"))])
     store.sync()
-    log.append([unplaced(Record(Kind.MESSAGE, "orders", 0, 1, 1, 0, b"", b"second"))])
+    log.append([unplaced(Record(RecordKind.MESSAGE, "orders", 0, 1, 1, 0, b"", b"second"))])
     with pytest.raises(CommitLogCorrupted, match=f"message {2**40} of queue 0 .* goes on at 1"):
         opened(folders)
     assert found(opened(folders, accept=True)) == [b"first", b"second"]

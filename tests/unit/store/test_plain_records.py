@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.index.queue_index import Location  # noqa: TC001 - for an annotation of a local
 from ternmq_broker.store.log import log_walk
-from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.replaying import replay
 from ternmq_common.model import NewMessage
@@ -36,7 +36,7 @@ def stored(folders: MemoryFolders, steps: list[Step]) -> None:
             NewMessage(number, each.SerializeToString(), b"rest", (each.message_id, *each.keys)) for each in systems
         ]
         if of_timer:
-            drafts = [Draft(Kind.MESSAGE, topic, queue_id, each, origin=Origin(0)) for each in incoming]
+            drafts = [Draft(RecordKind.MESSAGE, topic, queue_id, each, origin=Origin(0)) for each in incoming]
             store.append_drafts(drafts, number)
         else:
             store.append(topic, queue_id, incoming, number)

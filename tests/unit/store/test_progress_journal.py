@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.delivery.claims import Claim, Delta, Hole, Snapshot, runs_of
+from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole, runs_of
 from ternmq_broker.store import journal_lines, progress_journal
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -18,7 +18,7 @@ NUMBERS = st.integers(0, 2**62)
 CLAIMS = st.builds(Claim, st.integers(0, 100), NUMBERS, NUMBERS)
 OFFSETS = st.integers(0, 60)
 STATES = st.builds(
-    lambda cursor, generation, claims: Snapshot(cursor, generation, runs_of(claims.items())),
+    lambda cursor, generation, claims: ClaimsSnapshot(cursor, generation, runs_of(claims.items())),
     NUMBERS,
     NUMBERS,
     st.dictionaries(OFFSETS, CLAIMS, max_size=6),
@@ -30,48 +30,48 @@ Key = tuple[str, str, int]
 Change = tuple[int, int, dict[int, Claim], set[int]]
 
 
-def claims_of(snapshot: Snapshot) -> dict[int, Claim]:
+def claims_of(snapshot: ClaimsSnapshot) -> dict[int, Claim]:
     return {offset: hole.claim for hole in snapshot.holes for offset in range(hole.first, hole.first + hole.count)}
 
 
-def changed_by(snapshot: Snapshot, change: Change) -> tuple[Snapshot, Delta]:
+def changed_by(snapshot: ClaimsSnapshot, change: Change) -> tuple[ClaimsSnapshot, Delta]:
     """The state after a change, and the delta that tells of it."""
     cursor, generation, claims, finished = change
     finished = finished - claims.keys()
     after = {offset: claim for offset, claim in claims_of(snapshot).items() if offset not in finished} | claims
     delta = Delta(cursor, generation, runs_of(claims.items()), [(offset, 1) for offset in sorted(finished)])
-    return Snapshot(cursor, generation, runs_of(after.items())), delta
+    return ClaimsSnapshot(cursor, generation, runs_of(after.items())), delta
 
 
 @given(writes=WRITES, data=st.data(), noise=st.binary(max_size=40))
 def test_what_was_written_is_there_after_a_power_cut(
-    writes: list[list[tuple[Key, Snapshot | Change]]], data: st.DataObject, noise: bytes
+    writes: list[list[tuple[Key, ClaimsSnapshot | Change]]], data: st.DataObject, noise: bytes
 ) -> None:
     folder = MemoryFolder()
     journal = ProgressJournal(folder)
-    expected: dict[Key, Snapshot] = {}
+    expected: dict[Key, ClaimsSnapshot] = {}
     for changed in writes:
-        records: list[tuple[Key, Snapshot | Delta]] = []
+        records: list[tuple[Key, ClaimsSnapshot | Delta]] = []
         for key, change in changed:
-            if isinstance(change, Snapshot):
+            if isinstance(change, ClaimsSnapshot):
                 expected[key] = change
                 records.append((key, change))
             else:
-                expected[key], delta = changed_by(expected.get(key, Snapshot(0, 0, [])), change)
+                expected[key], delta = changed_by(expected.get(key, ClaimsSnapshot(0, 0, [])), change)
                 records.append((key, delta))
         journal.write(records, 1)
     folder.files["journal"].content += noise.replace(b"\n", b"")
     survivor = folder.crash(lambda count: data.draw(st.integers(0, count)), b"")
     again = ProgressJournal(survivor)
     assert again.snapshots() == expected
-    again.write([(("g", "t", 0), Snapshot(7, 7, []))], 1)
-    assert ProgressJournal(survivor).snapshots() == expected | {("g", "t", 0): Snapshot(7, 7, [])}
+    again.write([(("g", "t", 0), ClaimsSnapshot(7, 7, []))], 1)
+    assert ProgressJournal(survivor).snapshots() == expected | {("g", "t", 0): ClaimsSnapshot(7, 7, [])}
 
 
 def test_a_dropped_group_stays_dropped() -> None:
     folder = MemoryFolder()
     journal = ProgressJournal(folder)
-    journal.write([((group, "t", 0), Snapshot(1, 1, [])) for group in ("stays", "goes")], 1)
+    journal.write([((group, "t", 0), ClaimsSnapshot(1, 1, [])) for group in ("stays", "goes")], 1)
     journal.drop("goes")
     assert list(ProgressJournal(folder).snapshots()) == [("stays", "t", 0)]
 
@@ -80,13 +80,13 @@ def test_a_queue_whose_deltas_have_grown_long_wants_a_snapshot() -> None:
     journal = ProgressJournal(MemoryFolder())
     key = ("g", "t", 0)
     assert journal.wants_snapshot(key)
-    journal.write([(key, Snapshot(0, 1, []))], 1)
+    journal.write([(key, ClaimsSnapshot(0, 1, []))], 1)
     written = 0
     while not journal.wants_snapshot(key):
         written += 1
         journal.write([(key, Delta(written, 1, [Hole(written, 1, Claim(1, 1, 1))], []))], 1)
     assert 10 < written < 500
-    journal.write([(key, Snapshot(written, 1, []))], 1)
+    journal.write([(key, ClaimsSnapshot(written, 1, []))], 1)
     assert not journal.wants_snapshot(key)
 
 
@@ -96,7 +96,7 @@ def test_compaction_keeps_the_journal_small() -> None:
     claim = Claim(1, 1, 1)
     large = [Hole(offset, 1, claim) for offset in range(0, 40_000, 2)]
     for cursor in range(40):
-        journal.write([(("g", "t", 0), Snapshot(cursor, 1, large))], 1)
+        journal.write([(("g", "t", 0), ClaimsSnapshot(cursor, 1, large))], 1)
     assert len(folder.files["journal"].content) < 2 * progress_journal._COMPACT_FROM_BYTES
     assert ProgressJournal(folder).snapshots()["g", "t", 0].cursor == 39
 
@@ -104,7 +104,7 @@ def test_compaction_keeps_the_journal_small() -> None:
 # --- damage
 
 
-def unfinished(snapshot: Snapshot | None, upto: int) -> set[int]:
+def unfinished(snapshot: ClaimsSnapshot | None, upto: int) -> set[int]:
     """Which of the offsets below `upto` the group would still get; all when nothing is known of it."""
     if snapshot is None:
         return set(range(upto))
@@ -115,15 +115,15 @@ class Group:
     """One group in one queue as a broker writes it: the cursor goes on, claims come and go, an operator resets."""
 
     def __init__(self) -> None:
-        self.state = Snapshot(0, 1, [])
+        self.state = ClaimsSnapshot(0, 1, [])
         self.is_whole = True
         self.reset_generation = 0
 
-    def advance(self, data: st.DataObject) -> Snapshot | Delta:
+    def advance(self, data: st.DataObject) -> ClaimsSnapshot | Delta:
         before, claims = self.state, claims_of(self.state)
         generation = before.generation + 1
         if before.cursor and data.draw(st.integers(0, 7)) == 0:
-            self.state = Snapshot(data.draw(st.integers(0, before.cursor)), generation, [])
+            self.state = ClaimsSnapshot(data.draw(st.integers(0, before.cursor)), generation, [])
             self.reset_generation = generation
             return self.state
         finished = data.draw(st.sets(st.sampled_from(sorted(claims)))) if claims else set()
@@ -131,7 +131,7 @@ class Group:
         claim = Claim(1, generation, 5000 + cursor)
         new = {offset: claim for offset in range(before.cursor, cursor) if data.draw(st.booleans())}
         after = {offset: known for offset, known in claims.items() if offset not in finished} | new
-        self.state = Snapshot(cursor, generation, runs_of(after.items()))
+        self.state = ClaimsSnapshot(cursor, generation, runs_of(after.items()))
         if self.is_whole or data.draw(st.integers(0, 3)) == 0:
             self.is_whole = False
             return self.state
@@ -144,7 +144,7 @@ def written(data: st.DataObject) -> tuple[MemoryFolder, dict[Key, Group]]:
     journal = ProgressJournal(folder)
     groups: dict[Key, Group] = {}
     for now_ms in range(data.draw(st.integers(1, 12), label="writes")):
-        changed: list[tuple[Key, Snapshot | Delta]] = []
+        changed: list[tuple[Key, ClaimsSnapshot | Delta]] = []
         for key in data.draw(st.lists(KEYS, min_size=1, max_size=3, unique=True)):
             group = groups.setdefault(key, Group())
             group.is_whole |= journal.wants_snapshot(key)
@@ -195,7 +195,7 @@ def test_what_is_not_known_to_be_finished_is_never_taken_for_finished(data: st.D
 def journal_of(*keys: Key) -> tuple[MemoryFolder, ProgressJournal]:
     folder = MemoryFolder()
     journal = ProgressJournal(folder)
-    journal.write([(key, Snapshot(100 + key[2], 1, [])) for key in keys], 1)
+    journal.write([(key, ClaimsSnapshot(100 + key[2], 1, [])) for key in keys], 1)
     return folder, journal
 
 
@@ -233,7 +233,7 @@ def test_that_lines_were_lost_is_remembered_until_it_does_not_matter() -> None:
     again = ProgressJournal(folder)
     assert (again.skipped_lines, again.lost_below) == (0, 77)
     for cursor in range(3):
-        again.write([(("second", "t", 0), Snapshot(cursor, 1, []))], 1)
+        again.write([(("second", "t", 0), ClaimsSnapshot(cursor, 1, []))], 1)
     assert ProgressJournal(folder).lost_below == 77
 
 
@@ -245,7 +245,7 @@ def test_a_group_whose_delta_was_lost_goes_on_from_before(caplog: pytest.LogCapt
         journal.write([(key, Delta(cursor, cursor, [Hole(cursor - 1, 1, claim)], []))], 1)
     spoil(folder, b"120,120")
     journal = ProgressJournal(folder)
-    assert journal.snapshots()[key] == Snapshot(110, 110, [Hole(109, 1, claim)])
+    assert journal.snapshots()[key] == ClaimsSnapshot(110, 110, [Hole(109, 1, claim)])
     assert "what group g did last in queue 0 of topic t is not known" in caplog.text
     assert "at offset 110" in caplog.text
     assert journal.wants_snapshot(key)
@@ -254,16 +254,16 @@ def test_a_group_whose_delta_was_lost_goes_on_from_before(caplog: pytest.LogCapt
 def test_a_group_whose_snapshot_was_lost_goes_on_from_the_beginning() -> None:
     folder, journal = journal_of(("g", "t", 0))
     key = ("g", "t", 0)
-    journal.write([(key, Snapshot(50, 7, []))], 1)
+    journal.write([(key, ClaimsSnapshot(50, 7, []))], 1)
     journal.write([(key, Delta(60, 8, [], []))], 1)
     spoil(folder, b",50,7,")
-    assert ProgressJournal(folder).snapshots() == {key: Snapshot(0, 8, [])}
+    assert ProgressJournal(folder).snapshots() == {key: ClaimsSnapshot(0, 8, [])}
 
 
 def test_only_so_many_damaged_journals_are_kept() -> None:
     folder, journal = journal_of(("g", "t", 0))
     for number in range(12):
-        journal.write([(("g", "t", 0), Snapshot(number, 1, []))], 1)
+        journal.write([(("g", "t", 0), ClaimsSnapshot(number, 1, []))], 1)
         folder.files["journal"].content[-3] ^= 1
         journal = ProgressJournal(folder)
     assert [name for name in folder.names() if "damaged" in name] == [f"journal.damaged-{n}" for n in range(1, 9)]
@@ -287,15 +287,15 @@ def test_a_journal_of_version_1_is_read_and_written_anew() -> None:
     folder = MemoryFolder()
     folder.replace("journal", b"".join(map(line_of_version_1, VERSION_1)))
     expected = {
-        ("g", "t", 0): Snapshot(120, 6, [Hole(11, 1, Claim(1, 3, 4000)), Hole(119, 1, Claim(1, 6, 4000))]),
-        ("h", "t", 0): Snapshot(40, 1, []),
+        ("g", "t", 0): ClaimsSnapshot(120, 6, [Hole(11, 1, Claim(1, 3, 4000)), Hole(119, 1, Claim(1, 6, 4000))]),
+        ("h", "t", 0): ClaimsSnapshot(40, 1, []),
     }
     journal = ProgressJournal(folder)
     assert journal.snapshots() == expected
     assert journal.written_ms(("g", "t", 0)) == 0
-    journal.write([(("i", "t", 0), Snapshot(1, 1, []))], 500)
+    journal.write([(("i", "t", 0), ClaimsSnapshot(1, 1, []))], 500)
     assert (folder.content("journal") or b"").splitlines()[0].endswith(b'["ternmq consumption journal",2]')
-    assert ProgressJournal(folder).snapshots() == expected | {("i", "t", 0): Snapshot(1, 1, [])}
+    assert ProgressJournal(folder).snapshots() == expected | {("i", "t", 0): ClaimsSnapshot(1, 1, [])}
     assert "journal.damaged-1" not in folder.names()
 
 
@@ -306,7 +306,7 @@ def test_a_damaged_line_of_version_1_costs_no_other_group_its_progress() -> None
     folder.replace("journal", b"".join(lines))
     journal = ProgressJournal(folder)
     # Whether a line of the first group was lost, nothing says in that version.
-    assert journal.snapshots() == {("g", "t", 0): Snapshot(0, 6, [])}
+    assert journal.snapshots() == {("g", "t", 0): ClaimsSnapshot(0, 6, [])}
     assert journal.skipped_lines == 1
 
 
@@ -318,7 +318,7 @@ def test_a_whole_line_that_says_nothing_known_is_skipped(fields: list[object]) -
     folder.files["journal"].content += line
     journal = ProgressJournal(folder)
     assert journal.skipped_lines == 1
-    assert journal.snapshots() == {("g", "t", 0): Snapshot(100, 1, [])}
+    assert journal.snapshots() == {("g", "t", 0): ClaimsSnapshot(100, 1, [])}
 
 
 def test_a_journal_of_a_newer_version_is_left_alone() -> None:
@@ -335,7 +335,7 @@ def test_an_interrupted_write_is_no_damage(caplog: pytest.LogCaptureFixture) -> 
     folder.files["journal"].content += journal_lines.encode(["g", "t", 0, 200, 1, 1, []])[:20]
     with caplog.at_level(logging.INFO):
         journal = ProgressJournal(folder)
-    assert journal.snapshots() == {("g", "t", 0): Snapshot(100, 1, [])}
+    assert journal.snapshots() == {("g", "t", 0): ClaimsSnapshot(100, 1, [])}
     assert (journal.skipped_lines, journal.mended_lines) == (0, 0)
     assert "20 bytes are cut off" in caplog.text
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
@@ -343,8 +343,8 @@ def test_an_interrupted_write_is_no_damage(caplog: pytest.LogCaptureFixture) -> 
 
 def test_the_times_of_writes_are_known_after_a_compaction() -> None:
     folder, journal = journal_of(("g", "t", 0), ("h", "t", 0))
-    journal.write([(("g", "t", 0), Snapshot(1, 1, []))], 900)
-    journal.write([(("h", "t", 0), Snapshot(1, 1, []))], 300)  # the clock was set back
+    journal.write([(("g", "t", 0), ClaimsSnapshot(1, 1, []))], 900)
+    journal.write([(("h", "t", 0), ClaimsSnapshot(1, 1, []))], 300)  # the clock was set back
     journal._compact()
     journal = ProgressJournal(folder)
     assert journal.written_ms(("g", "t", 0)) == 900

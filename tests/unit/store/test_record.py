@@ -8,10 +8,10 @@ from ternmq_broker.store.log.record import (
     HEADER_BYTES,
     BadContent,
     BadRecord,
-    Kind,
     NewerRecord,
     Origin,
     Record,
+    RecordKind,
     Reference,
     decode,
     decode_head,
@@ -24,7 +24,7 @@ U32 = st.integers(0, 2**32 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 RECORDS = st.builds(
     Record,
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(RecordKind),
     topic=TEXT,
     queue_id=U32,
     queue_offset=U64,
@@ -36,7 +36,7 @@ RECORDS = st.builds(
     sender=TEXT,
 ) | st.builds(
     Record,
-    kind=st.just(Kind.MESSAGE),
+    kind=st.just(RecordKind.MESSAGE),
     topic=TEXT,
     queue_id=U32,
     queue_offset=U64,
@@ -46,7 +46,7 @@ RECORDS = st.builds(
     rest=st.just(b""),
     reference=st.builds(Reference, U64, U32),
 )
-PLAIN = Record(Kind.MESSAGE, "topic", 1, 2, 3, 4, b"sys", b"rest")
+PLAIN = Record(RecordKind.MESSAGE, "topic", 1, 2, 3, 4, b"sys", b"rest")
 KEY = 0x1234ABCD
 
 

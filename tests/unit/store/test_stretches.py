@@ -9,7 +9,7 @@ from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index.log_index import SpillJob
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import Kind, Origin
+from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.replaying import replay, stretches
 from ternmq_common.model import NewMessage
@@ -30,8 +30,8 @@ def fill(folder: Path) -> None:
     for number in range(MESSAGES):
         store.append(*QUEUES[number * number % 3], [incoming(number)], number)
         if number % 500 == 250:  # what is not plain
-            store.append_drafts([Draft(Kind.MESSAGE, "orders", 0, incoming(number), origin=Origin(0))], number)
-            store.append_drafts([Draft(Kind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
+            store.append_drafts([Draft(RecordKind.MESSAGE, "orders", 0, incoming(number), origin=Origin(0))], number)
+            store.append_drafts([Draft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
             store.sync()
     store.sync()
     store.abandon()

@@ -167,7 +167,7 @@ def test_what_was_left_out_of_the_runs_stays_settled_without_a_checkpoint() -> N
     broker.now_ms += 5
     broker.deliver()
     far = broker.add(3_600_000)
-    broker.spill()  # with no mark: all that was due by then is settled
+    broker.spill()  # with no tombstone: all that was due by then is settled
     broker.now_ms -= 100_000
     far += broker.add(3_600_000, 0)[:1]
     broker.deliver()
@@ -198,7 +198,7 @@ def test_what_was_forgotten_stays_so_when_the_beginning_of_the_log_is_back(with_
     broker.index.forget_below(other.log_offset)
     if not with_checkpoint:
         broker.add(3_600_000)
-    broker.spill()  # writes no mark for a timer below the start of the log
+    broker.spill()  # writes no tombstone for a timer below the start of the log
     if not with_checkpoint:
         broker.checkpoint = None
     broker.restart()  # by a log that begins at 0
@@ -287,9 +287,9 @@ def test_what_is_remembered_of_settled_times_stays_small_while_the_clock_runs() 
         broker.spill()
         merge(broker.index)
         assert broker.checkpoint
-        zones = broker.checkpoint["zones"]
-        assert isinstance(zones, list)
-        assert len(zones) <= 1
+        watermarks = broker.checkpoint["zones"]
+        assert isinstance(watermarks, list)
+        assert len(watermarks) <= 1
 
 
 def test_a_recall_of_the_last_timer_that_was_spilled_is_remembered() -> None:
@@ -314,7 +314,7 @@ def test_a_recall_is_remembered_through_merges_and_then_leaves_the_disk() -> Non
         broker.spill()
     merging = broker.index.prepare_merge()
     assert merging
-    assert [run.marks for run in merging.runs] == [1, 1]
+    assert [run.tombstones for run in merging.runs] == [1, 1]
     merging.run()
     broker.index.finish_merge(merging)
     broker.restart()

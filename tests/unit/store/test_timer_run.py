@@ -1,4 +1,4 @@
-"""The file of one run, the zones in its footer, and the merge of sorted sources."""
+"""The file of one run, the watermarks in its footer, and the merge of sorted sources."""
 
 import errno
 from itertools import pairwise
@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.timers.settled_zones import SettledZones
+from ternmq_broker.store.timers.settled_watermarks import SettledWatermarks
 from ternmq_broker.store.timers.timer_merge import merged, without_settled
-from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun, id_hash, settled_mark
+from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun, id_hash, tombstone
 from ternmq_broker.store.timers.timer_run_writer import RunWriter
 from tests.support.memory_disk import MemoryFile, MemoryFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.settled_watermarks import Watermark
     from ternmq_broker.store.timers.timer_run import Row
 
 U32, U64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
@@ -31,12 +31,12 @@ SOME_ROWS: "list[Row]" = [(due_ms, 100 + due_ms, 9, due_ms % 3) for due_ms in ra
 
 
 def written(
-    rows: "Sequence[Row]", *, block_entries: int = 3, zones: "Sequence[Zone]" = (), log_start: int = 0
+    rows: "Sequence[Row]", *, block_entries: int = 3, watermarks: "Sequence[Watermark]" = (), log_start: int = 0
 ) -> tuple[MemoryFile, TimerRun]:
     folder = MemoryFolder()
     with RunWriter(folder, NAME, tier=2, block_entries=block_entries) as writer:
         writer.add(rows)
-        run = writer.finish(zones, log_start=log_start)
+        run = writer.finish(watermarks, log_start=log_start)
     return folder.files[str(NAME)], run
 
 
@@ -56,24 +56,24 @@ def listed(run: TimerRun, start: tuple[int, int] = (0, 0), end: tuple[int, int] 
     return [row for rows in run.pieces(start, end) for row in rows]
 
 
-@given(rows=ROWS, block_entries=st.integers(1, 5), zones=ZONES, log_start=U64, start=KEYS, end=KEYS)
+@given(rows=ROWS, block_entries=st.integers(1, 5), watermarks=ZONES, log_start=U64, start=KEYS, end=KEYS)
 def test_what_was_written_is_read(
     rows: "list[Row]",
     block_entries: int,
-    zones: "list[Zone]",
+    watermarks: "list[Watermark]",
     log_start: int,
     start: tuple[int, int],
     end: tuple[int, int],
 ) -> None:
-    file, run = written(rows, block_entries=block_entries, zones=zones, log_start=log_start)
+    file, run = written(rows, block_entries=block_entries, watermarks=watermarks, log_start=log_start)
     for found in (run, read_again(file)):
         assert listed(found) == rows
         assert listed(found, start, end) == [row for row in rows if start <= row < end]
-        assert found.zones == zones
+        assert found.watermarks == watermarks
         assert (found.log_from, found.log_to, found.log_start, found.tier) == (100, 200, log_start, 2)
         assert found.entries == len(rows)
-        assert found.marks == sum(row[2] == 0 for row in rows)
-        assert found.relies_on_log_to == max([200, *(log_to for log_to, _ in zones)])
+        assert found.tombstones == sum(row[2] == 0 for row in rows)
+        assert found.relies_on_log_to == max([200, *(log_to for log_to, _ in watermarks)])
         for due_ms in {start[0], *(row[0] for row in rows)}:
             at_once = [row for some in found.due_at(due_ms) for row in some]
             assert at_once == [row for row in rows if row[0] == due_ms]
@@ -100,7 +100,7 @@ def test_a_finished_run_survives_a_power_cut() -> None:
 
 
 def test_the_bytes_of_a_run_are_as_specified() -> None:
-    file, _ = written([(0x0102, 0x0304, 5, 6)], zones=[(8, 9)], log_start=4)
+    file, _ = written([(0x0102, 0x0304, 5, 6)], watermarks=[(8, 9)], log_start=4)
     entry = bytes.fromhex("0201000000000000 0403000000000000 05000000 06000000")
     fences = entry[:16]
     assert file.content[:40] == entry + fences
@@ -113,18 +113,18 @@ def test_the_bytes_of_a_run_are_as_specified() -> None:
     assert len(footer) == 72
 
 
-@given(rows=ROWS, zones=ZONES, data=st.data())
+@given(rows=ROWS, watermarks=ZONES, data=st.data())
 def test_a_run_that_is_cut_off_or_garbled_is_refused(
-    rows: "list[Row]", zones: "list[Zone]", data: st.DataObject
+    rows: "list[Row]", watermarks: "list[Watermark]", data: st.DataObject
 ) -> None:
-    file, _ = written(rows, zones=zones)
+    file, _ = written(rows, watermarks=watermarks)
     at = data.draw(st.integers(0, file.size - 1))
     if data.draw(st.booleans(), label="cut"):
         file.truncate(at)
         file.content += data.draw(st.just(b"") | st.integers(0, 200).map(bytes), label="zeros behind")
     else:
         file.content[at] ^= data.draw(st.integers(1, 255))
-    if file.content != written(rows, zones=zones)[0].content:
+    if file.content != written(rows, watermarks=watermarks)[0].content:
         with pytest.raises(BadRun):
             read_again(file)
 
@@ -176,17 +176,17 @@ def test_the_hash_of_an_id_stays_the_same() -> None:
     assert id_hash("123456789") == 0xCBF43926
 
 
-@given(zones=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12), gone=st.integers(0, 9))
-def test_zones_know_all_that_was_said_and_keep_few(zones: "list[Zone]", gone: int) -> None:
-    known = SettledZones(zones)
+@given(watermarks=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12), gone=st.integers(0, 9))
+def test_zones_know_all_that_was_said_and_keep_few(watermarks: "list[Watermark]", gone: int) -> None:
+    known = SettledWatermarks(watermarks)
     for log_to in range(11):
-        said = max((due_ms for zone_to, due_ms in zones if zone_to >= log_to), default=0)
+        said = max((due_ms for zone_to, due_ms in watermarks if zone_to >= log_to), default=0)
         assert known.settled_before_ms(log_to) == said
     kept = list(known)
     assert kept == sorted(set(kept))
     assert all(earlier[1] > later[1] for earlier, later in pairwise(kept))
     known.forget_below(gone)
-    assert list(known) == [zone for zone in kept if zone[0] >= gone]
+    assert list(known) == [watermark for watermark in kept if watermark[0] >= gone]
 
 
 @given(parts=st.lists(ROWS, max_size=5), piece=st.integers(1, 4), slice_rows=st.integers(1, 12))
@@ -201,7 +201,7 @@ def test_a_merge_gives_all_in_order_in_small_slices(parts: "list[list[Row]]", pi
 
 def test_a_mark_takes_its_timer_away_and_stays_for_older_runs() -> None:
     timer, other = (5, 50, 9, 1), (5, 60, 9, 1)
-    rows = sorted([timer, other, settled_mark(5, 50), settled_mark(5, 20)])
+    rows = sorted([timer, other, tombstone(5, 50), tombstone(5, 20)])
     assert without_settled(rows) == [other]
-    assert without_settled(rows, keep_marks_below=40) == [settled_mark(5, 20), other]
-    assert without_settled(rows, keep_marks_below=40, log_start=30) == [other]
+    assert without_settled(rows, keep_tombstones_below=40) == [tombstone(5, 20), other]
+    assert without_settled(rows, keep_tombstones_below=40, log_start=30) == [other]

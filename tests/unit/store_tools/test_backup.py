@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store import overlay
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.log.record import Kind
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store_tools import backup as backup_module
@@ -100,7 +100,7 @@ class Live:
 
     def spill(self) -> None:
         self.send()
-        self.store.append_drafts([Draft(Kind.TIMER, "timed", 0, incoming("late"), due_ms=FAR_MS + 7)], 1)
+        self.store.append_drafts([Draft(RecordKind.TIMER, "timed", 0, incoming("late"), due_ms=FAR_MS + 7)], 1)
         self.store.sync()
         spill(self.store)
 
@@ -111,7 +111,7 @@ class Live:
         remove_segments(self.store, self.store.segments - 2)
 
     def compact(self) -> None:
-        self.journal.write([(("billing", "orders", 0), Snapshot(20, 2, []))], 1)
+        self.journal.write([(("billing", "orders", 0), ClaimsSnapshot(20, 2, []))], 1)
         self.journal._compact()
 
     def delete_topic(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.index.index_block import BlockContent
 from ternmq_broker.store.lock import StoreLock
@@ -151,7 +151,7 @@ def test_floors_are_told_by_progress_and_deletions(tmp_path: Path) -> None:
     remove_segments(store, store.segments - 1)
     store.close()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
-    journal.write([(("billing", "orders", 0), Snapshot(20, 1, []))], 1)
+    journal.write([(("billing", "orders", 0), ClaimsSnapshot(20, 1, []))], 1)
     journal.close()
     whole = contents(data_dir)
     flip(data_dir / "store" / "index" / "floors", 40)
@@ -191,7 +191,7 @@ def test_records_of_a_newer_layout_are_cut_only_when_asked(store_at: Path, expec
 
 def test_a_group_beyond_the_end_is_moved_back(store_at: Path) -> None:
     journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
-    journal.write([(("billing", "orders", 0), Snapshot(1000, 1, []))], 1)
+    journal.write([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
     journal.close()
     assert repaired(store_at).after.findings.is_sound
     assert contents(store_at).progress["billing", "orders", 0] == 20

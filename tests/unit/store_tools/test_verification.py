@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ternmq_broker.delivery.claims import Snapshot
+from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index.index_block import BlockContent
 from ternmq_broker.store.lock import StoreLock
@@ -16,7 +16,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.timers.timer_run import RunName, TimerRun
 from ternmq_broker.store.timers.timer_run_writer import RunWriter
-from ternmq_broker.store_tools.findings import Part
+from ternmq_broker.store_tools.findings import StorePart
 from ternmq_broker.store_tools.verification import Verified, verified
 from ternmq_common.errors import StartupError
 from tests.support.disk_store import (
@@ -85,7 +85,7 @@ def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
     flip_record(store_at, location.log_offset)
     found = verified(store_at)
     [finding] = [each for each in found.findings.kept if each.is_problem]
-    assert (finding.part, finding.log_offset, finding.size) == (Part.LOG, location.log_offset, location.size)
+    assert (finding.part, finding.log_offset, finding.size) == (StorePart.LOG, location.log_offset, location.size)
     assert [str(message) for message in finding.messages] == ["orders queue 1 offset 4"]
     assert found.damage == [(location.log_offset, location.log_offset + location.size)]
 
@@ -139,7 +139,7 @@ def test_an_index_that_is_whole_and_wrong_is_found(
 ) -> None:
     rewritten_block(store_at, change)
     found = verified(store_at)
-    assert {finding.part for finding in found.findings.kept} == {Part.INDEX}
+    assert {finding.part for finding in found.findings.kept} == {StorePart.INDEX}
     assert any(each.startswith(reason) for each in reasons(found)), reasons(found)
 
 
@@ -148,22 +148,22 @@ def test_a_timer_that_the_timer_index_does_not_know_is_found(store_at: Path) -> 
     [name] = [name for name in map(RunName.parse, timers.names()) if name and name.log_from == 0]
     run = TimerRun(name, timers.open(str(name)))
     rows = [row for piece in run.pieces((0, 0), (1 << 64, 0)) for row in piece]
-    zones, log_start = run.zones, run.log_start
+    watermarks, log_start = run.watermarks, run.log_start
     run.close()
     timers.remove(str(name))
     with RunWriter(timers, name, tier=0) as writer:
         writer.add(rows[1:])
-        writer.finish(zones, log_start=log_start).close()
+        writer.finish(watermarks, log_start=log_start).close()
     assert reasons(verified(store_at)) == ["2 timers are pending by the log, and 1 by the timer index"]
     with RunWriter(timers, name._replace(serial=name.serial + 1000), tier=0) as writer:
         writer.add([(rows[0][0] + 1, *rows[0][1:3], rows[0][3] ^ 1), *rows[1:]])
-        writer.finish(zones, log_start=log_start).close()
+        writer.finish(watermarks, log_start=log_start).close()
     assert "the run has another due time or size for this timer" in reasons(verified(store_at))
 
 
 def test_a_group_beyond_the_end_of_its_queue_is_found(store_at: Path) -> None:
     journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
-    journal.write([(("billing", "orders", 0), Snapshot(1000, 1, []))], 1)
+    journal.write([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
     journal.close()
     assert reasons(verified(store_at)) == ["is said to be at offset 1000 of queue 0 of topic orders, which ends at 20"]
 

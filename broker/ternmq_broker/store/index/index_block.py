@@ -46,7 +46,7 @@ def key_prefix_hash(topic: bytes) -> int:
     return crc32(topic + b"\n")
 
 
-class Run(NamedTuple):
+class IndexRun(NamedTuple):
     """Consecutive messages of one queue: `rows` of them from `first_offset` on, at `first_row` of the block."""
 
     topic: str
@@ -63,7 +63,7 @@ class BlockContent:
     log_from: int
     log_to: int
     base: int
-    runs: list[Run]
+    runs: list[IndexRun]
     rows: "array[int]" = field(default_factory=lambda: array("I"))
     key_hashes: "array[int]" = field(default_factory=lambda: array("I"))
     key_positions: "array[int]" = field(default_factory=lambda: array("I"))
@@ -134,7 +134,7 @@ def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockH
     return BlockHead(content.log_from, content.log_to, content.base, rows_at, keys_at, keys, len(data))
 
 
-def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[Run]]:
+def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun]]:
     """Check a whole block that stands at `file_position` of its file and say what it holds."""
     if announced_size(data) != len(data):
         raise BadBlock("cut off")
@@ -144,7 +144,7 @@ def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[Run]]:
     topics = data[HEAD_BYTES : HEAD_BYTES + names_bytes].rstrip(b"\0").decode().split("\n")
     runs_at = HEAD_BYTES + names_bytes
     rows_at = runs_at + run_count * _RUN.size
-    runs = [Run(topics[number], *rest) for number, *rest in _RUN.iter_unpack(data[runs_at:rows_at])]
+    runs = [IndexRun(topics[number], *rest) for number, *rest in _RUN.iter_unpack(data[runs_at:rows_at])]
     keys_at = rows_at + row_count * ROW_BYTES
     head = BlockHead(log_from, log_to, base, file_position + rows_at, file_position + keys_at, key_count, size)
     return head, runs

@@ -2,9 +2,9 @@
 
 Files       one for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
             when enough is in memory. After a crash only what no block covers is read again from the log.
-Floors      offsets below which a queue holds nothing, for queues that retention or a deletion emptied: without them a
-            queue would begin again at 0 after a restart. Kept in the side file `floors`, with the offset at which the
-            queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
+Watermarks  low ones: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
+            emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
+            the offset at which the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
 Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
             belongs to the store's own.
 """
@@ -21,7 +21,7 @@ from ternmq_broker.store import side_files
 from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.files import Folder, StoreFile
 from ternmq_broker.store.index import index_block
-from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, Run, key_hash
+from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, IndexRun, key_hash
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.timers.timer_merge import breathe
 from ternmq_common.model import HeldTopic
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import NewMessage
 
 _log = logging.getLogger(__name__)
-_FLOORS = "floors"
+_LOW_WATERMARKS = "floors"
 # So many queues of a spill are dealt with before others get their turn: about a millisecond.
 _QUEUES_AT_ONCE = 1024
 
@@ -93,7 +93,7 @@ class SpillJob:
         count = queue.tail_below(self.log_to)
         if count:
             first_row = len(content.rows) * 4 // ROW_BYTES
-            content.runs.append(Run(queue.topic, queue.queue_id, queue.tail_first, first_row, count))
+            content.runs.append(IndexRun(queue.topic, queue.queue_id, queue.tail_first, first_row, count))
             content.rows.extend(queue.rows(count, self.base))
             self.counts.append((queue, count, first_row))
 
@@ -115,8 +115,8 @@ class LogIndex:
         # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
         self._keys = (array("I"), array("Q"))
         self._detached = DetachedFiles(folder)
-        self._saving_floors = threading.Lock()
-        self._floors_made = self._floors_saved = 0
+        self._saving_watermarks = threading.Lock()
+        self._watermarks_made = self._watermarks_saved = 0
         self.entries_in_memory = 0
         self.covered = 0
         self.promised = 0
@@ -162,7 +162,7 @@ class LogIndex:
             position += size
         file.truncate(position)
 
-    def _take_block(self, head: BlockHead, runs: "Iterable[Run]", file: "StoreFile") -> None:
+    def _take_block(self, head: BlockHead, runs: "Iterable[IndexRun]", file: "StoreFile") -> None:
         number = self._keep_block(head, file)
         for run in runs:
             queue = self._queues.get((run.topic, run.queue_id))
@@ -213,28 +213,28 @@ class LogIndex:
             queue.add_lost(end, log_offset)
             self._dirty[queue] = None
 
-    def begins_at(self, topic: str, queue_id: int, floor: int, origin: int) -> None:
-        """Nothing is left of that queue below `floor`; see `write_floors`."""
+    def begins_at(self, topic: str, queue_id: int, low_watermark: int, origin: int) -> None:
+        """Nothing is left of that queue below `floor`, its low watermark; see `write_low_watermarks`."""
         queue = self.queue(topic, queue_id)
-        queue.raise_first(floor)
+        queue.raise_first(low_watermark)
         queue.origin = origin
 
-    def load_floors(self, files: "SideFiles") -> None:
+    def load_low_watermarks(self, files: "SideFiles") -> None:
         """To be called when all records are known. DamagedFile.
 
-        A floor can lie behind the end of its queue: a power cut took messages of a topic that was deleted before
-        they were durable. Then the queue goes on where its messages end, as the log must have no gaps.
+        A low watermark can lie behind the end of its queue: a power cut took messages of a topic that was deleted
+        before they were durable. Then the queue goes on where its messages end, as the log must have no gaps.
         """
-        floors = files.needed(self._folder, _FLOORS)
+        low_watermarks = files.needed(self._folder, _LOW_WATERMARKS)
         too_high = False
-        for topic, queue_id, floor, origin in floors if isinstance(floors, list) else ():
+        for topic, queue_id, low_watermark, origin in low_watermarks if isinstance(low_watermarks, list) else ():
             known = self._queues.get((topic, queue_id))
-            end = known.end if known is not None else floor if self._is_cut else 0
-            too_high |= floor > end
+            end = known.end if known is not None else low_watermark if self._is_cut else 0
+            too_high |= low_watermark > end
             if end:
-                self.begins_at(topic, queue_id, min(floor, end), min(origin, end))
+                self.begins_at(topic, queue_id, min(low_watermark, end), min(origin, end))
         if too_high:
-            self.write_floors()  # before there are messages that the old ones would hide
+            self.write_low_watermarks()  # before there are messages that the old ones would hide
 
     # --- adding and finding
 
@@ -400,7 +400,7 @@ class LogIndex:
             if done % _QUEUES_AT_ONCE == 0:
                 yield
 
-    # --- forgetting
+    # --- deletions
 
     def forget_topic(self, topic: str) -> "Callable[[], None]":
         """The topic's messages can't be found any more; its queues go on at their offsets if it is made again.
@@ -411,7 +411,17 @@ class LogIndex:
             if queue.topic == topic:
                 queue.raise_first(queue.end)
                 queue.origin = queue.end
-        return self._save_floors()
+        return self._save_low_watermarks()
+
+    def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
+        """The queue's messages below that offset can't be found any more; it goes on at its end. One that is emptied
+        has begun anew. What is returned makes that last; for a thread."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None and queue.first < below:
+            queue.raise_first(min(below, queue.end))
+            if queue.first == queue.end:
+                queue.origin = queue.end
+        return self._save_low_watermarks()
 
     def prepare_drop(self, log_start: int) -> "Callable[[], None]":
         """The log is about to begin at `log_start`: what lies below can't be found any more. What is returned makes
@@ -419,7 +429,7 @@ class LogIndex:
         is_dropped = self._blocks_before(log_start).__contains__
         for queue in self._queues.values():
             queue.raise_first(queue.first_without(is_dropped))
-        return self._save_floors()
+        return self._save_low_watermarks()
 
     def drop_before(self, log_start: int) -> None:
         """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`."""
@@ -440,23 +450,23 @@ class LogIndex:
         while self._detached:
             self._detached.delete_first()
 
-    def _save_floors(self) -> "Callable[[], None]":
-        floors = [
+    def _save_low_watermarks(self) -> "Callable[[], None]":
+        low_watermarks = [
             (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
         ]
-        number = self._floors_made = self._floors_made + 1
+        number = self._watermarks_made = self._watermarks_made + 1
 
         def save() -> None:
-            with self._saving_floors:
-                if number > self._floors_saved:  # else later ones are there, and floors only rise
-                    side_files.write(self._folder, _FLOORS, floors)
-                    self._floors_saved = number
+            with self._saving_watermarks:
+                if number > self._watermarks_saved:  # else later ones are there, and floors only rise
+                    side_files.write(self._folder, _LOW_WATERMARKS, low_watermarks)
+                    self._watermarks_saved = number
 
         return save
 
-    def write_floors(self) -> None:
-        """Make lasting what is known of floors."""
-        self._save_floors()()
+    def write_low_watermarks(self) -> None:
+        """Make lasting what is known of low watermarks."""
+        self._save_low_watermarks()()
 
     def close(self) -> None:
         for file in self._files.values():

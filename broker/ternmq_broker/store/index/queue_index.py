@@ -5,7 +5,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.index.index_block import Run, key_prefix_hash
+from ternmq_broker.store.index.index_block import IndexRun, key_prefix_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ class QueueIndex:
         for _ in range(end - self.end):
             self.add(log_offset, 0, 0)
 
-    def add_run(self, block: int, run: Run) -> None:
+    def add_run(self, block: int, run: IndexRun) -> None:
         """Take over a run that follows what is known; used when index files are opened, before any `add`."""
         assert not self._positions
         if not self._run_firsts and run.first_offset >= self.first:

@@ -58,7 +58,7 @@ assert HEADER_BYTES == 64
 MAGIC_BYTES = struct.pack("<HB", MAGIC, VERSION)
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     MESSAGE = 1
     HALF_MESSAGE = 2
     OPERATION = 3
@@ -67,7 +67,7 @@ class Kind(enum.IntEnum):
 
 
 _MISFIT = "has bytes that do not fit its checksum"
-KINDS = {kind.value: kind for kind in Kind}
+KINDS = {kind.value: kind for kind in RecordKind}
 
 
 class BadRecord(Exception):
@@ -107,7 +107,7 @@ class Record:
     """One record in memory; the module has the meaning and unit of each field. With a `reference` its own `rest` is
     empty until that was read; `rest_stored_ms` is when the record was stored that has it."""
 
-    kind: Kind
+    kind: RecordKind
     topic: str
     queue_id: int
     queue_offset: int
@@ -119,6 +119,12 @@ class Record:
     sender: str = ""
     reference: Reference | None = None
     rest_stored_ms: int = 0
+
+    @property
+    def due_ms(self) -> int:
+        """When a TIMER is due: the field of other records' offset in their queue has it, for it is in none."""
+        assert self.kind is RecordKind.TIMER
+        return self.queue_offset
 
 
 Unplaced = tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from ternmq_broker.store.index.index_block import key_prefix_hash
-from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC, VERSION, Kind
+from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC, VERSION, RecordKind
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _CHECKED_BYTES = HEADER_BYTES - 4
 _TAG, _KEY, _MESSAGE_ID = 0x0A, 0x12, 0x1A
 _BEGINNING = frozenset({_TAG, _KEY, _MESSAGE_ID})
 _SHORT_MAX = 127
-_PLAIN = MAGIC | VERSION << 16 | Kind.MESSAGE << 24
+_PLAIN = MAGIC | VERSION << 16 | RecordKind.MESSAGE << 24
 assert _HEAD.size == HEADER_BYTES
 
 

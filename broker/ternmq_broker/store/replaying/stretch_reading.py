@@ -12,7 +12,7 @@ from ternmq_broker.store.replaying.plain_records import PlainRecords
 _READ_BYTES = 1 << 20
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """The plain records that begin between two log offsets, in the segment that begins at `base`."""
 
     path: str
@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     key: int
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Consecutive messages of one queue; the arrays are those of `QueueIndex`."""
 
     topic: str
@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
     end: int
     records: int
     stored_ms: int
-    runs: list[Run]
+    runs: list[RecordRun]
     hashes: "array[int]"
     key_positions: "array[int]"
 
@@ -66,7 +66,7 @@ class _Collected:
         """It is counted by the reader."""
 
 
-def read_stretch(wanted: Wanted) -> Stretch:
+def read_stretch(wanted: WantedRecords) -> Stretch:
     """The plain records there, up to the first record that is not plain or goes on behind the stretch."""
     file = DiskFile(Path(wanted.path))
     collected = _Collected()
@@ -80,11 +80,13 @@ def read_stretch(wanted: Wanted) -> Stretch:
             break
         position, count = position + taken, count + more
     file.close()
-    runs = [Run(queue.topic, queue.queue_id, queue.first, *queue.entries()) for queue in collected.queues.values()]
+    runs = [
+        RecordRun(queue.topic, queue.queue_id, queue.first, *queue.entries()) for queue in collected.queues.values()
+    ]
     return Stretch(begin, position, count, plain.stored_ms, runs, *collected.keys)
 
 
-def _first_record(file: DiskFile, wanted: Wanted) -> int:
+def _first_record(file: DiskFile, wanted: WantedRecords) -> int:
     """Where the first record begins that begins in the stretch; its end if none does."""
     position = wanted.begin
     while position < wanted.end and position != wanted.base:

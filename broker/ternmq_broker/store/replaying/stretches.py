@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from ternmq_broker.store.replaying.stretch_reading import Stretch, Wanted
+from ternmq_broker.store.replaying.stretch_reading import Stretch, WantedRecords
 
 if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
@@ -33,7 +33,7 @@ class Stretches:
         self._processes = processes or max(2, os.cpu_count() or 1)
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(self._processes, thread_name_prefix="stretches")
-        self._under_way: deque[tuple[Wanted, Future[Stretch | None]]] = deque()
+        self._under_way: deque[tuple[WantedRecords, Future[Stretch | None]]] = deque()
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class Stretches:
             wanted = self._left.popleft()
             self._under_way.append((wanted, self._threads.submit(self._read, wanted)))
 
-    def _read(self, wanted: Wanted) -> Stretch | None:
+    def _read(self, wanted: WantedRecords) -> Stretch | None:
         worker = self._idle.get()
         try:
             return worker.read(wanted)
@@ -83,7 +83,7 @@ class _Worker:
     def __init__(self) -> None:
         self._process = subprocess.Popen(_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
 
-    def read(self, wanted: Wanted) -> Stretch:
+    def read(self, wanted: WantedRecords) -> Stretch:
         """OSError, EOFError when the process is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -104,16 +104,16 @@ class _Worker:
                 continue  # what it was asked last was not taken
 
 
-def _wanted(log: "CommitLog", begin: int) -> "list[Wanted]":
+def _wanted(log: "CommitLog", begin: int) -> "list[WantedRecords]":
     """All stretches of records of today's layout; none if the log's files are not on a disk."""
-    wanted: list[Wanted] = []
+    wanted: list[WantedRecords] = []
     begin = max(begin, log.layouts.layout_1_below)
     for base in log.segment_bases:
         path, end = log.path_of(base), log.end_of_segment(base)
         if path is None:
             return []
         wanted += (
-            Wanted(str(path), base, first, min(first + STRETCH_BYTES, end), log.layouts.key)
+            WantedRecords(str(path), base, first, min(first + STRETCH_BYTES, end), log.layouts.key)
             for first in range(max(base, begin), end, STRETCH_BYTES)
         )
     return wanted

@@ -1,4 +1,4 @@
-"""What the timer index learned since its last spill: timers that were added and timers that were settled."""
+"""What changed in the timer index since its last spill: timers that were added and timers that were settled."""
 
 from array import array
 from bisect import bisect_left
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.timers.timer_run import TimerEntry
 
 
-class Settled(NamedTuple):
+class SettledTimer(NamedTuple):
     """The record at `settled_at` says that the timer at `log_offset` is settled."""
 
     settled_at: int
@@ -24,19 +24,19 @@ class TimerBuffer:
     def __init__(self) -> None:
         self._added: list[TimerEntry] = []
         self._hashes = array("I")
-        self._settled: list[Settled] = []
+        self._settled: list[SettledTimer] = []
         self._settled_offsets: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._added) + len(self._settled)
 
     def add(self, entry: "TimerEntry") -> None:
-        assert entry[2], "a size of 0 would be a settled mark"
+        assert entry[2], "a size of 0 would be a tombstone"
         assert not self._added or entry[1] > self._added[-1][1]
         self._added.append(entry)
         self._hashes.append(entry[3])
 
-    def settle(self, settled: Settled) -> None:
+    def settle(self, settled: SettledTimer) -> None:
         assert not self._settled or settled.settled_at >= self._settled[-1].settled_at
         self._settled.append(settled)
         self._settled_offsets.add(settled.log_offset)
@@ -62,7 +62,7 @@ class TimerBuffer:
     def added_below(self, log_offset: int) -> "list[TimerEntry]":
         return self._added[: bisect_left(self._added, log_offset, key=itemgetter(1))]
 
-    def settled_split(self, log_offset: int) -> tuple[list[Settled], list[Settled]]:
+    def settled_split(self, log_offset: int) -> tuple[list[SettledTimer], list[SettledTimer]]:
         """What was settled by records below that log offset, and by others."""
         at = bisect_left(self._settled, log_offset, key=attrgetter("settled_at"))
         return self._settled[:at], self._settled[at:]

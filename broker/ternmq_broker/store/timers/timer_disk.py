@@ -1,20 +1,21 @@
-"""What the timer index has on disk: its runs, the zones that belong to them, and how far they cover the log.
+"""What the timer index has on disk: its runs, the watermarks that belong to them, and how far they cover the log.
 
-Checkpoint  `covered`, where the runs end, where the log began, and the zones. A run's footer has the last two as well,
-            so the checkpoint is only needed for a spill that had nothing to write. It is taken at its word if the runs
-            end where they did then: it may be older than they are, or of a time before some were damaged and made anew.
+Checkpoint  `covered`, where the runs end, where the log began, and the watermarks. A run's footer has the last two as
+            well, so the checkpoint is only needed for a spill that had nothing to write. It is taken at its word if the
+            runs end where they did then: it may be older than they are, or of a time before some were damaged and made
+            anew.
 """
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.timers.settled_zones import SettledZones
+from ternmq_broker.store.timers.settled_watermarks import SettledWatermarks
 from ternmq_broker.store.timers.timer_runs import FAN_IN, TimerRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.settled_watermarks import Watermark
     from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 
 
@@ -23,24 +24,24 @@ class TimerDisk:
 
     def __init__(self, folder: "Folder", *, fan_in: int = FAN_IN) -> None:
         self.runs = TimerRuns(folder, fan_in=fan_in)
-        self._zones = SettledZones()
+        self._watermarks = SettledWatermarks()
         self.log_start = 0
         self.covered = 0
 
     def load(self, checkpoint: "Mapping[str, object]", *, log_start: int, log_end: int) -> "list[BadRun]":
         """Open the runs; returns what was wrong with files that were left out."""
-        covered, runs_to, began, zones = _parsed(checkpoint)
+        covered, runs_to, began, watermarks = _parsed(checkpoint)
         log_start = max(log_start, began if began <= log_end else 0)
         bad = self.runs.load(log_start=log_start, log_end=log_end)
         for run in self.runs.chain:
-            zones += run.zones
-        self._zones = SettledZones(zone for zone in zones if zone[0] <= log_end)
+            watermarks += run.watermarks
+        self._watermarks = SettledWatermarks(watermark for watermark in watermarks if watermark[0] <= log_end)
         self.log_start = max(log_start, *(run.log_start for run in self.runs.chain), 0)
         self.covered = max(self.runs.log_to, self.log_start)
         has_same_runs = runs_to == self.runs.log_to or (runs_to <= self.log_start and not self.runs.chain)
         if has_same_runs and covered <= log_end:
             self.covered = max(self.covered, covered)
-        self._drop_zones()
+        self._drop_watermarks()
         return bad
 
     def checkpoint(self) -> dict[str, object]:
@@ -48,55 +49,55 @@ class TimerDisk:
             "covered": self.covered,
             "runs_to": self.runs.log_to,
             "log_start": self.log_start,
-            "zones": list(map(list, self._zones)),
+            "zones": list(map(list, self._watermarks)),
         }
 
     @property
-    def zones(self) -> "list[Zone]":
-        return list(self._zones)
+    def watermarks(self) -> "list[Watermark]":
+        return list(self._watermarks)
 
-    def zones_with(self, zone: "Zone") -> "list[Zone]":
-        """The zones when that one is added."""
-        return list(SettledZones([*self._zones, zone]))
+    def watermarks_with(self, watermark: "Watermark") -> "list[Watermark]":
+        """The watermarks when that one is added."""
+        return list(SettledWatermarks([*self._watermarks, watermark]))
 
     def with_settled_ms(self, runs: "Iterable[TimerRun]") -> "list[tuple[TimerRun, int]]":
         """The runs, each with the due time before which everything in it is settled."""
-        return [(run, self._zones.settled_before_ms(run.log_to)) for run in runs]
+        return [(run, self._watermarks.settled_before_ms(run.log_to)) for run in runs]
 
     def name_of_spill(self, log_to: int) -> "RunName":
         # From where the runs end, though perhaps more is covered: so they follow each other without a gap.
         return self.runs.name_for(self.runs.log_to, log_to)
 
-    def cover(self, zone: "Zone", written: "TimerRun | None") -> None:
+    def cover(self, watermark: "Watermark", written: "TimerRun | None") -> None:
         """A spill is durable."""
         if written is not None:
             self.runs.append(written)
-        self._zones.add(zone)
-        self.covered = zone[0]
-        self._drop_zones()
+        self._watermarks.add(watermark)
+        self.covered = watermark[0]
+        self._drop_watermarks()
 
     def to_merge(self) -> "list[TimerRun]":
-        return self.runs.to_merge(self._zones)
+        return self.runs.to_merge(self._watermarks)
 
     def replace(self, old: "Sequence[TimerRun]", merged: "TimerRun") -> None:
         """A merge is durable."""
         self.runs.replace(old, merged)
-        self._drop_zones()
+        self._drop_watermarks()
 
     def forget_below(self, log_start: int) -> None:
         # After a power cut the log may begin below what was forgotten already.
         self.log_start = max(self.log_start, log_start)
         self.runs.forget_below(self.log_start)
-        self._drop_zones()
+        self._drop_watermarks()
 
-    def _drop_zones(self) -> None:
+    def _drop_watermarks(self) -> None:
         """What was known when the oldest run was written is worked into it, and there is nothing older."""
-        self._zones.forget_below(self.runs.chain[0].log_to if self.runs.chain else self.covered + 1)
+        self._watermarks.forget_below(self.runs.chain[0].log_to if self.runs.chain else self.covered + 1)
 
 
-def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Zone]]":
+def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Watermark]]":
     """What `checkpoint()` returned; as if there were nothing if it is anything else."""
     match checkpoint:
-        case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(zones)}:
-            return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in zones]
+        case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(watermarks)}:
+            return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in watermarks]
     return 0, 0, 0, []

@@ -8,15 +8,16 @@ Settled     a timer is settled when a later record of the log says so: of its de
             on. Only what is durable may count in a run: a settled timer whose record lies at or above the log offset
             of a spill is written as pending, since a power cut may take that record and then the timer must fire.
 Spill       covers the log up to an offset below which it is durable. It writes every timer of its stretch that no
-            record below the offset settles, and a settled mark for every earlier timer that a record of the stretch
-            settles; but neither of what a zone covers (`settled_zones`). Each run's footer has the zones that were
-            known, so a run with its zones says all that its stretch of the log has to say.
-Pending     is every entry of a run that no mark in a later run and no zone says is settled, and that is not below the
-            start of the log; and what came since the last spill.
+            record below the offset settles, and a tombstone for every earlier timer that a record of the stretch
+            settles; but neither of what a watermark covers (`settled_watermarks`). Each run's footer has the
+            watermarks that were known, so a run with its watermarks says all that its stretch of the log has to say.
+Pending     is every entry of a run that no tombstone in a later run and no watermark says is settled, and that is not
+            below the start of the log; and what came since the last spill.
 Start       of the log: to `forget_below` is to know that nothing below is pending. That is remembered in the runs and
-            the checkpoint, since marks are left out for it, while the first bytes may be back after a power cut.
-Clock       when timers come that are due before what is settled by a zone, the next zone ends earlier. The older ones
-            stay for what is below their log offsets; what is settled above gets marks. So nothing fires twice.
+            the checkpoint, since tombstones are left out for it, while the first bytes may be back after a power cut.
+Clock       when timers come that are due before what is settled by a watermark, the next watermark ends earlier. The
+            older ones stay for what is below their log offsets; what is settled above gets tombstones. So nothing fires
+            twice.
 Restart     `load` takes the runs that follow each other without a gap, up to the first that is damaged or missing.
             `covered` is where they end, or what the checkpoint says, if it was written when there were the same runs.
             The owner walks the log from there and repeats `add` and `settle`. A checkpoint that is old or missing costs
@@ -29,16 +30,16 @@ Threads     one thread owns the index; `run` and `write` of a job may be called 
 from typing import TYPE_CHECKING, TypeVar
 
 from ternmq_broker.store.timers.near_timers import NearTimers
-from ternmq_broker.store.timers.timer_buffer import Settled, TimerBuffer
+from ternmq_broker.store.timers.timer_buffer import SettledTimer, TimerBuffer
 from ternmq_broker.store.timers.timer_disk import TimerDisk
 from ternmq_broker.store.timers.timer_jobs import (
     BEHIND_ALL,
     FindJob,
     LoadJob,
     MergeJob,
-    Reading,
     ScanJob,
-    Snapshot,
+    TimerReading,
+    TimerSnapshot,
     TimerSpill,
 )
 from ternmq_broker.store.timers.timer_merge import SLICE_ROWS, breathe
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 LOOK_AHEAD_MS = 60_000
 NEAR_MAX = 32_768
 CHUNK = 16_384
-Job = Reading | MergeJob | TimerSpill
+Job = TimerReading | MergeJob | TimerSpill
 JobT = TypeVar("JobT", bound=Job)
 
 
@@ -128,9 +129,9 @@ class TimerIndex:
         """The record at `settled_at` settles the timer."""
         self._near.settle(log_offset)
         self._passed_over.pop(log_offset, None)
-        self._buffer.settle(Settled(settled_at, due_ms, log_offset))
+        self._buffer.settle(SettledTimer(settled_at, due_ms, log_offset))
         for job in self._jobs:
-            if isinstance(job, Reading):
+            if isinstance(job, TimerReading):
                 job.gone.add(log_offset)
 
     # --- time
@@ -174,7 +175,7 @@ class TimerIndex:
             job.found = {entry[1]: entry for entry in sorted(found.values())}
         self._near.extend(self._free(job), job.end)
 
-    # --- looking for timers
+    # --- queries
 
     def find(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
         """What came since the last spill and is pending with that due time and id hash, but not held."""
@@ -225,7 +226,7 @@ class TimerIndex:
         self.release(job)
         return len(self._free(job)), job.following
 
-    def _free(self, job: Reading) -> dict[int, TimerEntry]:
+    def _free(self, job: TimerReading) -> dict[int, TimerEntry]:
         """What was found and is neither settled nor held now."""
         found = job.found
         for taken in (job.gone, self._near.held.keys()):
@@ -252,7 +253,7 @@ class TimerIndex:
         if log_to <= self.covered:
             return None
         settled, not_durable = self._buffer.settled_split(log_to)
-        zone = (log_to, self._all_settled_before_ms(not_durable))
+        watermark = (log_to, self._all_settled_before_ms(not_durable))
         return self._began(
             TimerSpill(
                 self._folder,
@@ -261,15 +262,15 @@ class TimerIndex:
                 self.covered,
                 self._buffer.added_below(log_to),
                 settled,
-                zone,
-                self._disk.zones_with(zone),
+                watermark,
+                self._disk.watermarks_with(watermark),
                 self._disk.log_start,
                 self._disk.runs.take_obsolete(self._in_use()),
                 self._pause,
             )
         )
 
-    def _all_settled_before_ms(self, not_durable: list[Settled]) -> int:
+    def _all_settled_before_ms(self, not_durable: list[SettledTimer]) -> int:
         """The time before which no timer is due that is pending, or would be if the log ended where the spill does.
 
         Never later than the time to which timers were delivered: so it does not fall when one is added with an
@@ -286,7 +287,7 @@ class TimerIndex:
     def finish_spill(self, job: TimerSpill) -> None:
         self.release(job)
         self._buffer.drop(len(job.added), len(job.settled))
-        self._disk.cover(job.zone, job.written)
+        self._disk.cover(job.watermark, job.written)
 
     def prepare_merge(self) -> MergeJob | None:
         """Make one run of several, when there are enough of one tier, or when one has only settled timers."""
@@ -300,7 +301,7 @@ class TimerIndex:
                 runs[0].tier + (len(runs) > 1),
                 self._block_entries,
                 self._snapshot(runs),
-                self._disk.zones,
+                self._disk.watermarks,
             )
         )
 
@@ -317,11 +318,13 @@ class TimerIndex:
 
     # --- jobs
 
-    def _snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> Snapshot:
+    def _snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> TimerSnapshot:
         """All of it, or only those runs."""
         added = self._buffer.added() if runs is None else []
         chosen = self._disk.runs.chain if runs is None else runs
-        return Snapshot(self._disk.with_settled_ms(chosen), added, self._disk.log_start, self._slice_rows, self._pause)
+        return TimerSnapshot(
+            self._disk.with_settled_ms(chosen), added, self._disk.log_start, self._slice_rows, self._pause
+        )
 
     def _began(self, job: JobT) -> JobT:
         self._jobs.append(job)

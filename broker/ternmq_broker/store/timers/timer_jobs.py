@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.timers.timer_merge import SLICE_ROWS, merged, sorted_pieces, without_settled
-from ternmq_broker.store.timers.timer_run import TimerEntry, settled_mark
+from ternmq_broker.store.timers.timer_run import TimerEntry, tombstone
 from ternmq_broker.store.timers.timer_run_writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.timers.settled_zones import Zone
-    from ternmq_broker.store.timers.timer_buffer import Settled
+    from ternmq_broker.store.timers.settled_watermarks import Watermark
+    from ternmq_broker.store.timers.timer_buffer import SettledTimer
     from ternmq_broker.store.timers.timer_run import Key, Row, RunName, TimerRun
 
 BEHIND_ALL: "Key" = (1 << 64, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TimerSnapshot:
     """What the index knew: its runs, each with the due time before which all in it is settled, and the buffer."""
 
     runs: "Sequence[tuple[TimerRun, int]]"
@@ -35,13 +35,13 @@ class Snapshot:
 
 
 @dataclass(eq=False, slots=True)
-class Reading:
+class TimerReading:
     """A job that looks for timers: finds them by log offset, in order of their keys.
 
     `gone` are those that were settled before it began or since; the index adds to it.
     """
 
-    snapshot: Snapshot
+    snapshot: TimerSnapshot
     gone: set[int]
     found: dict[int, TimerEntry] = field(default_factory=dict, init=False)
 
@@ -72,7 +72,7 @@ class Reading:
 
 
 @dataclass(eq=False, slots=True)
-class LoadJob(Reading):
+class LoadJob(TimerReading):
     """Finds what comes after the near timers: at least `wanted` of them, or all that are due before `end`."""
 
     start: "Key"
@@ -89,7 +89,7 @@ class LoadJob(Reading):
 
 
 @dataclass(eq=False, slots=True)
-class ScanJob(Reading):
+class ScanJob(TimerReading):
     """Finds pending timers whose record lies below `log_offset`: from `start` on, at least `wanted`, or all."""
 
     start: "Key"
@@ -107,7 +107,7 @@ class ScanJob(Reading):
     def _of_run(self, run: "TimerRun", start: "Key", end: "Key") -> "Iterator[list[Row]]":
         if run.log_to <= self.log_offset:
             yield from run.pieces(start, end)
-        elif run.log_from < self.log_offset or run.marks:
+        elif run.log_from < self.log_offset or run.tombstones:
             looked_at = 0
             for rows in run.pieces(start, end):
                 looked_at += len(rows)
@@ -122,7 +122,7 @@ class ScanJob(Reading):
 
 
 @dataclass(eq=False, slots=True)
-class FindJob(Reading):
+class FindJob(TimerReading):
     """Finds the pending timers with that due time and id hash. What was in the buffer is found already."""
 
     due_ms: int
@@ -154,8 +154,8 @@ class MergeJob:
     name: "RunName"
     tier: int
     block_entries: int
-    snapshot: Snapshot
-    zones: "Sequence[Zone]"
+    snapshot: TimerSnapshot
+    watermarks: "Sequence[Watermark]"
     merged: "TimerRun | None" = field(default=None, init=False)
     _is_interrupted: bool = field(default=False, init=False)
 
@@ -174,12 +174,12 @@ class MergeJob:
         sources = [run.pieces((settled, 0), BEHIND_ALL) for run, settled in snapshot.runs]
         with RunWriter(self.folder, self.name, tier=self.tier, block_entries=self.block_entries) as writer:
             for rows in merged(sources, slice_rows=snapshot.slice_rows):
-                # A mark of a timer in this run has done its work here; others are of timers in older runs.
-                writer.add(without_settled(rows, log_start=log_start, keep_marks_below=log_from))
+                # A tombstone of a timer in this run has done its work here; others are of timers in older runs.
+                writer.add(without_settled(rows, log_start=log_start, keep_tombstones_below=log_from))
                 snapshot.pause()
                 if self._is_interrupted:
                     raise Interrupted
-            self.merged = writer.finish(self.zones, log_start=snapshot.log_start)
+            self.merged = writer.finish(self.watermarks, log_start=snapshot.log_start)
 
 
 @dataclass(eq=False, slots=True)
@@ -191,9 +191,9 @@ class TimerSpill:
     block_entries: int
     covered: int
     added: "Sequence[TimerEntry]"
-    settled: "Sequence[Settled]"
-    zone: "Zone"
-    zones: "Sequence[Zone]"
+    settled: "Sequence[SettledTimer]"
+    watermark: "Watermark"
+    watermarks: "Sequence[Watermark]"
     log_start: int
     remove_obsolete: "Callable[[], None]"
     pause: "Callable[[], None]"
@@ -207,7 +207,7 @@ class TimerSpill:
                 for sorted_rows in merged(sorted_pieces(rows, self.pause)):
                     writer.add(sorted_rows)
                     self.pause()
-                self.written = writer.finish(self.zones, log_start=self.log_start)
+                self.written = writer.finish(self.watermarks, log_start=self.log_start)
 
     def take_back(self) -> None:
         """What goes with the run could not be written: delete it. If tried again and again on a full disk, runs that
@@ -222,8 +222,8 @@ class TimerSpill:
         settled = {one.log_offset for one in self.settled}
         rows: list[Row] = [entry for entry in self.added if entry[1] not in settled and entry[1] >= self.log_start]
         rows += (
-            settled_mark(one.due_ms, one.log_offset)
+            tombstone(one.due_ms, one.log_offset)
             for one in self.settled
-            if self.log_start <= one.log_offset < self.covered and one.due_ms >= self.zone[1]
+            if self.log_start <= one.log_offset < self.covered and one.due_ms >= self.watermark[1]
         )
         return rows

@@ -78,12 +78,12 @@ def sorted_pieces(rows: "Sequence[Row]", pause: "Callable[[], None]") -> "list[I
     return pieces
 
 
-def without_settled(rows: "list[Row]", *, log_start: int = 0, keep_marks_below: int = 0) -> "list[Row]":
-    """The timers of a slice that no mark in it settles, and the marks of timers below a log offset.
+def without_settled(rows: "list[Row]", *, log_start: int = 0, keep_tombstones_below: int = 0) -> "list[Row]":
+    """The timers of a slice that no tombstone in it settles, and the tombstones of timers below a log offset.
 
     What lies below `log_start` is left out: the log begins there.
     """
     settled = {log_offset for _, log_offset, size, _ in rows if not size}
     if settled:
-        rows = [row for row in rows if row[1] not in settled or (not row[2] and row[1] < keep_marks_below)]
+        rows = [row for row in rows if row[1] not in settled or (not row[2] and row[1] < keep_tombstones_below)]
     return [row for row in rows if row[1] >= log_start] if log_start else rows

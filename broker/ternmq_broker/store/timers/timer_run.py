@@ -5,13 +5,13 @@
         8 B   for each block of entries the due time of its first one
         8 B   for each block the log offset of its first entry
         4 B   for each block its crc32
-        16 B  a zone: log offset u64 | due time u64 (ms); see `settled_zones`
+        16 B  a watermark: log offset u64 | due time u64 (ms); see `settled_watermarks`
         72 B  the footer: magic 0x52544D54 ("TMTR") | crc32 of the bytes from the tables to the end without the footer's
               first 8 | log offsets u64 where it begins and ends | where the log began u64 | entries u64 |
-              settled marks among the entries u64 | due time of the last entry u64 | entries to a block u32 | tier u32 |
-              zones u32 | 0 u32
+              tombstones among the entries u64 | due time of the last entry u64 | entries to a block u32 | tier u32 |
+              watermarks u32 | 0 u32
 
-All integers are little-endian; entries are sorted by due time and log offset. An entry of size 0 is a settled mark: the
+All integers are little-endian; entries are sorted by due time and log offset. An entry of size 0 is a tombstone: the
 timer of an older run with that due time and log offset is settled. The name of the file says which bytes of the log it
 speaks of, and a serial number, of which the higher is the newer: `<from>-<to>-<serial>`.
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ternmq_broker.store.files import StoreFile
-    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.settled_watermarks import Watermark
 
 Key = tuple[int, int]
 """What entries are sorted by: due time in ms, log offset."""
 Row = tuple[int, int, int, int]
-"""An entry or a settled mark, as it is in the file; compares with a `Key` as its first two fields do."""
+"""An entry or a tombstone, as it is in the file; compares with a `Key` as its first two fields do."""
 
 BLOCK_ENTRIES = 512
 MAGIC = 0x52544D54
 ROW = struct.Struct("<QQII")
-ZONE = struct.Struct("<QQ")
+WATERMARK = struct.Struct("<QQ")
 FOOTER = struct.Struct("<IIQQQQQQIIII")
 CHECKED_FROM = 8
 _FENCE_BYTES = 20
@@ -70,7 +70,7 @@ def id_hash(message_id: str) -> int:
     return crc32(message_id.encode())
 
 
-def settled_mark(due_ms: int, log_offset: int) -> Row:
+def tombstone(due_ms: int, log_offset: int) -> Row:
     return due_ms, log_offset, 0, 0
 
 
@@ -94,12 +94,12 @@ class TimerRun:
     """A whole run: of its entries only the first key and the check sum of every block are in memory.
 
     `log_start` is where the log began when the run was written: nothing below is pending. `entries` counts the settled
-    marks too. A run of tier 0 was spilled, others were merged.
+    tombstones too. A run of tier 0 was spilled, others were merged.
     """
 
     log_start: int
     entries: int
-    marks: int
+    tombstones: int
     last_due_ms: int
     tier: int
     _block_entries: int
@@ -117,20 +117,20 @@ class TimerRun:
         self._first_dues = _u64s(tables[: blocks * 8])
         self._first_offsets = _u64s(tables[blocks * 8 : blocks * 16])
         self._checks = _u32s(tables[blocks * 16 : blocks * _FENCE_BYTES])
-        zones = tables[blocks * _FENCE_BYTES : -FOOTER.size]
-        self.zones: list[Zone] = [(log_to, due_ms) for log_to, due_ms in ZONE.iter_unpack(zones)]
+        watermarks = tables[blocks * _FENCE_BYTES : -FOOTER.size]
+        self.watermarks: list[Watermark] = [(log_to, due_ms) for log_to, due_ms in WATERMARK.iter_unpack(watermarks)]
 
     def _read_footer(self) -> int:
         footer = self._file.read(max(0, self._file.size - FOOTER.size), FOOTER.size)
         if len(footer) < FOOTER.size:
             raise BadRun(f"{self.name}: cut off")
         magic, self._check, log_from, log_to, self.log_start, *rest = FOOTER.unpack(footer)
-        self.entries, self.marks, self.last_due_ms, self._block_entries, self.tier, zones, _ = rest
+        self.entries, self.tombstones, self.last_due_ms, self._block_entries, self.tier, watermarks, _ = rest
         if magic != MAGIC or not self._block_entries or (log_from, log_to) != self.name[:2]:
             raise BadRun(f"{self.name}: no footer at its end")
         self._blocks = -(-self.entries // self._block_entries)
         tables_at = self.entries * ROW.size
-        if tables_at + self._blocks * _FENCE_BYTES + zones * ZONE.size + FOOTER.size != self._file.size:
+        if tables_at + self._blocks * _FENCE_BYTES + watermarks * WATERMARK.size + FOOTER.size != self._file.size:
             raise BadRun(f"{self.name}: its size does not fit its footer")
         return tables_at
 
@@ -145,7 +145,7 @@ class TimerRun:
     @property
     def relies_on_log_to(self) -> int:
         """The log offset up to which the log was durable when the run was written."""
-        return max(self.log_to, *(log_to for log_to, _ in self.zones), 0)
+        return max(self.log_to, *(log_to for log_to, _ in self.watermarks), 0)
 
     def may_hold(self, due_ms: int) -> bool:
         return bool(self.entries) and self._first_dues[0] <= due_ms <= self.last_due_ms
@@ -175,7 +175,7 @@ class TimerRun:
             raise BadRun(f"{self.name}: the check sum of block {number} does not fit")
 
     def pieces(self, start: Key, end: Key) -> "Iterator[list[Row]]":
-        """The entries and marks from `start` on, below `end`, in order; read as they are asked for, block by block."""
+        """The entries and tombstones from `start` on, below `end`, in order; read when asked for, block by block."""
         if not self.entries or start[0] > self.last_due_ms:
             return
         for number in range(max(0, self._blocks_begun(start) - 1), self._blocks):
@@ -199,7 +199,7 @@ class TimerRun:
         return bisect_right(self._first_offsets, key[1], low, high)
 
     def due_at(self, due_ms: int) -> "Iterator[list[Row]]":
-        """The entries and marks with that due time, block by block."""
+        """The entries and tombstones with that due time, block by block."""
         wanted = due_ms.to_bytes(8, "little")
         first = max(0, bisect_left(self._first_dues, due_ms) - 1)
         for number in range(first, bisect_right(self._first_dues, due_ms)):

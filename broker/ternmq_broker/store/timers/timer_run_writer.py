@@ -12,7 +12,7 @@ from ternmq_broker.store.timers.timer_run import (
     CHECKED_FROM,
     FOOTER,
     MAGIC,
-    ZONE,
+    WATERMARK,
     Row,
     RunName,
     TimerRun,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.timers.settled_zones import Zone
+    from ternmq_broker.store.timers.settled_watermarks import Watermark
 
 _WRITE_BYTES = 1 << 20
 # A sync of much at once would make those of the commit log wait.
@@ -43,7 +43,7 @@ class RunWriter:
         self._rest: list[Row] = []
         self._pieces: list[bytes] = []
         self._piece_bytes = self._unsynced = 0
-        self._entries = self._marks = self._last_due_ms = 0
+        self._entries = self._tombstones = self._last_due_ms = 0
         self._first_dues = array("Q")
         self._first_offsets = array("Q")
         self._checks = array("I")
@@ -59,7 +59,7 @@ class RunWriter:
                 self._folder.remove(str(self._name))
 
     def add(self, rows: "Sequence[Row]") -> None:
-        """Append entries and marks, whose keys are above all before them."""
+        """Append entries and tombstones, whose keys are above all before them."""
         rows = [*self._rest, *rows]
         whole = len(rows) - len(rows) % self._block_entries
         for at in range(0, whole, self._block_entries):
@@ -72,7 +72,7 @@ class RunWriter:
         self._first_offsets.append(rows[0][1])
         self._checks.append(crc32(data))
         self._entries += len(rows)
-        self._marks += sum(not size for _, _, size, _ in rows)
+        self._tombstones += sum(not size for _, _, size, _ in rows)
         self._last_due_ms = rows[-1][0]
         self._pieces.append(data)
         self._piece_bytes += len(data)
@@ -87,7 +87,7 @@ class RunWriter:
             self._file.sync()
             self._unsynced = 0
 
-    def finish(self, zones: "Sequence[Zone]", *, log_start: int) -> TimerRun:
+    def finish(self, watermarks: "Sequence[Watermark]", *, log_start: int) -> TimerRun:
         """Complete the file with what was used to leave things out; it survives a power cut when this returns."""
         if self._rest:
             self._add_block(self._rest, struct.Struct("<" + "QQII" * len(self._rest)))
@@ -96,10 +96,10 @@ class RunWriter:
                 _bytes_of(self._first_dues),
                 _bytes_of(self._first_offsets),
                 _bytes_of(self._checks),
-                *(ZONE.pack(*zone) for zone in zones),
+                *(WATERMARK.pack(*watermark) for watermark in watermarks),
             )
         )
-        footer = self._footer(log_start, len(zones))
+        footer = self._footer(log_start, len(watermarks))
         check = crc32(footer[CHECKED_FROM:], crc32(tables))
         footer = footer[:4] + check.to_bytes(4, "little") + footer[CHECKED_FROM:]
         self._pieces += [tables, footer]
@@ -110,11 +110,11 @@ class RunWriter:
         self._finished = True
         return run
 
-    def _footer(self, log_start: int, zones: int) -> bytes:
+    def _footer(self, log_start: int, watermarks: int) -> bytes:
         """The footer without its check sum."""
         log_from, log_to, _ = self._name
-        content = self._entries, self._marks, self._last_due_ms, self._block_entries
-        return FOOTER.pack(MAGIC, 0, log_from, log_to, log_start, *content, self._tier, zones, 0)
+        content = self._entries, self._tombstones, self._last_due_ms, self._block_entries
+        return FOOTER.pack(MAGIC, 0, log_from, log_to, log_start, *content, self._tier, watermarks, 0)
 
 
 def _bytes_of(values: "array[int]") -> bytes:

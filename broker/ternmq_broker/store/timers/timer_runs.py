@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.timers.settled_zones import SettledZones
+    from ternmq_broker.store.timers.settled_watermarks import SettledWatermarks
 
 FAN_IN = 16
 
@@ -88,7 +88,7 @@ class TimerRuns:
         assert not self._chain or run.log_from == self.log_to
         self._chain.append(run)
 
-    def to_merge(self, zones: "SettledZones") -> list[TimerRun]:
+    def to_merge(self, watermarks: "SettledWatermarks") -> list[TimerRun]:
         """Runs that should become one: as many of the same tier as a merge takes, or one with nothing pending in it."""
         for _, same_tier in groupby(reversed(self._chain), key=lambda run: run.tier):
             group = list(same_tier)[-self._fan_in :]
@@ -96,7 +96,7 @@ class TimerRuns:
                 return group[::-1]
         for run in self._chain:
             # Those of the lowest tier are small, and will soon be merged in any case.
-            if run.tier and run.entries and run.last_due_ms < zones.settled_before_ms(run.log_to):
+            if run.tier and run.entries and run.last_due_ms < watermarks.settled_before_ms(run.log_to):
                 return [run]
         return []
 

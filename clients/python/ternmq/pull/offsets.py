@@ -72,7 +72,7 @@ def checked_start(place: StartFrom) -> StartFrom:
 
 
 def offset_request(queue: Queue, place: StartFrom) -> rpc.QueryOffsetRequest:
-    """The question which offset a place is at."""
+    """The query which offset a place is at."""
     request = rpc.QueryOffsetRequest(message_queue=queue.proto)
     if isinstance(place, datetime):
         request.query_offset_policy = pb.TIMESTAMP

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Pulled:
+class PulledBatch:
     """What one pull brought; `next_offset` is None when the server didn't come to say it."""
 
     status: pb.Status = field(default_factory=pb.Status)
@@ -42,12 +42,14 @@ class Pulled:
         return self.next_offset if behind_last is None else max(self.next_offset, behind_last)
 
 
-async def pull(connection: Connection, request: rpc.PullMessageRequest, queue: Queue, *, timeout_s: float) -> Pulled:
+async def pull(
+    connection: Connection, request: rpc.PullMessageRequest, queue: Queue, *, timeout_s: float
+) -> PulledBatch:
     """One poll: messages, or the status MESSAGE_NOT_FOUND or ILLEGAL_OFFSET; all else is raised.
 
     When the connection breaks in the middle, the messages that came are as good as any.
     """
-    pulled = Pulled()
+    pulled = PulledBatch()
     try:
         async for part in connection.stream(calls.PULL_MESSAGE, request, timeout_s=timeout_s):
             kind = part.WhichOneof("content")
@@ -73,7 +75,7 @@ class PullSource:
     """What the loop needs of its consumer: the position has to be known, a pull there, and the start policy."""
 
     begin: Callable[[PullQueue], Awaitable[None]]
-    pull: Callable[[PullQueue], Awaitable[Pulled]]
+    pull: Callable[[PullQueue], Awaitable[PulledBatch]]
     find_start: Callable[[PullQueue], Awaitable[int]]
 
 

@@ -23,7 +23,7 @@ from ternmq.pull.buffer import PullBuffer
 from ternmq.pull.committing import Committer
 from ternmq.pull.offset_file import OffsetFile
 from ternmq.pull.offsets import GroupOffsets, Offsets, StartFrom, find_offset
-from ternmq.pull.pulling import Pulled, PullSource, QueuePulls, pull
+from ternmq.pull.pulling import PulledBatch, PullSource, QueuePulls, pull
 from ternmq.pull.queue import PullQueue
 from ternmq.pull.rebalancing import AssignmentListener, Rebalancing
 from ternmq.reachability import level_of
@@ -141,7 +141,7 @@ class QueueReader(Consumer):
     async def _find_start(self, state: PullQueue) -> int:
         return await find_offset(self._call, state.queue, self._policy.start_from)
 
-    async def _pull(self, state: PullQueue) -> Pulled:
+    async def _pull(self, state: PullQueue) -> PulledBatch:
         queue, asked_offset = state.queue, state.pulled
         request = rpc.PullMessageRequest(
             group=pb.Resource(name=self.group),
@@ -163,7 +163,7 @@ class QueueReader(Consumer):
             self._log_skipped(state, asked_offset, pulled)
         return pulled
 
-    def _log_skipped(self, state: PullQueue, asked_offset: int, pulled: Pulled) -> None:
+    def _log_skipped(self, state: PullQueue, asked_offset: int, pulled: PulledBatch) -> None:
         """A filter leaves messages out all the time; without one they are gone, or another member has handled them."""
         wanted = self._filters[state.queue.topic]
         has_filter = not isinstance(wanted, TagFilter) or wanted.expression.strip() != "*"

@@ -3,20 +3,15 @@
 The module is the same for every way to run a broker: it asks the admin service at the broker's endpoint.
 """
 
-import contextlib
-import math
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
-from ternmq.command.admin import TYPES, AdminClient
-from ternmq.command.failures import CommandFailure, Refused, Unreachable
-from ternmq.errors import ConnectionFailed, Unsupported, error_of
-from ternmq_common.errors import code_name
-from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
+from ternmq.admin import brokers, groups, topics
+from ternmq.admin.call import AdminCall, ValueT
+from ternmq.admin.words import TYPES, TopicType
+from ternmq.plain_calls import PlainCalls
 
 
 class Controls(ABC):
@@ -38,8 +33,7 @@ class Controls(ABC):
         """
         if type not in TYPES:
             raise ValueError(f"no topic type {type!r}; there are: {', '.join(TYPES)}")
-        with self._admin() as admin:
-            admin.create_topic(name, type, queues or 0)
+        self._ask(topics.create(name, cast("TopicType", type), queues or None))
         return name
 
     def create_group(
@@ -59,19 +53,16 @@ class Controls(ABC):
         What is left out is the server's default. `max_attempts` counts the first delivery too; `retry_backoff` is as
         for `ternmq group create`: `customized:1s,5s,10s` or `exponential:5s,2h,2`.
         """
-        group = admin_pb2.Group(
-            name=name,
+        settings = groups.GroupSettings(
             fifo=fifo,
-            max_attempts=max_attempts or 0,
+            max_attempts=max_attempts or None,
             retry_backoff=retry_backoff,
             consume_from=consume_from,
             assignment=assignment,
+            queue_lock_hold=queue_lock_hold,
             priority_factor=priority_factor,
         )
-        if queue_lock_hold:
-            group.queue_lock_hold.FromTimedelta(queue_lock_hold)
-        with self._admin() as admin:
-            admin.create_group(group)
+        self._ask(groups.create(name, settings))
         return name
 
     def fresh_name(self, prefix: str = "test") -> str:
@@ -84,29 +75,14 @@ class Controls(ABC):
         All that is due until then is due now, and once: a message that is hidden for a minute comes again once after
         an hour, not sixty times. `Forbidden` if the broker has no test clock, `BadRequest` unless time goes forward.
         """
-        seconds = by.total_seconds() if isinstance(by, timedelta) else by
-        # The server counts milliseconds; less than one would be none.
-        return self._advance(timedelta(milliseconds=math.ceil(seconds * 1000)))
+        return self._ask(brokers.advance_clock(by))
 
     def now(self) -> datetime:
         """What time it is at the broker, in UTC."""
-        with self._admin() as admin:
-            return admin.server_info().now.ToDatetime(tzinfo=UTC)
+        now = self._ask(brokers.server_info()).now
+        assert now is not None, "a server of this version tells its time"
+        return now
 
-    def _advance(self, passing: timedelta) -> datetime:
-        with self._admin() as admin:
-            return admin.advance_clock(passing).now.ToDatetime(tzinfo=UTC)
-
-    @contextlib.contextmanager
-    def _admin(self) -> Iterator[AdminClient]:
-        """The admin service; its failures are those of the client library, not of the command."""
-        with AdminClient(self.endpoint) as admin:
-            try:
-                yield admin
-            except Refused as refusal:
-                said = refusal.message.removeprefix(f"{code_name(refusal.code)}: ")
-                raise error_of(cast("definition_pb2.Code", refusal.code), said) from None
-            except Unreachable as failure:
-                raise ConnectionFailed(self.endpoint, failure.message) from None
-            except CommandFailure as failure:
-                raise Unsupported(definition_pb2.NOT_IMPLEMENTED, failure.message) from None
+    def _ask(self, call: AdminCall[ValueT]) -> ValueT:
+        with PlainCalls(self.endpoint) as calls:
+            return calls.ask(call)

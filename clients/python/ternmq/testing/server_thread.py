@@ -6,9 +6,8 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from ternmq.command.up import SERVER_EXTRA_MODULES
 from ternmq_common.errors import StartupError
-from ternmq_common.installing import install_hint
+from ternmq_common.installing import SERVER_EXTRA_MODULES, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The calls of one link: who waits for which answer, and what becomes of answers for which nobody waits any more."""
+"""The calls of one link: who waits for which answer, and what is done with answers for which nobody waits any more."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
-from ternmq_common.shard.calls import Call
+from ternmq_common.shard.calls import ShardCall
 from ternmq_common.shard.form import Piece
 from ternmq_protos.v2 import definition_pb2
 
@@ -65,13 +65,13 @@ class Told:
 
 
 class _Asked(NamedTuple):
-    call: Call
+    call: ShardCall
     result: "asyncio.Future[Any] | Told"  # done when nobody waits any more
     deadline_s: float
     on_late: OnLate | None
 
 
-class Calls:
+class LinkCalls:
     """Calls by their numbers, until they are answered or, without `on_late`, nobody waits any more.
 
     Invariant: a result that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
@@ -91,12 +91,12 @@ class Calls:
         """So many that the broker must be stuck: it is to be asked no more for now."""
         return len(self._asked) >= CALLS_MAX
 
-    def add(self, number: int, call: Call, deadline_s: float, on_late: OnLate | None) -> "asyncio.Future[Any]":
+    def add(self, number: int, call: ShardCall, deadline_s: float, on_late: OnLate | None) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = _Asked(call, future, deadline_s, on_late)
         return future
 
-    def add_told(self, number: int, call: Call, deadline_s: float, heard: Heard) -> None:
+    def add_told(self, number: int, call: ShardCall, deadline_s: float, heard: Heard) -> None:
         """For one who does not wait; `heard` is called when others would have waited no longer."""
         self._asked[number] = _Asked(call, Told(heard), deadline_s, None)
 

@@ -16,31 +16,23 @@ from importlib.metadata import version
 from typing import Any, Protocol, cast
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.grpc_http2.messages import StreamBroken
-from ternmq_common.grpc_stream.client import connect
-from ternmq_common.grpc_stream.stream import Stream
 from ternmq_common.model import OrphanedTransaction
-from ternmq_common.observability.figures import LinkFigures
-from ternmq_common.observability.tracing import current_traceparent
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
-from ternmq_common.shard.calls import Call, Values
-from ternmq_common.shard.form import FORM, Failure, Greeting, NoFrame, Piece
+from ternmq_common.shard.calls import ShardCall, Values
+from ternmq_common.shard.form import FORM, Greeting, NoFrame, Piece, ShardFailure
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Calls, Heard, OnLate
-from ternmq_proxy.message_service.cluster.set_aside import SetAside
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LinkCalls, OnLate
+from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
+from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
+from ternmq_rpc.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_stream.client import connect
+from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_runtime.observability.figures import LinkFigures
+from ternmq_runtime.observability.tracing import current_traceparent
 
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/Exchange"
-LOOK_S = 0.25
-PING_AFTER_S = 1.0
-SILENCE_S = 3.0
-CONNECT_TIMEOUT_S = 3.0
-# A stream that lasted so long was a good one; who welcomes and ends at once is asked less and less.
-STEADY_S = 3.0
-CLOSE_S = 1.0
-# What is large may take longer, on a line of 64 Mbit/s.
-SLOW_BYTES_PER_S = 8 << 20
 WAITING_BYTES_MAX = 256 << 20
 
 
@@ -53,7 +45,7 @@ class _NotWelcome(Exception):
 
 
 class LinkEvents(Protocol):
-    """What a link tells of."""
+    """What a link notifies of."""
 
     def link_changed(self, broker: str) -> None:
         """The broker can be asked now, or no more."""
@@ -64,21 +56,31 @@ class LinkEvents(Protocol):
     def version_told(self, version: int) -> None:
         """The broker knows that version of the registry."""
 
-    async def question(self, orphan: OrphanedTransaction) -> bool:
+    async def check(self, orphan: OrphanedTransaction) -> bool:
         """Ask a producer; whether there was one."""
 
 
 class BrokerLink:
     """Keeps the stream to the broker at one address, from `start` to `close`."""
 
-    def __init__(self, broker: str, address: str, events: LinkEvents, *, proxy: str, known: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: str,
+        address: str,
+        events: LinkEvents,
+        *,
+        proxy: str,
+        known: Callable[[], int],
+        timing: LinkTiming = LINK_TIMING,
+    ) -> None:
         self.broker = broker
         self.address = address
         self._events = events
         self._proxy = proxy
         self._known_version = known
+        self._timing = timing
         self._numbers = itertools.count(1)
-        self._calls = Calls(broker)
+        self._calls = LinkCalls(broker)
         self._outbox: Outbox[int] = Outbox()
         self._sent_up_to = 0
         self._told_version = 0
@@ -88,7 +90,7 @@ class BrokerLink:
             form.FAILED.what: lambda piece: self._calls.failed(piece.number, _error_in(form.FAILED.of(piece))),
             form.READY.what: lambda piece: events.ready(broker, *form.READY.of(piece)),
             form.VERSION.what: lambda piece: events.version_told(form.VERSION.of(piece)),
-            form.QUESTION.what: self._question,
+            form.CHECK.what: self._check,
             form.LEAVING.what: lambda _: self._told_to_leave(),
         }
         self._connected = False
@@ -97,9 +99,9 @@ class BrokerLink:
         self._welcomed_s = self._heard_s = self._spoke_s = 0.0
         self._unheard_bytes = 0  # said since something was heard
         self._why = "it was not reached yet"
-        self._questions: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
-        self._aside = SetAside()
+        self._aside = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
         self._hurry = asyncio.Event()
         self._counts = Counter[str]()  # since the proxy knows the broker; `lost` went under with the connection
 
@@ -133,7 +135,7 @@ class BrokerLink:
             self._closing = True
             if self._connected:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(CLOSE_S):
+                    async with asyncio.timeout(self._timing.close_s):
                         await self._part(self._task)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -146,14 +148,14 @@ class BrokerLink:
         await asyncio.wait({task})
 
     def announce(self, presence: bytes) -> None:
-        """Tell who pulls, by a piece that is written; told again whenever the stream is made anew."""
+        """Notify of who pulls, by a piece that is written; sent again whenever the stream is made anew."""
         self._presence = presence
         if self.connected:
             self._outbox.add(self._presence, 0)
 
     async def ask(
         self,
-        call: Call,
+        call: ShardCall,
         values: Values,
         *,
         topic_made: int = 0,
@@ -177,14 +179,16 @@ class BrokerLink:
                 self._outbox.add(form.CANCEL.piece(None, number), number)
             raise
 
-    def ask_soon(self, call: Call, values: Values, heard: Heard, *, topic_made: int = 0, group_made: int = 0) -> None:
+    def ask_soon(
+        self, call: ShardCall, values: Values, heard: Heard, *, topic_made: int = 0, group_made: int = 0
+    ) -> None:
         """As `ask`, for who does not wait; `heard` is called unless this raises: then the broker is not asked."""
         number, piece, deadline_s = self._asked(call, values, topic_made, group_made, None)
         self._calls.add_told(number, call, deadline_s, heard)
         self._send(piece, number)
 
     def _asked(
-        self, call: Call, values: Values, topic_made: int, group_made: int, timeout_s: float | None
+        self, call: ShardCall, values: Values, topic_made: int, group_made: int, timeout_s: float | None
     ) -> tuple[int, bytes, float]:
         """A call that may be made: its number, its piece, and until when its answer is waited for."""
         if not self.connected:
@@ -200,14 +204,14 @@ class BrokerLink:
         number = next(self._numbers)
         timeout_s = call.timeout_s(values) if timeout_s is None else timeout_s
         piece = call.asked(number, values, topic_made, group_made, int(timeout_s * 1000), current_traceparent())
-        return number, piece, asyncio.get_running_loop().time() + timeout_s + len(piece) / SLOW_BYTES_PER_S
+        return number, piece, asyncio.get_running_loop().time() + timeout_s + len(piece) / self._timing.slow_bytes_per_s
 
     def _send(self, piece: bytes, number: int) -> None:
         self._counts["calls"] += 1
         self._tell_version()
         self._outbox.add(piece, number)
 
-    def tell(self, call: Call, values: Values) -> None:
+    def tell(self, call: ShardCall, values: Values) -> None:
         """Make a call whose answer nobody waits for; nothing happens if the broker is gone."""
         if self.connected:
             number = next(self._numbers)
@@ -253,9 +257,9 @@ class BrokerLink:
 
     async def _converse(self) -> None:
         """Make the stream, and use it until it ends or breaks."""
-        stream = await connect(self.address, _METHOD, timeout_s=CONNECT_TIMEOUT_S)
+        stream = await connect(self.address, _METHOD, timeout_s=self._timing.connect_timeout_s)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(self._timing.connect_timeout_s):
                 await self._greet(stream)
             await self._use(stream)
         finally:
@@ -349,55 +353,55 @@ class BrokerLink:
         self._outbox.add(form.PING.piece(None), self._sent_up_to)  # wakes the writer, which ends
         self._events.link_changed(self.broker)
 
-    def _question(self, piece: Piece) -> None:
-        task = asyncio.create_task(self._pass_on(form.QUESTION.of(piece), piece.number))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
+    def _check(self, piece: Piece) -> None:
+        task = asyncio.create_task(self._pass_on(form.CHECK.of(piece), piece.number))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
 
     async def _pass_on(self, orphan: OrphanedTransaction, number: int) -> None:
-        asked = await self._events.question(orphan)
+        asked = await self._events.check(orphan)
         if self._connected:
             self._outbox.add(form.ASKED.piece(asked, number), 0)
 
     async def _watch(self, stream: Stream) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
-        loop = asyncio.get_running_loop()
+        loop, timing = asyncio.get_running_loop(), self._timing
         looked_s, under_way = loop.time(), stream.under_way
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(timing.look_s)
             now = loop.time()
             if under_way != stream.under_way:
                 self._heard_s, under_way = now, stream.under_way  # a slow line is not a silent broker
             # While this process stood still nobody could be heard.
-            if (stood_s := now - looked_s - LOOK_S) > LOOK_S:
+            if (stood_s := now - looked_s - timing.look_s) > timing.look_s:
                 self._heard_s += stood_s
             looked_s = now
             self._counts["late"] += self._calls.expire(now)
             silence_s = now - self._heard_s
-            if silence_s > SILENCE_S + self._unheard_bytes / SLOW_BYTES_PER_S:
+            if silence_s > timing.silence_s + self._unheard_bytes / timing.slow_bytes_per_s:
                 raise TimeoutError
             # The broker wants to hear something too, also from a proxy to which it says a lot.
-            if max(silence_s, now - self._spoke_s) > PING_AFTER_S and not len(self._outbox):
+            if max(silence_s, now - self._spoke_s) > timing.ping_after_s and not len(self._outbox):
                 self._outbox.add(form.PING.piece(None), 0)
 
     def _lost(self, why: str) -> None:
         """The stream is no more: nobody gets an answer."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         self._why = why
-        for task in self._questions:
+        for task in self._checks:
             task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"
         self._counts["lost"] += self._calls.lose(text, sent_up_to=self._sent_up_to)
         if was_connected:
-            if asyncio.get_running_loop().time() - self._welcomed_s > STEADY_S:
+            if asyncio.get_running_loop().time() - self._welcomed_s > self._timing.steady_s:
                 self._aside.worked()
             level = logging.INFO if self._closing else logging.WARNING
             _log.log(level, "the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)
 
 
-def _error_in(failure: Failure) -> MessagingError:
+def _error_in(failure: ShardFailure) -> MessagingError:
     if failure.code == definition_pb2.HA_NOT_AVAILABLE:
         return BrokerRefused(failure.message)
     return MessagingError(cast("definition_pb2.Code", failure.code), failure.message)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.link import BrokerLink
+from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
-    from ternmq_common.cluster import Snapshot
+    from ternmq_common.cluster import RegistrySnapshot
     from ternmq_proxy.message_service.cluster.link import LinkEvents
     from ternmq_registry.directory import Directory
 
@@ -19,10 +20,13 @@ _log = logging.getLogger(__name__)
 class Links:
     """One link for each broker."""
 
-    def __init__(self, directory: "Directory", events: "LinkEvents", *, proxy: str) -> None:
+    def __init__(
+        self, directory: "Directory", events: "LinkEvents", *, proxy: str, timing: LinkTiming = LINK_TIMING
+    ) -> None:
         self._directory = directory
         self._events = events
         self._proxy = proxy
+        self._timing = timing
         self._brokers: dict[str, RemoteBroker] = {}
         self._epochs: dict[str, int] = {}
         self._presence = b""
@@ -35,7 +39,7 @@ class Links:
         brokers, self._brokers = self._brokers, {}
         await asyncio.gather(*(broker.link.close() for broker in brokers.values()), *self._ending)
 
-    def follow(self, snapshot: "Snapshot") -> None:
+    def follow(self, snapshot: "RegistrySnapshot") -> None:
         """Have a link to each broker of the snapshot, at its address."""
         for name, broker in list(self._brokers.items()):
             entry = snapshot.brokers.get(name)
@@ -50,7 +54,12 @@ class Links:
 
     def _made(self, name: str, address: str) -> RemoteBroker:
         link = BrokerLink(
-            name, address, self._events, proxy=self._proxy, known=lambda: self._directory.snapshot.version
+            name,
+            address,
+            self._events,
+            proxy=self._proxy,
+            known=lambda: self._directory.snapshot.version,
+            timing=self._timing,
         )
         link.announce(self._presence)
         link.start()

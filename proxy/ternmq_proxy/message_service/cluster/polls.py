@@ -1,8 +1,8 @@
 """Receives that wait for messages of several brokers.
 
-Nobody waits at a broker. A broker that had nothing for a group, or can't say yet what it has, tells its proxies once
-when there may be something; until then it is *quiet*, and asked no more. Polls wait in the proxy, those of a group and
-topic in one line. Each poll that gets messages wakes two more, so that a burst soon has everybody at work.
+Nobody waits at a broker. A broker that had nothing for a group, or can't say yet what it has, notifies its proxies
+once when there may be something; until then it is *quiet*, and asked no more. Polls wait in the proxy, those of a group
+and topic in one wait queue. Each poll that gets messages wakes two more, so that a burst soon has everybody at work.
 """
 
 import itertools
@@ -29,14 +29,14 @@ class _State:
 class Polls:
     """What is known of the brokers by the receives, and the receives that wait.
 
-    Invariant: while a receive waits, each broker of its line is quiet, or a receive of the line is on its way to it.
-    What is known of a line may be dropped at any moment: its brokers are asked once more then.
+    Invariant: while a receive waits, each broker of its wait queue is quiet, or a receive of it is on its way there.
+    What is known of a wait queue may be dropped at any moment: its brokers are asked once more then.
     """
 
     def __init__(self) -> None:
         self._pollers = Pollers()
         self._states: dict[_Line, _State] = {}  # those used last are at the end
-        # Each word has a number of its own, so that none is mistaken for one to a state that was dropped.
+        # Each notification has a number of its own, so that none is mistaken for one to a state that was dropped.
         self._words = itertools.count()
 
     @property
@@ -54,7 +54,7 @@ class Polls:
         return [name for name in brokers if state is None or name not in state.quiet]
 
     def about_to_ask(self, group: str, topic: str) -> int:
-        """A broker is asked, and will tell when it has something; the number is for `found_nothing`."""
+        """A broker is asked, and will notify when it has something; the number is for `found_nothing`."""
         state = self._states.pop((group, topic), None)
         if state is None:
             state = _State(next(self._words))
@@ -64,7 +64,7 @@ class Polls:
         return state.told
 
     def found_nothing(self, group: str, topic: str, broker: str, number: int) -> None:
-        """The broker gave nothing. It is quiet from then on, unless a word of some broker came since it was asked."""
+        """The broker gave nothing. It is quiet from then on, unless some broker notified since it was asked."""
         state = self._states.get((group, topic))
         if state is not None and state.told == number:
             state.quiet.add(broker)
@@ -78,7 +78,7 @@ class Polls:
         self._pollers.wake_group(group, topic, 2)
 
     def ready(self, broker: str, group: str, topic: str) -> None:
-        """The broker told that there may be something."""
+        """The broker notified that there may be something."""
         state = self._states.get((group, topic))
         if state is not None:
             state.told = next(self._words)

@@ -1,7 +1,7 @@
 """Receives: from whichever broker has something, waiting for all of them (`polls.py`).
 
 Each says when its group was made, as the registry's snapshot has it: a broker that missed the deletion of an earlier
-group of that name would take the new one for that, and forget it then. It refuses, and tells when it has caught up.
+group of that name would take the new one for that, and remove it then. It refuses, and notifies when it has caught up.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 
-class Receiving:
+class ClusterReceiving:
     """Asks the brokers of a topic in turn."""
 
     def __init__(self, directory: "Directory", links: "Links", polls: "Polls") -> None:
@@ -64,7 +64,7 @@ class Receiving:
             if deliveries or left_s <= 0:
                 return deliveries
             if self._polls.worth_asking(order.group, order.topic, self._readable(order.topic, broker)):
-                continue  # a word came while the others were asked
+                continue  # a notification came while the others were asked
             if not await self._polls.wait(order.group, order.topic, left_s):
                 return []
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from ternmq_common.model import AppendOutcome, AppendRequests, Delivery
-    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.link import BrokerLink
     from ternmq_registry.directory import Directory
@@ -23,7 +23,7 @@ class RemoteBroker:
         self.shard = remote_shard(self.ask)
         self._directory = directory
 
-    def ask(self, call: "Call", values: "Values") -> "Awaitable[Any]":
+    def ask(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":
         """Make a call, with what the registry says of its topic and group."""
         known = self._directory.snapshot
         return self.link.ask(
@@ -34,7 +34,7 @@ class RemoteBroker:
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
 
-    def ask_soon(self, call: "Call", values: "Values", heard: "Heard") -> None:
+    def ask_soon(self, call: "ShardCall", values: "Values", heard: "Heard") -> None:
         """As `ask`, for who does not wait; see `BrokerLink.ask_soon`. Not for `pop`."""
         known = self._directory.snapshot
         self.link.ask_soon(

@@ -9,7 +9,7 @@ from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.shard import RemoteShard
     from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.links import Links
@@ -28,7 +28,7 @@ class Repeats:
         """The broker of that name; calls are repeated by the rules of the table."""
         return remote_shard(lambda call, values: self.ask(broker, call, values))
 
-    async def ask(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def ask(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         # The first try goes without tenacity, which costs more than the call.
         try:
             return await self._asked(broker, call, values)
@@ -37,7 +37,7 @@ class Repeats:
                 raise
         return await self._repeated(broker, call, values)
 
-    def ask_soon(self, broker: str, call: "Call", values: "Values", heard: "Heard") -> None:
+    def ask_soon(self, broker: str, call: "ShardCall", values: "Values", heard: "Heard") -> None:
         """As `ask`, for who does not wait: `heard` is called at the end, or at once."""
 
         def answered(result: object, error: Exception | None) -> None:
@@ -51,10 +51,10 @@ class Repeats:
         except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
             answered(None, error)
 
-    def _is_repeated(self, broker: str, call: "Call", error: Exception) -> bool:
+    def _is_repeated(self, broker: str, call: "ShardCall", error: Exception) -> bool:
         return _again(call.rules.repeat, error) and self._links.find(broker) is not None
 
-    async def _repeated(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401
+    async def _repeated(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
         repeated = AsyncRetrying(
             retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
             stop=stop_after_delay(_REPEAT_S),
@@ -63,7 +63,7 @@ class Repeats:
         )
         return await repeated(self._asked, broker, call, values)
 
-    async def _asked(self, broker: str, call: "Call", values: "Values") -> Any:  # noqa: ANN401
+    async def _asked(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
         return await self._links.broker(broker).ask(call, values)
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import Route
-from ternmq_proxy.message_service.cluster.set_aside import SetAside
+from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ class Routes:
         self._links = links
         self._now = now
         self._known: dict[str, Route] = {}
-        self._failing: dict[str, SetAside] = {}
+        self._failing: dict[str, CircuitBreaker] = {}
 
     def changed(self) -> None:
         """The registry, or which brokers can be reached."""
@@ -40,7 +40,7 @@ class Routes:
 
     def send_failed(self, broker: str) -> None:
         """The broker did not store a message that it should have: others get the next ones for a while."""
-        self._failing.setdefault(broker, SetAside()).failed(self._now())
+        self._failing.setdefault(broker, CircuitBreaker()).failed(self._now())
 
     def send_worked(self, broker: str) -> None:
         if self._failing:

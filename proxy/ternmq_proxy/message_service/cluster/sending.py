@@ -2,7 +2,7 @@
 
 A message whose storing is not certain is not sent again here: its producer can do that, and knows whether it wants to.
 Each send says when its topic was made, as the registry's snapshot has it: a broker that missed the deletion of an
-earlier topic of that name would forget the messages with it, and refuses them instead.
+earlier topic of that name would remove the messages with it, and refuses them instead.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.repeats import Repeats
     from ternmq_proxy.message_service.cluster.routes import Routes
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _FAILURES = frozenset({definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.PROXY_TIMEOUT})
 
 
-class Sending:
-    """Chooses the broker of each send, and sets aside those that fail."""
+class ClusterSending:
+    """Chooses the broker of each send, and backs off from those that fail."""
 
     def __init__(self, directory: "Directory", links: "Links", routes: "Routes", repeats: "Repeats") -> None:
         self._directory = directory
@@ -32,7 +32,7 @@ class Sending:
         self._routes = routes
         self._repeats = repeats
 
-    async def to_queue(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def to_queue(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the queue, the first argument, or, when its broker did nothing, to the same queue of another one;
         messages of a FIFO topic have no other place."""
         queue: QueueRef = values[0]
@@ -54,7 +54,7 @@ class Sending:
                     raise
         raise AssertionError("there are others")
 
-    async def _send(self, queue: QueueRef, call: "Call", values: "Values") -> Any:  # noqa: ANN401
+    async def _send(self, queue: QueueRef, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
         try:
             result = await self._links.broker(queue.broker).ask(call, (queue, *values[1:]))
         except MessagingError as error:
@@ -64,7 +64,7 @@ class Sending:
         self._routes.send_worked(queue.broker)
         return result
 
-    async def anywhere(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def anywhere(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the first broker that can be asked, and takes it."""
         refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
         for broker in self._links.connected():

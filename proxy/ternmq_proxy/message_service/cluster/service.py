@@ -18,34 +18,35 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
+from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.pulling import Pulling
-from ternmq_proxy.message_service.cluster.receiving import Receiving
+from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 from ternmq_proxy.message_service.cluster.repeats import Repeats
 from ternmq_proxy.message_service.cluster.routes import Routes
-from ternmq_proxy.message_service.cluster.sending import Sending
-from ternmq_proxy.message_service.cluster.telling_subscriptions import TellingSubscriptions
+from ternmq_proxy.message_service.cluster.sending import ClusterSending
+from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from ternmq_common.cluster import Snapshot
+    from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.model import (
         Acknowledged,
         OrphanedTransaction,
         PullingMember,
         QueueProgress,
         Route,
-        Settled,
+        SettleOutcome,
         StoredMessage,
         Topic,
         TransactionState,
     )
-    from ternmq_common.observability.figures import LinkFigures
-    from ternmq_common.shard.calls import Call, Values
+    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.interface import AskProducer
     from ternmq_registry.directory import Directory
+    from ternmq_runtime.observability.figures import LinkFigures
 
 _log = logging.getLogger(__name__)
 
@@ -53,16 +54,16 @@ _log = logging.getLogger(__name__)
 class ClusterMessageService:
     """See `MessageService`. Begins with `start`, ends with `close`."""
 
-    def __init__(self, directory: "Directory", *, proxy: str) -> None:
+    def __init__(self, directory: "Directory", *, proxy: str, link_timing: LinkTiming = LINK_TIMING) -> None:
         self._directory = directory
-        self.links = Links(directory, self, proxy=proxy)
+        self.links = Links(directory, self, proxy=proxy, timing=link_timing)
         self.polls = Polls()
         self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)
-        self._telling = TellingSubscriptions(self.links)
-        self.tell_subscriptions = self._telling.tell
+        self._telling = SubscriptionNotices(self.links)
+        self.notify_subscriptions = self._telling.tell
         self._asides = Asides()
-        sending = Sending(directory, self.links, self.routes, self._repeats)
+        sending = ClusterSending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
@@ -76,7 +77,7 @@ class ClusterMessageService:
         self.recall = asking(Storage.recall, self._its_broker)
         self.end_transaction = asking(Storage.end_transaction, self._its_broker)
         self.transaction = asking(Storage.transaction, self._its_broker)
-        self.pop = Receiving(directory, self.links, self.polls).pop
+        self.pop = ClusterReceiving(directory, self.links, self.polls).pop
         self.acknowledge = asking(Storage.acknowledge, self._brokers_of_handles)
         self.prolong = asking(Storage.prolong, self._brokers_of_handles)
         self.release = asking(Storage.release, self._brokers_of_handles)
@@ -90,6 +91,7 @@ class ClusterMessageService:
         self.skip = asking(Storage.skip, self._its_broker)
         self.leave = asking(Storage.leave, self._those_there)
         self.drop_retries = asking(Storage.drop_retries, self._all)
+        self.purge = asking(Storage.purge, self._its_broker)
         self.dead_letters = asking(Storage.dead_letters, self._its_broker)
         self.remaining = asking(Storage.remaining, self._its_broker)
         self.end_polls = self.polls.close
@@ -117,7 +119,7 @@ class ClusterMessageService:
         aside = set(self.routes.aside())
         return [broker.link.figures(set_aside=broker.name in aside) for broker in self.links.all()]
 
-    # --- what the links tell
+    # --- what the links notify of
 
     def link_changed(self, broker: str) -> None:
         self.connected.set()  # links begin unconnected
@@ -132,16 +134,16 @@ class ClusterMessageService:
         if version > self._directory.snapshot.version and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.create_task(self._directory.at_least(version), name="later version")
 
-    async def question(self, orphan: "OrphanedTransaction") -> bool:
+    async def check(self, orphan: "OrphanedTransaction") -> bool:
         if self._ask is None:
             return False
         try:
             return await self._ask(orphan)
-        except Exception:  # noqa: BLE001 - the outermost of this question, and it logs
-            _log.exception("the question about transaction %s failed", orphan.transaction_id)
+        except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
+            _log.exception("the check of transaction %s failed", orphan.transaction_id)
             return False
 
-    def _registry_changed(self, snapshot: "Snapshot") -> None:
+    def _registry_changed(self, snapshot: "RegistrySnapshot") -> None:
         self.links.follow(snapshot)
         self.routes.changed()
         self.polls.moved()
@@ -158,10 +160,10 @@ class ClusterMessageService:
         else:
             self._asides.go_on(self._acknowledged(group, topic, handles), done)
 
-    async def _acknowledged(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[Settled]":
+    async def _acknowledged(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[SettleOutcome]":
         return await self.acknowledge(group, topic, handles)
 
-    async def _its_broker(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def _its_broker(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """The one that is named, or that the queue, handle or transaction names."""
         assert call.broker is not None
         named = values[call.broker]
@@ -171,7 +173,7 @@ class ClusterMessageService:
             self._check_broker(named)
         return await self._repeats.ask(named.broker, call, values)
 
-    async def _brokers_of_handles(self, call: "Call", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def _brokers_of_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """One call for each broker that gave some of the handles; an outcome for each handle, in order."""
         group, topic, handles, *others = values
         places: defaultdict[str, list[int]] = defaultdict(list)
@@ -198,10 +200,10 @@ class ClusterMessageService:
                 code, what = definition_pb2.INVALID_TRANSACTION_ID, f"transaction {str(named)!r}"
             raise MessagingError(code, f"{what} names broker {named.broker!r}, which this cluster has not")
 
-    async def _all(self, call: "Call", values: "Values") -> None:
+    async def _all(self, call: "ShardCall", values: "Values") -> None:
         await asyncio.gather(*(self._repeats.ask(broker.name, call, values) for broker in self.links.all()))
 
-    async def _those_there(self, call: "Call", values: "Values") -> list[Any]:
+    async def _those_there(self, call: "ShardCall", values: "Values") -> list[Any]:
         """The answers of all brokers that can be reached; who does not answer is said in the log."""
         brokers = self.links.connected()
         results = await asyncio.gather(*(broker.ask(call, values) for broker in brokers), return_exceptions=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from pyspark_ternmq.pipelines.connection import Connection
+from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 MIB = 1024 * 1024
 EventTime = Literal["born", "stored"]
@@ -35,7 +35,7 @@ class CompactionOptions:
 class LakeOptions:
     """Topics into a folder. Paths are whatever Hadoop can write: local ones, `hdfs://`, `s3a://`."""
 
-    connection: Connection
+    connection: PipelineConnection
     topics: Sequence[str]
     out: str
     checkpoint: str | None = None

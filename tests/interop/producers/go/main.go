@@ -129,7 +129,7 @@ func (p *program) begun(body string) rocketmq.Transaction {
 	return p.transactions[body]
 }
 
-// check answers the server's question about an orphan.
+// check answers a transaction check of the server.
 func (p *program) check(message *rocketmq.MessageView) rocketmq.TransactionResolution {
 	body := string(message.GetBody())
 	answer, resolution := "unknown", rocketmq.UNKNOWN

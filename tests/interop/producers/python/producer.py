@@ -43,7 +43,7 @@ def main() -> None:
 
 
 class Checker(TransactionChecker):  # type: ignore[misc]
-    """Answers the server's questions about orphans."""
+    """Answers the server's transaction checks."""
 
     def __init__(self) -> None:
         self.begun: dict[str, Transaction] = {}

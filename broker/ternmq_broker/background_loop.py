@@ -1,0 +1,72 @@
+"""A step that a broker does again and again in a task of its own, also after it failed.
+
+A full disk passes, and so must not end the loop; nor may a bug, unseen. But it may last for days: a step that fails
+every second must not fill the log of it too, so each trouble with files is said once, until a step works.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_AFTER_FAILURE_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class FailureLog:
+    """The failures of one loop, of which `what` says what they mean."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._said: int | None = None
+
+    def failed(self, error: Exception, again_s: float) -> None:
+        """The step failed, and is tried again in so many seconds. What is no trouble with files is a bug, and said with
+        its place each time."""
+        if not isinstance(error, OSError):
+            _log.error("%s; it is tried again in %g s", self._what, again_s, exc_info=error)
+        elif error.errno != self._said:
+            self._said = error.errno
+            _log.error("%s: %s; it is tried again every %g s", self._what, error, again_s)
+
+    def worked(self) -> None:
+        """The step was done."""
+        if self._said is not None:
+            self._said = None
+            _log.info("what did not work before works again (%s)", self._what)
+
+
+class BackgroundLoop:
+    """`what` says what it means that a step failed, and `name` is that of the task. Before each step, and so after each
+    failure, it pauses for `every_s`; without that a step waits for its work by itself."""
+
+    def __init__(self, step: "Callable[[], Awaitable[None]]", *, name: str, what: str, every_s: float = 0.0) -> None:
+        self._step = step
+        self._name = name
+        self._every_s = every_s
+        self._failures = FailureLog(what)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        """Cancel the step, which must bear that, and wait for its end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            if self._every_s:
+                await asyncio.sleep(self._every_s)
+            try:
+                await self._step()
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
+                self._failures.failed(error, self._every_s or _AFTER_FAILURE_S)
+                if not self._every_s:
+                    await asyncio.sleep(_AFTER_FAILURE_S)
+            else:
+                self._failures.worked()

@@ -1,0 +1,479 @@
+"""Consumption of one broker: hands out messages of the store to groups, takes them back, and remembers how far.
+
+The decisions are those of `delivery/`; here they meet the store, the filter and the journal. Whatever changes does so
+in one synchronous step, after all reading is done: a reader that is interrupted changed nothing.
+
+A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID: its messages of that topic that are
+in the group's retry topic.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_broker.consumption.group_progress import progress_of, untouched_queues
+from ternmq_broker.consumption.ordered_popping import OrderedPop
+from ternmq_broker.consumption.popping import Pop, UnorderedPop
+from ternmq_broker.consumption.queue_reader import QueueReader, stored_message, within_bytes
+from ternmq_broker.consumption.restoring import Restoring
+from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+from ternmq_broker.delivery.priority import turn_of_lower
+from ternmq_broker.delivery.queue_consumption import QueueConsumption
+from ternmq_broker.store.files import WouldBlock
+from ternmq_common.limits import PULL_BYTES_MAX
+from ternmq_common.model import (
+    RETRY_QUEUE_ID,
+    Group,
+    PopOrder,
+    Pulled,
+    QueueBounds,
+    QueueProgress,
+    QueueRef,
+    SettleOutcome,
+)
+from ternmq_common.names import retry_topic
+from ternmq_common.receipt_handle import ReceiptHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
+    from ternmq_common.message_filter import MessageFilter
+
+_log = logging.getLogger(__name__)
+QueueState = QueueConsumption | OrderedConsumption
+# A client that says good-bye may have acknowledgements under way.
+_LAST_WORD_MS = 10_000
+# Of every batch so much is for messages that were delivered before, so that neither they nor new ones starve.
+_RETRY_SHARE = 4
+
+
+class Consumption:
+    """Every group's progress in the queues of one broker. `rules` tells how a group wants to be served."""
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        journal: "ProgressJournal",
+        *,
+        broker: str,
+        readable_end: "Callable[[], int]",
+        rules: "Callable[[str], Group]",
+        now_ms: int,
+    ) -> None:
+        """Blocks: the journal's groups go on where they were."""
+        self._store = store
+        self._broker = broker
+        self.rules = rules
+        self.reader = QueueReader(store, readable_end)
+        self._states = Restoring(store, journal, rules, now_ms).states()
+        self._changed: dict[QueueKey, QueueState] = {}
+        # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
+        self._turns: dict[tuple[str, str], int] = {}
+        self._begins: dict[QueueKey, int] = {}
+        self._lost_below = journal.lost_below
+
+    def place_of(self, group: str, topic: str, queue_id: int) -> QueueRef:
+        """Where the messages are that a handle or a state of the group speaks of."""
+        if queue_id == RETRY_QUEUE_ID:
+            return QueueRef(retry_topic(group), self._broker, 0)
+        return QueueRef(topic, self._broker, queue_id)
+
+    # --- handing out
+
+    def pop(self, order: PopOrder, now_ms: int) -> Pop:
+        """Hand out what is there, up to the batch.
+
+        WouldBlock: nothing was handed out; wait in a thread, then call again.
+        """
+        key = (order.group, order.topic)
+        turn = self._turns[key] = self._turns.get(key, -1) + 1
+        rules = self.rules(order.group)
+        pop: Pop
+        if order.by_priority and not rules.fifo:
+            first = self._lower_first(order, turn, rules.priority_factor)
+            pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            return self._take(pop, self._steps_by_priority(order, unordered, first))
+        start = (turn if order.first_queue is None else order.first_queue) % len(order.queues)
+        queue_ids = (*order.queues[start:], *order.queues[:start])
+        if rules.fifo:
+            pop = ordered = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            steps = self._ordered_steps(order, ordered, queue_ids)
+        else:
+            pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            steps = self._unordered_steps(order, unordered, queue_ids, turn)
+        return self._take(pop, steps)
+
+    def _take(self, pop: Pop, steps: "Iterator[None]") -> Pop:
+        try:
+            for _ in steps:
+                if pop.is_full:
+                    break
+        except WouldBlock:
+            if not pop.deliveries:
+                raise
+            pop.more = True  # what was handed out must not wait for the disk
+        return pop
+
+    def _steps_by_priority(self, order: PopOrder, pop: UnorderedPop, first: int | None) -> "Iterator[None]":
+        """The queues from the last one, which has the highest priority, to queue 0, then what is to be delivered again
+        (`consuming.md, Priority`); the queue `first` before all, if there is one."""
+        queue_ids = [*reversed(order.queues), RETRY_QUEUE_ID]
+        if first is not None:
+            queue_ids.insert(0, first)
+        for queue_id in queue_ids:
+            state = self._waiting_state(order, queue_id)
+            if state is not None:
+                self._changing(order, queue_id, state, pop, order.batch)
+                yield
+
+    def _waiting_state(self, order: PopOrder, queue_id: int) -> QueueConsumption | None:
+        """The group's state of that queue; of the retry queue only if something is ready there."""
+        if queue_id != RETRY_QUEUE_ID:
+            state = self._state(order.group, order.topic, queue_id)
+            assert isinstance(state, QueueConsumption)
+            return state
+        retries = self.states(order.group, order.topic).get(RETRY_QUEUE_ID)
+        return retries if isinstance(retries, QueueConsumption) and retries.ready_count else None
+
+    def _lower_first(self, order: PopOrder, turn: int, factor: int) -> int | None:
+        """Which queue of a lower priority has its turn before the highest, so that it does not starve; mostly none."""
+        number = turn_of_lower(turn, factor)
+        if number is None:
+            return None
+        lower: list[int] = [*order.queues[:-1], RETRY_QUEUE_ID]
+        for place in range(len(lower)):
+            queue_id = lower[(number + place) % len(lower)]
+            state = self._waiting_state(order, queue_id)
+            if state is not None and self._has_waiting(order, queue_id, state):
+                return queue_id
+        return None
+
+    def _has_waiting(self, order: PopOrder, queue_id: int, state: QueueConsumption) -> bool:
+        return state.ready_count > 0 or (
+            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.bounds(order.topic, queue_id)[1]
+        )
+
+    def _unordered_steps(
+        self, order: PopOrder, pop: UnorderedPop, queue_ids: "tuple[int, ...]", turn: int
+    ) -> "Iterator[None]":
+        """Some of what is to be delivered again, what is new, and the rest of the former, queue by queue."""
+        retries = self._states.get((order.group, order.topic), {}).get(RETRY_QUEUE_ID)
+        if isinstance(retries, QueueConsumption) and retries.ready_count:
+            share = order.batch // _RETRY_SHARE or int(turn % _RETRY_SHARE == 0)
+            self._changing(order, RETRY_QUEUE_ID, retries, pop, share)
+            yield
+        for queue_id in queue_ids:
+            state = self._state(order.group, order.topic, queue_id)
+            assert isinstance(state, QueueConsumption)
+            self._changing(order, queue_id, state, pop, order.batch)
+            yield
+        if isinstance(retries, QueueConsumption) and retries.ready_count:
+            self._changing(order, RETRY_QUEUE_ID, retries, pop, order.batch)
+            yield
+
+    def _changing(
+        self, order: PopOrder, queue_id: int, state: QueueConsumption, pop: UnorderedPop, ready_max: int
+    ) -> None:
+        queue = self.place_of(order.group, order.topic, queue_id)
+        before = state.mark
+        try:
+            if state.ready_count:
+                pop.take_ready(queue, queue_id, state, ready_max)
+            if queue_id != RETRY_QUEUE_ID and not pop.is_full:
+                pop.take_new(queue, state)
+        finally:
+            if state.mark != before:
+                self._changed[order.group, order.topic, queue_id] = state
+
+    def _ordered_steps(self, order: PopOrder, pop: OrderedPop, queue_ids: "tuple[int, ...]") -> "Iterator[None]":
+        states = {queue_id: self._state(order.group, order.topic, queue_id) for queue_id in queue_ids}
+        for takes_again in (True, False):
+            for queue_id, state in states.items():
+                assert isinstance(state, OrderedConsumption)
+                if takes_again and not state.held_under(order.attempt_id):
+                    continue
+                queue = QueueRef(order.topic, self._broker, queue_id)
+                before = state.mark
+                try:
+                    if takes_again:
+                        pop.take_again(queue, state)
+                    else:
+                        pop.take(queue, state)
+                finally:
+                    if state.mark != before:
+                        self._changed[order.group, order.topic, queue_id] = state
+                yield
+
+    def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
+        states = self._states.setdefault((group, topic), {})
+        state = states.get(queue_id)
+        rules = self.rules(group)
+        kind = OrderedConsumption if rules.fifo else QueueConsumption
+        if not isinstance(state, kind):
+            # Of the other kind it can be after the group was deleted and made anew while a poll of it waited.
+            begin = state.committed if state is not None else self._begin(group, topic, queue_id, rules.consume_from)
+            state = states[queue_id] = kind(begin)
+            self._changed[group, topic, queue_id] = state
+        return state
+
+    def _begin(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
+        """Where a group begins in a queue that it was never in; WouldBlock while a time is being looked up."""
+        first, end = self._store.bounds(topic, queue_id)
+        if consume_from == "earliest":
+            return first
+        if consume_from in ("latest", "auto") and self._may_have_been(topic, queue_id, may_block=False):
+            if first < end:
+                _log.warning(
+                    "group %s begins with the first message of queue %d of topic %s: it may have been there, and lines "
+                    "of the consumption journal were lost",
+                    *(group, queue_id, topic),
+                )
+            return first
+        if consume_from == "latest":
+            return end
+        if consume_from == "auto":
+            # With the first message while the queue still has it, else at the end: consumers that start after the
+            # first sends see them, and a group on an old topic isn't buried in days of history.
+            return first if self._store.is_complete(topic, queue_id) else end
+        key = (group, topic, queue_id)
+        if key not in self._begins:
+            raise _LooksUpTime(lambda: self._look_up(key, int(consume_from)))
+        return self._begins.pop(key)
+
+    def would_begin(self, topic: str, queue_id: int, consume_from: str, *, may_block: bool) -> int:
+        """Where a group would begin if it came now to a queue that it was never in. A time is looked up, which reads;
+        for the others WouldBlock as in `pop`, unless it `may_block`."""
+        first, end = self._store.bounds(topic, queue_id)
+        if consume_from == "earliest":
+            return first
+        if consume_from in ("latest", "auto"):
+            if self._may_have_been(topic, queue_id, may_block=may_block):
+                return first
+            return first if consume_from == "auto" and self._store.is_complete(topic, queue_id) else end
+        return self._store.offset_at(topic, queue_id, int(consume_from))
+
+    def _may_have_been(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
+        """Whether groups of which nothing is known may have been in the queue; see `ProgressJournal.lost_below`."""
+        first, end = self._store.bounds(topic, queue_id)
+        if self._store.start >= self._lost_below or first == end:
+            return False
+        (location,) = self._store.locate(topic, queue_id, first, 1, may_block=may_block)
+        return location.log_offset < self._lost_below
+
+    def _look_up(self, key: "QueueKey", time_ms: int) -> None:
+        self._begins[key] = self._store.offset_at(key[1], key[2], time_ms)
+
+    # --- what waits
+
+    def subscribed(self, group: str, topic: str) -> None:
+        """The group is to have the topic's messages, wherever it is in them. Forgotten in a restart, if it has taken
+        none by then."""
+        self._states.setdefault((group, topic), {})
+
+    def states(self, group: str, topic: str) -> dict[int, QueueState]:
+        """The group's states in the topic, by queue id."""
+        return self._states.get((group, topic), {})
+
+    def pairs(self) -> "list[tuple[str, str]]":
+        """Every (group, topic) of which anything is known."""
+        return list(self._states)
+
+    def retries(self, group: str, topic: str) -> QueueConsumption:
+        """The state of the group's messages of that topic in its retry queue."""
+        states = self._states.setdefault((group, topic), {})
+        state = states.setdefault(RETRY_QUEUE_ID, QueueConsumption(0))
+        assert isinstance(state, QueueConsumption)
+        return state
+
+    def next_deadline_ms(self, group: str, topic: str) -> int | None:
+        """When a claim of the group may end next."""
+        deadlines = [state.next_deadline_ms() for state in self._states.get((group, topic), {}).values()]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def has_open_lanes(self, group: str, topic: str) -> bool:
+        """Whether a FIFO group's poll would find messages that were read before and had to wait."""
+        return any(
+            isinstance(state, OrderedConsumption) and state.has_open_lane
+            for state in self.states(group, topic).values()
+        )
+
+    # --- settling
+
+    def acknowledge(self, group: str, topic: str, handle: ReceiptHandle, now_ms: int) -> SettleOutcome:
+        state = self.settling(group, topic, handle)
+        if state is None:
+            return SettleOutcome.STALE if now_ms < handle.deadline_ms else SettleOutcome.EXPIRED
+        return state.acknowledge(handle.queue_offset, handle.generation, handle.deadline_ms, now_ms)
+
+    def change_invisible(
+        self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int, counts: bool
+    ) -> ReceiptHandle | None:
+        """The handle that replaces `handle`; None if its claim is not in force."""
+        state = self.settling(group, topic, handle)
+        if state is None:
+            return None
+        claim = state.change_invisible(
+            handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms, counts=counts
+        )
+        if claim is None:
+            return None
+        return ReceiptHandle(self._broker, handle.queue_id, handle.queue_offset, claim.generation, deadline_ms)
+
+    def prolong(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int) -> bool:
+        state = self.settling(group, topic, handle)
+        return state is not None and state.prolong(
+            handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms
+        )
+
+    def release(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, counts: bool) -> bool:
+        """Whether the message can be delivered again.
+
+        One whose attempts are used up can't, and becomes a dead letter; in a while, since its acknowledgement may be
+        under way.
+        """
+        state = self.settling(group, topic, handle)
+        if state is None:
+            return False
+        offset, generation = handle.queue_offset, handle.generation
+        claim = state.in_force(offset, generation, now_ms)
+        if counts and claim is not None and claim.attempt >= self.rules(group).max_attempts:
+            deadline_ms = min(claim.deadline_ms, now_ms + _LAST_WORD_MS)
+            state.prolong(offset, generation, now_ms=now_ms, deadline_ms=deadline_ms)
+            return False
+        return state.release(offset, generation, now_ms=now_ms, counts=counts)
+
+    def settling(self, group: str, topic: str, handle: ReceiptHandle) -> QueueState | None:
+        """The state that the handle is about, which changes; None if the group was deleted meanwhile."""
+        state = self._states.get((group, topic), {}).get(handle.queue_id)
+        if state is not None:
+            self._changed[group, topic, handle.queue_id] = state
+        return state
+
+    def changes(self, group: str, topic: str, queue_id: int) -> None:
+        """The state of that queue was changed by its caller."""
+        state = self._states.get((group, topic), {}).get(queue_id)
+        if state is not None:
+            self._changed[group, topic, queue_id] = state
+
+    # --- offsets
+
+    def read(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
+        """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
+        locations = within_bytes(self.reader.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
+        chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
+        records = self.reader.read(queue.topic, queue.queue_id, chosen, passing)
+        following = offset + len(locations)
+        total = 0
+        for number, record in enumerate(records):
+            total += len(record.rest)
+            if total > PULL_BYTES_MAX and number:  # of a retry topic, where bodies may be elsewhere
+                following, records = record.queue_offset, records[:number]
+                break
+        return Pulled([stored_message(queue, record) for record in records], following)
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group is in the queue; None if it never was there."""
+        state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None and self._may_have_been(topic, queue_id, may_block=True):
+            return self._store.bounds(topic, queue_id)[0]
+        return None if state is None else state.committed
+
+    def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Let the group go on at `offset`; claims that are under way in this queue end."""
+        states = self._states.setdefault((group, topic), {})
+        state = states.get(queue_id)
+        kind = OrderedConsumption if self.rules(group).fifo else QueueConsumption
+        if not isinstance(state, kind):
+            state = states[queue_id] = kind(offset)
+        state.reset(offset)
+        self._changed[group, topic, queue_id] = state
+
+    def skip(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Finish the message at that offset, whoever has it; False if the group has not come there yet."""
+        state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None or offset >= state.cursor:
+            return False
+        state.finish(offset)
+        self._changed[group, topic, queue_id] = state
+        return True
+
+    def drop_retries(self, group: str, topic: str) -> None:
+        """Finish all messages of the topic that wait in the group's retry queue."""
+        state = self._states.get((group, topic), {}).get(RETRY_QUEUE_ID)
+        if state is not None:
+            state.reset(state.cursor)
+            self._changed[group, topic, RETRY_QUEUE_ID] = state
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic's messages are gone, also from the groups' retry queues."""
+        for group, its in list(self._states):
+            if its == topic:
+                self.drop_retries(group, topic)
+
+    def purged(self, topic: str, queue_id: int) -> None:
+        """The queue begins later than before: no group is behind that."""
+        first = self.reader.first(topic, queue_id)
+        for (group, its), states in self._states.items():
+            state = states.get(queue_id) if its == topic else None
+            if state is not None:
+                state.skip_to(first)
+                self._changed[group, topic, queue_id] = state
+
+    def rebase(self, by_ms: int) -> None:
+        """The clock was set by so much: claims keep the time that they had left."""
+        for (group, topic), states in self._states.items():
+            for queue_id, state in states.items():
+                state.rebase(by_ms)
+                self._changed[group, topic, queue_id] = state
+
+    def progress(self, group: str) -> list[QueueProgress]:
+        """How far the group is in every queue that it has touched; in its retry queue, with all topics together."""
+        states = [(topic, states) for (owner, topic), states in sorted(self._states.items()) if owner == group]
+        return progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
+
+    def untouched(self, group: str, topics: "Iterable[str]") -> list[QueueRef]:
+        """The queues with messages in which the group has never been, of the topics that it is known to have and of
+        `topics`."""
+        known = set(topics)
+        known.update(topic for owner, topic in self._states if owner == group)
+        return [
+            QueueRef(topic, self._broker, queue_id)
+            for topic in sorted(known)
+            for queue_id in untouched_queues(topic, self.states(group, topic), self._store)
+        ]
+
+    def bounds(self, topic: str, queue_id: int) -> QueueBounds:
+        return QueueBounds(*self._store.bounds(topic, queue_id))
+
+    # --- remembering
+
+    def take_changes(self) -> "Iterable[tuple[QueueKey, QueueState]]":
+        """What changed since the last call; retry queues first, so that of a move its target is remembered first."""
+        changed, self._changed = self._changed, {}
+        return sorted(changed.items(), key=lambda item: item[0][2] != RETRY_QUEUE_ID)
+
+    def changed_again(self, keys: "Iterable[QueueKey]") -> None:
+        """What `take_changes` gave could not be remembered; give it again next time."""
+        for group, topic, queue_id in keys:
+            state = self._states.get((group, topic), {}).get(queue_id)
+            if state is not None:
+                state.record_was_lost()
+                self._changed[group, topic, queue_id] = state
+
+    def forget_group(self, group: str) -> None:
+        for key in [key for key in self._states if key[0] == group]:
+            del self._states[key]
+            self._turns.pop(key, None)
+        self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
+
+
+class _LooksUpTime(WouldBlock):
+    """Where a group begins by time has to be read from the log; `wait` does that."""
+
+    def __init__(self, look_up: "Callable[[], None]") -> None:
+        self._look_up = look_up
+        Exception.__init__(self, "looks up an offset by its time")
+
+    def wait(self) -> None:
+        self._look_up()

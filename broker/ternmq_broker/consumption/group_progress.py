@@ -1,0 +1,67 @@
+"""How far a group is in its queues, as rows for people.
+
+A queue in which it has never been has a row if it holds messages: the group is where it would begin if it came now.
+"""
+
+import operator
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+    from ternmq_broker.delivery.queue_consumption import QueueConsumption
+    from ternmq_broker.store.message_store import MessageStore
+
+    State = QueueConsumption | OrderedConsumption
+
+
+def progress_of(
+    states_by_topic: "Iterable[tuple[str, Mapping[int, State]]]",
+    retry_queue: QueueRef,
+    broker: str,
+    store: "MessageStore",
+) -> list[QueueProgress]:
+    """A row for each queue that the group has touched, and one for its retry queue with all topics together."""
+    rows: list[QueueProgress] = []
+    retries: list[State] = []
+    for topic, states in states_by_topic:
+        retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
+        rows += [
+            _progress(QueueRef(topic, broker, queue_id), [state], *store.bounds(topic, queue_id))
+            for queue_id, state in sorted(states.items())
+            if queue_id != RETRY_QUEUE_ID
+        ]
+    if retries:
+        rows.append(_progress(retry_queue, retries, 0, max(state.cursor for state in retries)))
+    return rows
+
+
+def untouched_queues(topic: str, states: "Mapping[int, State]", store: "MessageStore") -> list[int]:
+    """The ids of the topic's queues that hold messages, and in which the group of these states has never been."""
+    queue_ids = store.queue_ids(topic)
+    if len(queue_ids) <= len(states) and all(queue_id in states for queue_id in queue_ids):
+        return []  # nearly always, and asked of thousands of groups
+    used = [queue_id for queue_id in queue_ids if queue_id not in states]
+    return sorted(queue_id for queue_id in used if operator.lt(*store.bounds(topic, queue_id)))
+
+
+def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> QueueProgress:
+    """The progress in a queue in which a group has never been, and would begin there."""
+    first, end = store.bounds(queue.topic, queue.queue_id)
+    at = min(max(first, begin), end)
+    return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)
+
+
+def _progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int) -> QueueProgress:
+    """The progress that several states have together in one queue, which holds nothing below `first`."""
+    cursor = max(first, *(state.cursor for state in states))
+    return QueueProgress(
+        queue=queue,
+        committed=min((state.committed for state in states if state.in_flight), default=cursor),
+        cursor=cursor,
+        in_flight=sum(state.in_flight for state in states),
+        max_offset=max_offset,
+    )

@@ -1,0 +1,160 @@
+"""One pop of a FIFO group: takes the next messages of message groups of which nobody has any.
+
+Messages that are read ahead and have to wait for their message group are read again when their time has come: only
+their offsets are kept.
+
+A message that can't be read any more stops its message group if that is known, since it was read before: nothing behind
+it is handed out until an operator skips it. If it is not known, any message might be its follower; it is stepped over.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_broker.consumption.popping import SCAN_STEP, Pop
+from ternmq_common.limits import RECEIVE_BYTES_MAX
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record
+    from ternmq_common.model import QueueRef
+
+_log = logging.getLogger(__name__)
+
+
+class OrderedPop(Pop):
+    """Takes messages in order; see the module."""
+
+    def take_again(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        """Give a consumer that repeats its call what the first one gave it."""
+        for lane in list(state.held_under(self._order.attempt_id)):
+            offsets = sorted(lane.claimed | lane.ended)
+            records = self._reader.read_offsets(queue.topic, queue.queue_id, offsets, ALL)
+            claims = state.hand_out_again(lane, deadline_ms=self.deadline_ms)
+            found = [records[offset] for offset in claims if offset in records]
+            self.deliver(queue, found, [claims[record.queue_offset] for record in found], queue.queue_id)
+
+    def take(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        """Take from open lanes, reading ahead while there are none and room for what must wait."""
+        state.skip_to(self._reader.first(queue.topic, queue.queue_id))
+        read: dict[int, Record] = {}
+        while not self.is_full:
+            self._take_from_lanes(queue, state, read)
+            if self.is_full or not state.may_read_ahead:
+                break
+            looked_at = self._read_ahead(queue, state, read)
+            if not looked_at:
+                return
+            self.scanned(looked_at)
+        self.more |= state.has_open_lane
+
+    def _take_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
+        while not self.is_full:
+            lane = state.open_lane()
+            if lane is None:
+                return
+            self._take_from(lane, queue, state, read)
+
+    def _take_from(
+        self, lane: "Lane", queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]"
+    ) -> None:
+        # Some of each message group, rather than many of one: when one fails, fewer wait for it at the consumer, and
+        # messages that are taken in the order of the queue need not be read a second time.
+        share = max(1, self.wanted // state.open_lanes)
+        limit = min(self.wanted, self._order.message_group_batch, share)
+        offsets = [offset for offset, _ in zip(lane.waiting, range(limit), strict=False)]
+        unread = [offset for offset in offsets if offset not in read]
+        located = self._reader.locate_offsets(queue.topic, queue.queue_id, unread) if unread else {}
+        sizes = {offset: location.size for offset, location in located.items()}
+        sizes |= {offset: len(read[offset].rest) for offset in offsets if offset in read}
+        wanted = self._within_size(offsets, sizes)
+        missing = {offset: located[offset] for offset in wanted if offset in located}
+        records = self._reader.read(queue.topic, queue.queue_id, missing, ALL)
+        read.update((record.queue_offset, record) for record in records)
+        chosen: list[Record] = []
+        for offset in wanted:
+            record = read.get(offset)
+            if record is not None:
+                chosen.append(record)
+            elif offset not in missing:
+                state.skip(offset)  # retention has removed it
+            else:
+                if not chosen:
+                    self._block(lane, offset, queue, state)
+                break  # what is before it is handed out first
+        chosen = chosen[: self.fitting([len(record.rest) for record in chosen])]
+        if chosen:
+            claims = state.hand_out(
+                lane,
+                [record.queue_offset for record in chosen],
+                deadline_ms=self.deadline_ms,
+                attempt_id=self._order.attempt_id,
+            )
+            self.deliver(queue, chosen, claims, queue.queue_id)
+
+    def _block(self, lane: "Lane", offset: int, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        state.block(lane)
+        group, topic, queue_id = self._order.group, queue.topic, queue.queue_id
+        _log.error(
+            "group %s stops in message group %r of topic %s, queue %d: the message at offset %d can't be read any "
+            "more, and those behind it wait until somebody skips it: "
+            "`ternmq group offset skip %s --topic %s --broker %s --queue %d --offset %d`",
+            *(group, lane.key, topic, queue_id, offset, group, topic, queue.broker, queue_id, offset),
+        )
+
+    def _within_size(self, offsets: "list[int]", sizes: "dict[int, int]") -> "list[int]":
+        """The first of the offsets, up to the one whose message fills the batch; one without a size is gone."""
+        size = self._bytes
+        for number, offset in enumerate(offsets, start=1):
+            size += sizes.get(offset, 0)
+            if size >= RECEIVE_BYTES_MAX:
+                return offsets[:number]
+        return offsets
+
+    def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
+        """Put the next messages into their lanes; how many were looked at, 0 at the end of the queue.
+
+        `read` has their records afterwards, and no others: memory must not grow with the bodies of those that wait.
+        """
+        offsets = state.to_scan(SCAN_STEP)
+        if offsets:
+            located = self._reader.locate_offsets(queue.topic, queue.queue_id, offsets)
+        else:
+            count = max(self.wanted, SCAN_STEP if read else 0)
+            locations = self._reader.locate(queue.topic, queue.queue_id, state.cursor, count)
+            located = dict(enumerate(locations, state.cursor))
+            offsets = list(located)
+        offsets = self._within_size(offsets, {offset: location.size for offset, location in located.items()})
+        passing = {
+            offset: located[offset]
+            for offset in offsets
+            if offset in located and self._order.filter.may_pass(located[offset].tag_hash)
+        }
+        found = self._reader.read(queue.topic, queue.queue_id, passing, self._order.filter)
+        records = {record.queue_offset: record for record in found}
+        self._say_what_is_stepped_over(queue, passing, records)
+        self._admit(offsets, records, state)
+        read.clear()
+        read.update(records)
+        return len(offsets)
+
+    def _say_what_is_stepped_over(
+        self, queue: "QueueRef", located: "dict[int, Location]", records: "dict[int, Record]"
+    ) -> None:
+        for offset in self._reader.lost_of(queue.topic, queue.queue_id, located.keys() - records.keys()):
+            _log.error(
+                "group %s steps over the message at offset %d of queue %d of topic %s: it can't be read any more, nor "
+                "what its message group was",
+                *(self._order.group, offset, queue.queue_id, queue.topic),
+            )
+
+    def _admit(self, offsets: "list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
+        for offset in offsets:
+            record = records.get(offset)
+            if record is None:
+                state.skip(offset)
+            else:
+                group = definition_pb2.SystemProperties.FromString(record.system).message_group
+                state.admit(offset, group, self._now_ms)

@@ -1,0 +1,141 @@
+"""One pop: takes messages of a topic's queues for one consumer of a group.
+
+A queue's state changes only after everything for that step was read, so a read that would have to wait for the disk
+(`WouldBlock`) leaves nothing half done.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.consumption.queue_reader import QueueReader, stored_message
+from ternmq_common.limits import RECEIVE_BYTES_MAX
+from ternmq_common.model import Delivery, PopOrder, QueueRef
+from ternmq_common.receipt_handle import ReceiptHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_broker.delivery.claims import Claim
+    from ternmq_broker.delivery.queue_consumption import QueueConsumption
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record
+
+# With a filter that lets little pass, so many messages are looked at before others get their turn on the loop.
+SCAN_ROWS = 1024
+SCAN_STEP = 256
+
+
+class Pop:
+    """What one consumer gets: up to the batch, and one message at least up to RECEIVE_BYTES_MAX, so that large bodies
+    don't add up in memory. `more` says that there may be more to take, or to look through; what was taken is claimed
+    until `deadline_ms`."""
+
+    def __init__(self, order: PopOrder, reader: QueueReader, *, broker: str, now_ms: int) -> None:
+        self._order = order
+        self._reader = reader
+        self._broker = broker
+        self._now_ms = now_ms
+        self.deadline_ms = now_ms + order.invisible_ms
+        self._bytes = 0
+        self._no_other_fits = False
+        self._scanned = 0
+        self.deliveries: list[Delivery] = []
+        self.more = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be taken, nor looked at, in this turn."""
+        return (
+            len(self.deliveries) >= self._order.batch
+            or self._bytes >= RECEIVE_BYTES_MAX
+            or self._no_other_fits
+            or self._scanned >= SCAN_ROWS
+        )
+
+    def scanned(self, rows: int) -> None:
+        """So many were looked at; there may be more when they were enough for one turn."""
+        self._scanned += rows
+        self.more |= self._scanned >= SCAN_ROWS
+
+    @property
+    def wanted(self) -> int:
+        """How many messages the batch still has room for."""
+        return self._order.batch - len(self.deliveries)
+
+    def fitting(self, sizes: "Sequence[int]") -> int:
+        """How many of messages of these sizes still fit, in their order; if there are some, the pop is full with
+        them. Of a pop that has none the first always fits."""
+        total = self._bytes
+        for number, size in enumerate(sizes):
+            total += size
+            if total > RECEIVE_BYTES_MAX and (number or self.deliveries):
+                self._no_other_fits = self.more = True
+                return number
+        return len(sizes)
+
+    def deliver(self, queue: QueueRef, records: "list[Record]", claims: "list[Claim]", handle_queue_id: int) -> None:
+        """Add records that were claimed; a handle names a retry queue by a number of its own."""
+        for record, claim in zip(records, claims, strict=True):
+            handle = ReceiptHandle(
+                self._broker, handle_queue_id, record.queue_offset, claim.generation, self.deadline_ms
+            )
+            self.deliveries.append(Delivery(stored_message(queue, record), handle, claim.attempt))
+            self._bytes += len(record.rest)
+
+
+class UnorderedPop(Pop):
+    """Takes what is ready for another delivery, and what is new."""
+
+    def take_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
+        """Take what is to be delivered again; a message that is gone, or that the filter refuses, is finished."""
+        for offset, attempt in state.ready(min(limit, self.wanted)):
+            read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
+            records = list(read.values())
+            if not self.fitting([len(record.rest) for record in records]) and records:
+                break
+            if records:
+                self._hand_out(queue, handle_queue_id, state, records, attempt)
+            else:
+                state.finish(offset)
+            if self.is_full:
+                break
+        self.more |= self.is_full
+
+    def take_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
+        """Take messages that nobody of the group has had; those that the filter refuses are skipped for good."""
+        while not self.is_full:
+            cursor = max(state.cursor, self._reader.first(queue.topic, queue.queue_id))
+            wanted = self.wanted
+            count = wanted if self._order.filter.takes_all else max(wanted, SCAN_STEP)
+            locations = self._reader.locate(queue.topic, queue.queue_id, cursor, count)
+            if not locations:
+                return
+            chosen, end = self._choose(locations, cursor, wanted)
+            records = self._reader.read(queue.topic, queue.queue_id, chosen, self._order.filter)
+            count = self.fitting([len(record.rest) for record in records])
+            if count < len(records):
+                end, records = records[count].queue_offset, records[:count]
+            if records:
+                self._hand_out(queue, queue.queue_id, state, records, 1)
+            state.skip_to(end)
+            self.scanned(end - cursor)
+        self.more = True
+
+    def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[dict[int, Location], int]":
+        """The messages to read, by their offsets, and the offset behind the last one that was looked at; not many more
+        bytes of them than fit."""
+        chosen: dict[int, Location] = {}
+        size = self._bytes
+        for offset, location in enumerate(locations, cursor):
+            if self._order.filter.may_pass(location.tag_hash):
+                chosen[offset] = location
+                size += location.size
+                if len(chosen) == wanted or size >= RECEIVE_BYTES_MAX:
+                    return chosen, offset + 1
+        return chosen, cursor + len(locations)
+
+    def _hand_out(
+        self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", records: "list[Record]", attempt: int
+    ) -> None:
+        offsets = [record.queue_offset for record in records]
+        claim = state.hand_out(offsets, attempt=attempt, deadline_ms=self.deadline_ms)
+        self.deliver(queue, records, [claim] * len(records), handle_queue_id)

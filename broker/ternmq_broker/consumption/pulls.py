@@ -1,0 +1,123 @@
+"""Reads by offset, without claims: whatever is there at once, or a wait at the end of a queue."""
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+from ternmq_broker.cold_reads import done_when_read
+from ternmq_common.model import Pulled, QueueRef
+
+if TYPE_CHECKING:
+    from ternmq_broker.consumption.consumption import Consumption
+    from ternmq_broker.consumption.queue_locks import QueueLocks
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import QueueReaderId
+    from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.pollers import Pollers
+
+
+class Pulls:
+    """The pulls of one broker; of groups that lock their queues, one reader a queue at a time."""
+
+    def __init__(self, consumption: "Consumption", pollers: "Pollers", locks: "QueueLocks") -> None:
+        self._consumption = consumption
+        self._pollers = pollers
+        self._locks = locks
+        self._lines = itertools.count()
+
+    async def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        *,
+        limit: int,
+        poll_s: float,
+        reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
+    ) -> Pulled:
+        """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue.
+
+        Nothing is read without a place in `room`, which is kept when something was.
+        """
+        if reader is not None and not reader.lock_hold_ms:
+            self._locks.open(reader.group, queue)
+        if reader is None or not reader.lock_hold_ms:
+            return await self._pull(queue, offset, passing, limit, poll_s, room)
+        if self._pollers.closed:
+            poll_s = 0.0
+        return await self._locks.pull(
+            reader,
+            queue,
+            offset,
+            committed=self._consumption.committed(reader.group, queue.topic, queue.queue_id),
+            poll_s=poll_s,
+            read=lambda start, wait_s: self._pull(
+                queue,
+                max(start, self._consumption.reader.first(queue.topic, queue.queue_id)),
+                passing,
+                limit,
+                wait_s,
+                room,
+            ),
+        )
+
+    async def _pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        limit: int,
+        poll_s: float,
+        room: "AnswerRoom | None",
+    ) -> Pulled:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while True:
+            pulled = await self._pull_now(queue, offset, passing, limit, end - loop.time(), room)
+            if pulled.messages or pulled.next_offset > offset:
+                return pulled
+            if not await self._wait(queue.topic, end - loop.time()):
+                return pulled
+
+    async def _pull_now(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        limit: int,
+        left_s: float,
+        room: "AnswerRoom | None",
+    ) -> Pulled:
+        if room is None:
+            return await self.now(queue, offset, passing, limit)
+        pulled = Pulled([], offset)
+        if await room.enter(left_s):
+            try:
+                pulled = await self.now(queue, offset, passing, limit)
+            finally:
+                if not pulled.messages:
+                    room.leave()
+        return pulled
+
+    async def _wait(self, topic: str, seconds: float) -> bool:
+        """Whether something came to the topic in time."""
+        # A pull competes with nobody, so it is in a wait queue of its own, under a name that no group can have.
+        return await self._pollers.wait(f"\n{next(self._lines)}", topic, max(0, seconds))
+
+    async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
+        """Whether there is something at that offset or behind it, or comes within `poll_s` seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + poll_s
+        while not await self._has_more(queue, offset):
+            if not await self._wait(queue.topic, end - loop.time()):
+                return False
+        return True
+
+    async def _has_more(self, queue: QueueRef, offset: int) -> bool:
+        locate = self._consumption.reader.locate
+        return bool(await done_when_read(lambda: locate(queue.topic, queue.queue_id, offset, 1)))
+
+    async def now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
+        """What is there at that offset."""
+        return await done_when_read(lambda: self._consumption.read(queue, offset, passing, limit))

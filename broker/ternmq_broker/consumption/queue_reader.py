@@ -1,0 +1,179 @@
+"""Reads what consumers may see of the store, without ever waiting for the disk.
+
+What can't be read any more, since it was lost or damaged, is said once and counted once, however many groups come by.
+A record that is whole but another one than the index says is damage too: nobody gets a message in place of another.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.log.record import RecordKind
+from ternmq_common.model import QueueRef, StoredMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_common.message_filter import MessageFilter
+
+_log = logging.getLogger(__name__)
+_LOST_MAX = 100_000
+_SAID_MAX = 1000
+
+
+class QueueReader:
+    """Reads as far as consumers may; a read that would have to wait raises WouldBlock.
+
+    `lost` counts messages that were there once and can't be read any more, up to 100,000.
+    """
+
+    def __init__(self, store: "MessageStore", readable_end: "Callable[[], int]") -> None:
+        self._store = store
+        self._readable_end = readable_end
+        self._lost: set[tuple[str, int, int]] = set()
+
+    @property
+    def lost(self) -> int:
+        return len(self._lost)
+
+    @property
+    def degraded(self) -> str | None:
+        """What a person should know although messages can be stored and received."""
+        if not self._lost:
+            return None
+        count = "1 message" if self.lost == 1 else f"{self.lost} messages"
+        return f"{count} can't be read any more; the log names them"
+
+    def locate(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
+        """Up to `count` messages from `offset` on, as far as they may be read; WouldBlock."""
+        locations = self._store.locate(topic, queue_id, offset, count, may_block=False)
+        end = self._readable_end()
+        if locations and locations[-1].log_offset + locations[-1].size > end:
+            return self._readable(locations, end)
+        return locations
+
+    def _readable(self, locations: "list[Location]", end: int) -> "list[Location]":
+        """Those up to where one may be read only later; what lies behind the log's end never will."""
+        log_end = self._store.end
+        readable: list[Location] = []
+        for location in locations:
+            location_end = location.log_offset + location.size
+            if location_end > log_end:
+                readable.append(Location(location.log_offset, 0, 0))
+            elif location_end > end:
+                break
+            else:
+                readable.append(location)
+        return readable
+
+    def read(
+        self, topic: str, queue_id: int, located: "Mapping[int, Location]", passing: "MessageFilter"
+    ) -> "list[Record]":
+        """Those of the queue's messages, located by their offsets, that are there and pass the filter; WouldBlock."""
+        records = [record for record in self._records(topic, queue_id, located) if record is not None]
+        if passing.takes_all:
+            return records
+        return [record for record in records if passing.passes(record.system, record.rest)]
+
+    def lost_of(self, topic: str, queue_id: int, offsets: "Iterable[int]") -> list[int]:
+        """Those of the messages that were to be read and can't be any more, ascending."""
+        return [offset for offset in sorted(offsets) if (topic, queue_id, offset) in self._lost] if self._lost else []
+
+    def _records(self, topic: str, queue_id: int, located: "Mapping[int, Location]") -> "list[Record | None]":
+        locations = list(located.values())
+        if _ascend(locations, self._store.end):
+            records = self._store.read(locations, may_block=False)
+        else:
+            # Rows of the index are damaged: each by itself leads to no record, or to another one.
+            records = [self._alone(location) for location in locations]
+        for number, (offset, record) in enumerate(zip(located, records, strict=True)):
+            if (
+                record is None
+                or record.queue_offset != offset
+                or record.queue_id != queue_id
+                or record.topic != topic
+                or record.kind is not RecordKind.MESSAGE
+            ):
+                records[number] = None
+                if record is not None or not self._store.has_expired(located[offset]):
+                    self._lose(
+                        topic, queue_id, offset, located[offset], "is damaged" if record is None else "is another"
+                    )
+        return records
+
+    def _alone(self, location: Location) -> "Record | None":
+        is_in_log = location.log_offset + location.size <= self._store.end
+        return self._store.read([location], may_block=False)[0] if is_in_log else None
+
+    def _lose(self, topic: str, queue_id: int, offset: int, location: "Location", what: str) -> None:
+        place = (topic, queue_id, offset)
+        if place in self._lost or len(self._lost) >= _LOST_MAX:
+            return
+        self._lost.add(place)
+        if len(self._lost) > _SAID_MAX:
+            return
+        _log.error(
+            "the message at offset %d of queue %d of topic %s (log offset %d, %d bytes) can't be read any more: its "
+            "record %s; `ternmq store verify` looks at the whole store",
+            *(offset, queue_id, topic, location.log_offset, location.size),
+            what if location.size else "was lost before the store was opened",
+        )
+        if len(self._lost) == _SAID_MAX:
+            _log.error("%d messages can't be read any more; further ones are counted only", _SAID_MAX)
+
+    def read_offsets(
+        self, topic: str, queue_id: int, offsets: "Sequence[int]", passing: "MessageFilter"
+    ) -> "dict[int, Record]":
+        """Those of the messages at these ascending offsets that are there and pass the filter; WouldBlock."""
+        located = self.locate_offsets(topic, queue_id, offsets)
+        return {record.queue_offset: record for record in self.read(topic, queue_id, located, passing)}
+
+    def locate_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "dict[int, Location]":
+        """Where those of the messages at these ascending offsets are that are there; WouldBlock."""
+        located: dict[int, Location] = {}
+        start = 0
+        for end in range(1, len(offsets) + 1):
+            if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
+                located.update(enumerate(self._stretch(topic, queue_id, offsets[start], end - start), offsets[start]))
+                start = end
+        return located
+
+    def _stretch(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
+        """All of `count` messages from `offset` on that are there; `locate` may stop where one index file ends."""
+        found: list[Location] = []
+        while len(found) < count:
+            more = self.locate(topic, queue_id, offset + len(found), count - len(found))
+            if not more:
+                break
+            found += more
+        return found
+
+    def first(self, topic: str, queue_id: int) -> int:
+        """The first offset that the queue holds."""
+        return self._store.bounds(topic, queue_id)[0]
+
+
+def _ascend(locations: "list[Location]", log_end: int) -> bool:
+    """Whether the places follow each other, as those of one queue do."""
+    end = 0
+    for location in locations:
+        if location.log_offset < end:
+            return False
+        end = location.log_offset + location.size
+    return end <= log_end
+
+
+def stored_message(queue: QueueRef, record: "Record") -> StoredMessage:
+    return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest)
+
+
+def within_bytes(locations: "list[Location]", bytes_max: int) -> "list[Location]":
+    """As many of the first ones as have that size together; one at least, if there is one."""
+    total = 0
+    for index, location in enumerate(locations):
+        total += location.size
+        if total > bytes_max and index:
+            return locations[:index]
+    return locations

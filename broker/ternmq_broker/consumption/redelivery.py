@@ -1,0 +1,301 @@
+"""What becomes of messages whose claims have ended, at the time when they end, whether anybody polls or not.
+
+First failure     a copy goes into the group's retry topic and is ready there at once; its message is finished. The copy
+                  refers to the body where it is, for as long as that is not old
+Later failures    the copy is ready again in place; a new one is made only when it has become old, so that retention
+                  can't remove what is still to be delivered
+Last attempt      a copy goes to the group's dead letters, and the message is finished
+FIFO group        redelivery is in place and in order; only the last attempt makes a copy
+
+A message is finished after its copy is durable, and not before: a crash in between makes a second copy, and loses
+none. There is one timer for each (group, topic) that has messages in flight, none else.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.cold_reads import done_when_read
+from ternmq_broker.copies import copied, dead_letter, referred
+from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+from ternmq_common.dead_letters import Reason
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
+from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.tag_filter import ALL
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_broker.consumption.consumption import Consumption, QueueState
+    from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.log.record import Record, Reference
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_common.clock import Clock
+    from ternmq_common.pollers import Pollers
+    from ternmq_common.receipt_handle import ReceiptHandle
+
+_log = logging.getLogger(__name__)
+# So many are read and copied before others get their turn on the loop, and before a sync.
+_BATCH = 64
+# A timer may not be set for longer than a loop takes; claims that end later are looked at again then.
+_TIMER_MAX_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A message that nobody can have until a copy of it is in the retry topic, or among the dead letters."""
+
+    group: str
+    topic: str
+    queue_id: int
+    state: "QueueState"
+    offset: int
+    attempts: int
+    reason: Reason | None
+    """Why it becomes a dead letter; None for a retry."""
+
+
+class Redelivery:
+    """Deals with ended claims; everything runs on the event loop."""
+
+    def __init__(
+        self,
+        consumption: "Consumption",
+        store: "MessageStore",
+        flusher: "Flusher",
+        pollers: "Pollers",
+        clock: "Clock",
+        *,
+        copy_again_after_ms: int,
+    ) -> None:
+        self._consumption = consumption
+        self._store = store
+        self._flusher = flusher
+        self._pollers = pollers
+        self._clock = clock
+        self._copy_again_after_ms = copy_again_after_ms
+        self._timers: dict[tuple[str, str], tuple[int, asyncio.TimerHandle]] = {}
+        self._moves: deque[_Move] = deque()
+        self._has_moves = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self.retries = self.dead_letters = 0
+        """Copies that were made, by what they are."""
+        clock.on_set(consumption.rebase)
+        clock.on_jump(self._look_again)
+
+    def start(self) -> None:
+        self._worker = asyncio.create_task(self._work(), name="redelivery")
+        for group, topic in self._consumption.pairs():
+            self.watch(group, topic)
+
+    async def stop(self) -> None:
+        """End; what is still to be moved is told of again after the restart."""
+        for _, timer in self._timers.values():
+            timer.cancel()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+    # --- time
+
+    def watch(self, group: str, topic: str) -> None:
+        """Claims were given out or changed: have the timer end with the first of them."""
+        due_ms = self._consumption.next_deadline_ms(group, topic)
+        if due_ms is None:
+            return
+        key = (group, topic)
+        planned = self._timers.get(key)
+        if planned is not None:
+            if planned[0] <= due_ms:
+                return
+            planned[1].cancel()
+        delay_s = min(_TIMER_MAX_S, max(0, due_ms - self._clock.now_ms()) / 1000)
+        self._timers[key] = (due_ms, asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key))
+
+    def claimed(self, group: str, topic: str, deadline_ms: int) -> None:
+        """Claims were given out that end then: have the timer end with the first of all. It mostly ends before, so that
+        not all claims need be looked at."""
+        planned = self._timers.get((group, topic))
+        if planned is None or planned[0] > deadline_ms:
+            self.watch(group, topic)
+
+    def _look_again(self) -> None:
+        """The clock has jumped, so what was planned by it is planned anew."""
+        for key, (_, timer) in list(self._timers.items()):
+            timer.cancel()
+            self._timer_ended(key)
+
+    def _timer_ended(self, key: tuple[str, str]) -> None:
+        del self._timers[key]
+        self._moves += self._end_claims(*key)
+        if self._moves:
+            self._has_moves.set()
+        self.watch(*key)
+
+    async def end_now(self, group: str, topic: str) -> None:
+        """Deal with the claims that have ended, and return when their messages can be delivered again."""
+        moves = self._end_claims(group, topic)
+        if moves:
+            await self._to_the_end(moves)
+
+    def _end_claims(self, group: str, topic: str) -> "list[_Move]":
+        """What has to be copied; everything else that has ended is ready again."""
+        attempts_max = self._consumption.rules(group).max_attempts
+        now = self._clock.checked_ms()
+        ready = 0
+        moves: list[_Move] = []
+        for queue_id, state in list(self._consumption.states(group, topic).items()):
+            if isinstance(state, OrderedConsumption):
+                ended = state.take_ended(now, attempts_max)
+                ready += state.has_open_lane
+            else:
+                ended = state.take_ended(now)
+            for offset, attempts in ended:
+                reason = Reason.ATTEMPTS if attempts >= attempts_max else None
+                moves.append(_Move(group, topic, queue_id, state, offset, attempts, reason))
+            if ended:
+                self._consumption.changes(group, topic, queue_id)
+        if ready:
+            self._pollers.wake_group(group, topic, ready)
+        return moves
+
+    # --- moving
+
+    async def _work(self) -> None:
+        while True:
+            await self._has_moves.wait()
+            batch = [self._moves.popleft() for _ in range(min(_BATCH, len(self._moves)))]
+            if not self._moves:
+                self._has_moves.clear()
+            try:
+                await self._move_or_give_back(batch)
+            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+                _log.exception("%d messages could not be copied; they are delivered again where they are", len(batch))
+
+    async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", attempts: int) -> SettleOutcome:
+        """Make a message a dead letter for its consumer, whether or not the handle's time has passed.
+
+        `attempts` is how often its consumer says to have tried: more than deliveries, if it did so by itself.
+
+        STALE when that, or another settlement, has happened before; EXPIRED when another consumer has it, or will.
+        """
+        state = self._consumption.settling(group, topic, handle)
+        if state is None:
+            return SettleOutcome.STALE
+        claim = state.held(handle.queue_offset, handle.generation)
+        if claim is None:
+            # After its time it may have been copied for a retry, so that finished does not mean given up.
+            in_time = self._clock.now_ms() < state.rebased_ms(handle.generation, handle.deadline_ms)
+            return SettleOutcome.STALE if in_time and state.is_finished(handle.queue_offset) else SettleOutcome.EXPIRED
+        state.set_aside(handle.queue_offset)
+        tried = max(claim.attempt, min(attempts, self._consumption.rules(group).max_attempts))
+        move = _Move(group, topic, handle.queue_id, state, handle.queue_offset, tried, Reason.FORWARDED)
+        await self._to_the_end([move])
+        return SettleOutcome.DONE
+
+    async def _to_the_end(self, moves: list[_Move]) -> None:
+        """Move, even if the caller leaves."""
+        try:
+            await asyncio.shield(asyncio.ensure_future(self._move_or_give_back(moves)))
+        except OSError as error:
+            raise MessagingError(
+                definition_pb2.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
+            ) from error
+
+    async def _move_or_give_back(self, moves: list[_Move]) -> None:
+        moved = 0
+        try:
+            while moved < len(moves):
+                await self._move(moves[moved : moved + _BATCH])
+                moved += _BATCH
+        except Exception:
+            for move in moves[moved:]:
+                if self._is_current(move):
+                    self._show(move)
+            raise
+
+    async def _move(self, moves: list[_Move]) -> None:
+        """Copy the messages, and finish each when its copy is durable; OSError, MessagingError: none was moved."""
+        records = [await self._read(move) for move in moves]
+        copies: defaultdict[str, list[tuple[_Move, NewMessage, Reference | None]]] = defaultdict(list)
+        for move, found in zip(moves, records, strict=True):
+            if not self._is_current(move):
+                continue  # the group was moved or deleted meanwhile
+            record, location = found or (None, None)
+            if record is None or location is None:
+                move.state.finish(move.offset)  # retention has removed it, or its record was lost
+                self._consumption.changes(move.group, move.topic, move.queue_id)
+            elif move.reason is None and move.queue_id == RETRY_QUEUE_ID and self._is_fresh(record):
+                self._show(move)
+            elif move.reason is None:
+                copy = referred(record, location) if self._is_fresh(record) else (copied(record), None)
+                copies[retry_topic(move.group)].append((move, *copy))
+            else:
+                letter = dead_letter(record, topic=move.topic, attempts=move.attempts, reason=move.reason)
+                copies[dead_letter_topic(move.group)].append((move, letter, None))
+        placed: list[tuple[_Move, int]] = []
+        log_end = 0
+        for topic, entries in copies.items():
+            moved, messages, references = zip(*entries, strict=True)
+            batch = self._store.append(topic, 0, messages, self._clock.now_ms(), references)
+            placed += zip(moved, itertools.count(batch.first_offset), strict=False)
+            self._count(moved[0], len(moved))
+            log_end = batch.log_end
+        await self._flusher.durable(log_end)
+        self._finish(placed)
+        for topic, entries in copies.items():
+            self._pollers.wake_topic(topic, len(entries))
+
+    def _count(self, move: _Move, copies: int) -> None:
+        if move.reason is None:
+            self.retries += copies
+        else:
+            self.dead_letters += copies
+
+    async def _read(self, move: _Move) -> "tuple[Record, Location] | None":
+        """The message and where it is, None if it can't be had any more."""
+        queue = self._consumption.place_of(move.group, move.topic, move.queue_id)
+        reader = self._consumption.reader
+
+        def step() -> "tuple[Record, Location] | None":
+            located = reader.locate_offsets(queue.topic, queue.queue_id, [move.offset])
+            records = reader.read(queue.topic, queue.queue_id, located, ALL)
+            return (records[0], located[move.offset]) if records else None
+
+        return await done_when_read(step)
+
+    def _finish(self, placed: list[tuple[_Move, int]]) -> None:
+        """The copies are durable: let them take their messages' places, unless the group was reset meanwhile."""
+        ready: defaultdict[tuple[str, str], int] = defaultdict(int)
+        for move, copy_offset in placed:
+            if not self._is_current(move):
+                continue
+            move.state.finish(move.offset)
+            self._consumption.changes(move.group, move.topic, move.queue_id)
+            if move.reason is None:
+                self._consumption.retries(move.group, move.topic).place(copy_offset, move.attempts)
+                self._consumption.changes(move.group, move.topic, RETRY_QUEUE_ID)
+            if move.reason is None or isinstance(move.state, OrderedConsumption):
+                ready[move.group, move.topic] += 1
+        for (group, topic), count in ready.items():
+            self._pollers.wake_group(group, topic, count)
+
+    def _is_current(self, move: _Move) -> bool:
+        known = self._consumption.states(move.group, move.topic).get(move.queue_id)
+        return known is move.state and move.state.held(move.offset, 0) is not None
+
+    def _is_fresh(self, record: "Record") -> bool:
+        """Whether the body of the message will be there for half the retention at least."""
+        return self._clock.now_ms() - (record.rest_stored_ms or record.stored_ms) <= self._copy_again_after_ms
+
+    def _show(self, move: _Move) -> None:
+        """Let the message be delivered again where it is."""
+        if isinstance(move.state, OrderedConsumption):
+            move.state.give_back(move.offset)
+        else:
+            move.state.show(move.offset)
+        self._pollers.wake_group(move.group, move.topic, 1)

@@ -1,0 +1,160 @@
+"""Progress as it is taken up after a restart, from the consumption journal and what the store still has.
+
+End         a queue may end before where a group was: messages that were not durable are gone, which is said
+Clock       claims end no later by the clock as it is now than they would have by the one that the journal was written
+            by: when that was set back meanwhile, they are rebased
+Lost lines  of the journal: which of a retry queue's messages wait for which topic, nothing else knows. So of a queue of
+            which lines may be missing, nothing is taken for finished: each copy goes to the topic in which its message
+            is. All is written anew at once, so that the journal vouches for itself again
+"""
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+from ternmq_broker.delivery.queue_consumption import QueueConsumption
+from ternmq_broker.store.derived import keys_of
+from ternmq_common.model import RETRY_QUEUE_ID, Group
+from ternmq_common.names import retry_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.delivery.claims import ClaimsSnapshot
+    from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
+
+    State = QueueConsumption | OrderedConsumption
+    States = dict[tuple[str, str], dict[int, State]]
+
+_log = logging.getLogger(__name__)
+_SAID_MAX = 10
+# A clock that is slewed is no clock that was set.
+_SET_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A queue ends so many messages before where a group was."""
+
+    key: "QueueKey"
+    messages: int
+
+
+class Restoring:
+    """Reads, and so waits for the disk. `rules` tells how a group wants to be served."""
+
+    def __init__(
+        self, store: "MessageStore", journal: "ProgressJournal", rules: "Callable[[str], Group]", now_ms: int
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._rules = rules
+        self._now_ms = now_ms
+        self._states: States = {}
+        self._gone: list[_Gone] = []
+
+    def states(self) -> "States":
+        """Every group's states by its name and the topic, each by queue id; the journal agrees with them afterwards."""
+        for key, snapshot in self._journal.snapshots().items():
+            self._states.setdefault(key[:2], {})[key[2]] = self._restored(key, snapshot)
+        self._say_what_is_gone()
+        behind_ms = max((self._journal.written_ms((*pair, RETRY_QUEUE_ID)) for pair in self._states), default=0)
+        if behind_ms - self._now_ms > _SET_MS:
+            _log.warning(
+                "the clock is %.1f s behind the time at which the consumption journal was written; claims end so much "
+                "earlier",
+                (behind_ms - self._now_ms) / 1000,
+            )
+        if self._journal.skipped_lines:
+            self._make_up_for_lost_lines()
+        elif self._store.start >= self._journal.lost_below:
+            self._journal.lost_below = 0
+        return self._states
+
+    def _restored(self, key: "QueueKey", snapshot: "ClaimsSnapshot") -> "State":
+        group, topic, queue_id = key
+        kind = OrderedConsumption if self._rules(group).fifo else QueueConsumption
+        place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
+        end = self._store.bounds(*place)[1]
+        if snapshot.cursor > end:
+            self._gone.append(_Gone(key, snapshot.cursor - end))
+        state = kind.restore(snapshot, end=end)
+        ahead_ms = self._journal.written_ms(key) - self._now_ms
+        if ahead_ms > 0:
+            state.rebase(-ahead_ms)
+        return state
+
+    def _say_what_is_gone(self) -> None:
+        for gone in self._gone[:_SAID_MAX]:
+            group, topic, queue_id = gone.key
+            _log.warning(
+                "group %s was %d messages further in %s than it ends now: these messages are gone",
+                *(group, gone.messages),
+                retry_topic(group) if queue_id == RETRY_QUEUE_ID else f"queue {queue_id} of topic {topic}",
+            )
+        if len(self._gone) > _SAID_MAX:
+            total = sum(gone.messages for gone in self._gone)
+            _log.warning("so it is with %d queues, and %d messages in all", len(self._gone), total)
+
+    # --- lost lines
+
+    def _make_up_for_lost_lines(self) -> None:
+        topics: defaultdict[str, set[str]] = defaultdict(set)
+        for group, topic in self._states:
+            if not self._rules(group).fifo:
+                topics[group].add(topic)
+        for group, its in sorted(topics.items()):
+            doubtful = {topic for topic in its if self._journal.is_in_doubt((group, topic, RETRY_QUEUE_ID))}
+            if doubtful:
+                self._deliver_retries_again(group, sorted(its), doubtful)
+        self._journal.lost_below = self._store.end
+        self._journal.write(
+            [
+                ((*pair, queue_id), state.record(whole=True))
+                for pair, states in self._states.items()
+                for queue_id, state in states.items()
+            ],
+            self._now_ms,
+        )
+
+    def _deliver_retries_again(self, group: str, topics: list[str], doubtful: set[str]) -> None:
+        """Whatever of the group's retry queue nobody is known to have waits, for one of the `doubtful` topics."""
+        first, end = self._store.bounds(retry_topic(group), 0)
+        known = [self._retries(group, topic) for topic in topics]
+        count = 0
+        for offset in range(first, end):
+            if any(state.has(offset) for state in known):
+                continue
+            topic = self._topic_of_copy(group, offset, topics)
+            if topic in doubtful:
+                self._retries(group, topic).place(offset, 0)
+                count += 1
+        if count:
+            _log.warning(
+                "of %d messages in %s nobody knows whether they are finished; they are delivered again",
+                *(count, retry_topic(group)),
+            )
+
+    def _retries(self, group: str, topic: str) -> QueueConsumption:
+        state = self._states[group, topic].setdefault(RETRY_QUEUE_ID, QueueConsumption(0))
+        assert isinstance(state, QueueConsumption)
+        return state
+
+    def _topic_of_copy(self, group: str, offset: int, topics: list[str]) -> str:
+        """In which of the topics the copy's message is; a copy does not say so. The first if it is in none any more."""
+        if len(topics) > 1:
+            record = self._copy(group, offset)
+            if record is not None:
+                message_id = keys_of(record.system)[0]
+                for topic in topics:
+                    if self._store.find_by_key(topic, message_id, 1):
+                        return topic
+        return topics[0]
+
+    def _copy(self, group: str, offset: int) -> "Record | None":
+        located = self._store.locate(retry_topic(group), 0, offset, 1, may_block=True)
+        return self._store.read(located, may_block=True)[0] if located else None

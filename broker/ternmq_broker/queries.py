@@ -1,0 +1,104 @@
+"""Queries of a broker for operators: how far groups are, messages by their keys, dead letters, and what would be lost
+with it."""
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ternmq_broker.consumption.group_progress import untouched_progress
+from ternmq_broker.consumption.queue_reader import stored_message
+from ternmq_common.cluster import Backlog, Remaining
+from ternmq_common.model import QueueRef
+from ternmq_common.names import RETRY_PREFIX, dead_letter_topic
+from ternmq_common.tag_filter import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_broker.consumption.consumption import Consumption
+    from ternmq_broker.consumption.pulls import Pulls
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.timers import Timers
+    from ternmq_broker.transactions.transactions import Transactions
+    from ternmq_common.model import QueueProgress, StoredMessage
+
+_COUNTED_MAX = 1_000_000
+
+
+class Queries:
+    """Reads, and changes nothing; on the event loop, with what reads the disk in threads."""
+
+    def __init__(
+        self,
+        name: str,
+        store: "MessageStore",
+        consumption: "Consumption",
+        pulls: "Pulls",
+        timers: "Timers",
+        transactions: "Transactions",
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._consumption = consumption
+        self._pulls = pulls
+        self._timers = timers
+        self._transactions = transactions
+
+    async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
+        """How far the group is, or where it would begin, in every queue with messages of the topics that it is known to
+        have, of `topics` too, and since when the first unfinished one is there."""
+        progress = self._consumption.progress(group)
+        untouched = self._consumption.untouched(group, topics)
+        consume_from = self._consumption.rules(group).consume_from
+        return await asyncio.to_thread(self._rows, progress, untouched, consume_from)
+
+    def _rows(
+        self, progress: "list[QueueProgress]", untouched: list[QueueRef], consume_from: str
+    ) -> "list[QueueProgress]":
+        """Reads, so for a thread."""
+        begin = self._consumption.would_begin
+        rows = progress + [
+            untouched_progress(queue, begin(queue.topic, queue.queue_id, consume_from, may_block=True), self._store)
+            for queue in untouched
+        ]
+        return [self._with_age(row) for row in sorted(rows, key=_place)]
+
+    def _with_age(self, progress: "QueueProgress") -> "QueueProgress":
+        if progress.committed >= progress.max_offset:
+            return progress
+        queue = progress.queue
+        return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
+
+    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
+        """The newest messages of the topic with that key or message id."""
+        records = await asyncio.to_thread(self._store.find_by_key, topic, key, limit)
+        return [stored_message(QueueRef(topic, self._name, record.queue_id), record) for record in records]
+
+    async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
+        """Those of the group's dead letters that are there, by their offsets; `broker` is this one."""
+        del broker
+        queue = QueueRef(dead_letter_topic(group), self._name, 0)
+        found: dict[int, StoredMessage] = {}
+        for offset in offsets:
+            pulled = await self._pulls.now(queue, offset, ALL, 1)
+            found.update((message.queue_offset, message) for message in pulled.messages)
+        return found
+
+    async def remaining(self, broker: str) -> Remaining:
+        """What would be lost with this broker."""
+        del broker
+        backlogs: dict[tuple[str, str], int] = {}
+        for group in {group for group, _ in self._consumption.pairs()}:
+            for row in self._consumption.progress(group):
+                left = row.max_offset - row.cursor + row.in_flight
+                if left > 0:
+                    place = group, row.queue.topic
+                    backlogs[place] = backlogs.get(place, 0) + left
+        listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items())]
+        return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self._transactions.pending))
+
+
+def _place(progress: "QueueProgress") -> tuple[bool, str, int]:
+    """By topic and queue; the retry topic last, as it is of all topics."""
+    queue = progress.queue
+    return queue.topic.startswith(RETRY_PREFIX), queue.topic, queue.queue_id

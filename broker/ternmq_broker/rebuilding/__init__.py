@@ -1,0 +1,1 @@
+"""A lost registry, made again of what a store holds."""

@@ -1,0 +1,176 @@
+"""Topics and groups that a registry has lost, made again of what the store of a broker holds.
+
+Embedded    a file that is whole gets what it lacks. A damaged one is set aside; another takes its place, with the rows
+            that can be trusted as they were (`ternmq_registry.salvage`), and the rest by the store.
+Cluster     what the registry lacks is made, with its queues on this broker; a topic that the rebuild of another broker
+            made before gets this broker too. What was deleted while this broker was away is left out.
+Guessed     by the store: a topic's type (`store_contents`), its number of queues, which is at least so many, and
+            whether a group is FIFO. All other settings are the defaults.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.rebuilding.store_contents import StoreContents, StoredTopic, opened_contents
+from ternmq_common.clock import now_ms
+from ternmq_common.cluster import Deleted
+from ternmq_common.errors import StartupError
+from ternmq_common.model import Group, Topic
+from ternmq_registry.registry import Registry
+from ternmq_registry.salvage import replace_damaged, salvaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ternmq_common.server_settings import StorageSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """How the topic is to be; `is_new` if the registry does not know it at all. `stored` is what the store has."""
+
+    topic: Topic
+    stored: StoredTopic
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildPlan:
+    """What is to be made. `damage` is that of the registry's file, None if it is whole or not there; then `kept_topics`
+    and `kept_groups` are taken over as they were, and `unreadable` names rows that can't be."""
+
+    topics: list[TopicChange]
+    groups: list[Group]
+    damage: str | None = None
+    kept_topics: list[Topic] = field(default_factory=list)
+    kept_groups: list[Group] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.topics or self.groups or self.damage)
+
+
+class Rebuild(ABC):
+    """A plan, and how it is carried out."""
+
+    plan: RebuildPlan
+
+    @abstractmethod
+    def carry_out(self) -> "Path | None":
+        """Do what the plan says; where the damaged file is now, if there was one. Blocks."""
+
+
+@contextmanager
+def embedded_rebuild(settings: "StorageSettings") -> "Iterator[Rebuild]":
+    """Of the registry below the data directory; no server can start there until the block ends. Blocks. StartupError if
+    one runs, or if there is no store."""
+    with _opened(settings) as contents:
+        yield _Embedded(settings.data_dir / "registry.db", contents)
+
+
+@contextmanager
+def cluster_rebuild(settings: "StorageSettings", registry_url: str) -> "Iterator[Rebuild]":
+    """Of a cluster's registry, by the store of the broker of these settings, which must not run. Blocks. StartupError,
+    and RegistryUnavailable."""
+    with _opened(settings) as contents, closing(Registry.postgres(registry_url)) as registry:
+        yield _OfCluster(registry, settings.broker_name, contents)
+
+
+@contextmanager
+def _opened(settings: "StorageSettings") -> "Iterator[StoreContents]":
+    broker = BrokerSettings.of(settings)
+    if not broker.folder.is_dir():
+        raise StartupError(f"there is no store in {settings.data_dir}; name the one of a broker with --data-dir")
+    with opened_contents(broker) as contents:
+        yield contents
+
+
+class _Embedded(Rebuild):
+    def __init__(self, path: "Path", contents: StoreContents) -> None:
+        self._path = path
+        found = salvaged(path)
+        self.plan = RebuildPlan(
+            topic_changes(contents, found.topics),
+            missing_groups(contents, found.groups),
+            found.damage,
+            [*found.topics.values()] if found.damage else [],
+            [*found.groups.values()] if found.damage else [],
+            found.unreadable,
+        )
+
+    def carry_out(self) -> "Path | None":
+        plan = self.plan
+        if plan.damage is None:
+            with closing(Registry.sqlite(self._path)) as registry:
+                _apply(plan, registry)
+            return None
+        topics = {topic.name: topic for topic in plan.kept_topics}
+        topics |= {change.topic.name: change.topic for change in plan.topics}
+        return replace_damaged(self._path, topics.values(), [*plan.kept_groups, *plan.groups])
+
+
+class _OfCluster(Rebuild):
+    def __init__(self, registry: Registry, broker: str, contents: StoreContents) -> None:
+        self._registry = registry
+        snapshot = registry.snapshot()
+        if broker not in snapshot.brokers:
+            raise StartupError(
+                f"the registry has no broker {broker!r}: give its --broker-name; or start it once, so that it registers"
+            )
+        deleted = {(each.kind, each.name) for each in registry.deletions(registry.applied(broker))}
+        left = StoreContents(
+            [topic for topic in contents.topics if (Deleted.TOPIC, topic.name) not in deleted],
+            [group for group in contents.groups if (Deleted.GROUP, group.name) not in deleted],
+        )
+        self.plan = RebuildPlan(topic_changes(left, snapshot.topics, broker), missing_groups(left, snapshot.groups))
+
+    def carry_out(self) -> None:
+        _apply(self.plan, self._registry)
+
+
+def topic_changes(
+    contents: StoreContents, known: "Mapping[str, Topic]", broker: str | None = None
+) -> list[TopicChange]:
+    """What is to be done so that every topic of the store is known, with all its queues, on this `broker` of a
+    cluster."""
+    changes: list[TopicChange] = []
+    for stored in contents.topics:
+        found = known.get(stored.name)
+        if found is None:
+            made = Topic(
+                name=stored.name,
+                type=stored.type,
+                queues=stored.queues,
+                created_ms=stored.first_ms or now_ms(),
+                brokers=() if broker is None else (broker,),
+            )
+            changes.append(TopicChange(made, stored, is_new=True))
+            continue
+        brokers = found.brokers if broker is None else tuple(sorted({*found.brokers, broker}))
+        wanted = replace(found, queues=max(found.queues, stored.queues), brokers=brokers)
+        if wanted != found:
+            changes.append(TopicChange(wanted, stored, is_new=False))
+    return changes
+
+
+def missing_groups(contents: StoreContents, known: "Mapping[str, Group]") -> list[Group]:
+    return [
+        Group(name=stored.name, fifo=stored.is_fifo, created_ms=now_ms())
+        for stored in contents.groups
+        if stored.name not in known
+    ]
+
+
+def _apply(plan: RebuildPlan, registry: Registry) -> None:
+    for change in plan.topics:
+        if change.is_new:
+            registry.create_topic(change.topic)
+        else:
+            registry.update_topic(change.topic)
+    for group in plan.groups:
+        registry.create_group(group)

@@ -1,0 +1,121 @@
+"""Sends: what all requests of a turn of the event loop bring is one write to the log, and waits for one sync.
+
+Each request is stored whole or not at all, and hears of its own end alone.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.message_store import AppendBatch
+from ternmq_common.callbacks import tell
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import Stored
+from ternmq_common.turn_end import TurnEnd, turn_end
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_broker.disk_room import DiskErrors
+    from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_common.clock import Clock
+    from ternmq_common.model import NewMessage, QueueRef
+    from ternmq_common.pollers import Pollers
+    from ternmq_runtime.observability.figures import ByTopic
+
+_Came = list[tuple[AppendBatch, Stored]]
+# Larger ones are written at once: the loop is to be free again after a few milliseconds.
+_GATHERED_BYTES_MAX = 256 << 10
+
+
+class Appending:
+    """Appends to the queues of one broker. `check` raises if nothing is accepted now."""
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        flusher: "Flusher",
+        pollers: "Pollers",
+        clock: "Clock",
+        errors: "DiskErrors",
+        sent: "ByTopic",
+        check: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._flusher = flusher
+        self._pollers = pollers
+        self._clock = clock
+        self._errors = errors
+        self._sent = sent
+        self._check = check
+        self._came: _Came = []
+        self._bytes = 0
+        self._turn_end: TurnEnd
+
+    def start(self) -> None:
+        self._turn_end = turn_end()
+
+    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
+        """Store the messages, in order, by the end of this turn; `done` hears what becomes of them."""
+        if not self._came:
+            self._turn_end.work(self._store_all)
+        self._came.append((AppendBatch(queue.topic, queue.queue_id, messages), done))
+        for message in messages:
+            self._bytes += len(message.rest)
+        if self._bytes > _GATHERED_BYTES_MAX:
+            self._store_all()
+
+    async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> int:
+        """Store the messages, in order; the queue offset of the first, when that may be acknowledged."""
+        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(first: int, error: Exception | None) -> None:
+            if stored.done():
+                return  # who sent it is gone
+            if error is None:
+                stored.set_result(first)
+            else:
+                stored.set_exception(error)
+
+        self.append_soon(queue, messages, done)
+        return await stored
+
+    def _store_all(self) -> None:
+        came, self._came, self._bytes = self._came, [], 0
+        if came:
+            self._store_together(came)
+
+    def _store_together(self, came: _Came) -> None:
+        before = self._store.end
+        try:
+            self._check()
+            with self._errors:
+                firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
+            self._refuse(came, error, apart=self._store.end == before)
+            return
+        for batch, _ in came:
+            self._sent.add(batch.topic, len(batch.messages))
+        self._flusher.when_acknowledged(self._store.end, partial(self._acknowledged, came, firsts))
+
+    def _refuse(self, came: _Came, error: Exception, *, apart: bool) -> None:
+        """They were not stored together. Each may be by itself, if nothing was written (`apart`): where the disk had no
+        room for all there may be some for one, and what is wrong with one request is nothing to the others."""
+        is_refusal = isinstance(error, MessagingError) and not isinstance(error.__cause__, OSError)
+        if apart and len(came) > 1 and not is_refusal:
+            for each in came:
+                self._store_together([each])
+            return
+        for _, done in came:
+            tell(done, 0, error)
+
+    def _acknowledged(self, came: _Came, firsts: list[int], error: MessagingError | None) -> None:
+        readable: dict[str, int] = {}
+        for (batch, done), first in zip(came, firsts, strict=True):
+            tell(done, first, error)
+            readable[batch.topic] = readable.get(batch.topic, 0) + len(batch.messages)
+        if error is None:
+            for topic, messages in readable.items():
+                self._pollers.wake_topic(topic, messages)

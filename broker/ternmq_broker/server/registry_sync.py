@@ -1,0 +1,122 @@
+"""Registry sync: versions that proxies know and the broker does not. What was deleted up to them is to be removed.
+
+The registry may be out for the broker alone, so it is asked again every `again_s` until it says. Nobody waits for that
+without end: frames go on after `patience_s`; of a topic or group that was made since nothing is stored, and who asks
+for that hears it after `storing_patience_s`. Both together are less than a proxy waits for an answer.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.server.deletion_log import DeletionLog
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningTiming:
+    """In seconds; what each is for is in the module's docstring."""
+
+    patience_s: float = 0.5
+    storing_patience_s: float = 1.2
+    again_s: float = 1.0
+
+
+LEARNING_TIMING = LearningTiming()
+
+
+class RegistrySync:
+    """Brings `forgetting.synced_up_to` to the latest version that somebody has named. `on_synced` is called when
+    `knows` may answer otherwise than before."""
+
+    def __init__(
+        self,
+        directory: "Directory",
+        deletion_log: "DeletionLog",
+        on_synced: "Callable[[], None]",
+        timing: LearningTiming = LEARNING_TIMING,
+    ) -> None:
+        self._directory = directory
+        self._deletion_log = deletion_log
+        self._on_synced = on_synced
+        self._timing = timing
+        self._wanted = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._again: asyncio.TimerHandle | None = None
+        self._synced = asyncio.Condition()
+        self._closed = False
+
+    def knows(self, version: int) -> bool:
+        """Whether all that was deleted up to that version is removed."""
+        return version <= self._deletion_log.synced_up_to
+
+    async def known_up_to(self, version: int) -> None:
+        """A proxy knows that version; know it too, as far as the registry can be reached. That may take seconds, and
+        all calls of the proxy wait behind this one: those are not held up for long."""
+        if not self.knows(version):
+            await asyncio.wait({self._sync(version)}, timeout=self._timing.patience_s)
+
+    async def known_soon(self, version: int) -> bool:
+        """Wait until `knows(version)`, not for long; whether it does then."""
+        self.see_to(version)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.storing_patience_s), self._synced:
+                await self._synced.wait_for(lambda: self.knows(version))
+        return self.knows(version)
+
+    def see_to(self, version: int) -> None:
+        """Begin to sync to that version, unless that is under way."""
+        if version > self._wanted or (not self._tasks and self._again is None):
+            self.begin(version)
+
+    def begin(self, version: int) -> None:
+        """The registry has that version: sync to it while the registry is there, before somebody waits for it."""
+        if not self.knows(version) and not self._closed:
+            self._sync(version)
+
+    def _sync(self, version: int) -> "asyncio.Task[None]":
+        self._wanted = max(self._wanted, version)
+        task = asyncio.create_task(self._sync_up_to(self._wanted), name="later version of the registry")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _sync_up_to(self, version: int) -> None:
+        try:
+            await self._directory.at_least(version)
+            await self._deletion_log.catch_up()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("version %d of the registry can't be followed", version)
+        async with self._synced:
+            self._synced.notify_all()
+        if self._closed:
+            return
+        if self.knows(version):
+            self._on_synced()
+            return
+        if self._directory.problem is None and self._directory.snapshot.version < version:
+            self._wanted = 0  # the registry was restored, and has no such version any more
+        if self._again is None:
+            self._again = asyncio.get_running_loop().call_later(self._timing.again_s, self._sync_again)
+
+    def _sync_again(self) -> None:
+        self._again = None
+        if self.knows(self._wanted):
+            self._on_synced()  # also of a version that there is no more: who named it has heard of that meanwhile
+        else:
+            self.begin(self._wanted)
+
+    def close(self) -> None:
+        """Sync no more."""
+        self._closed = True
+        if self._again is not None:
+            self._again.cancel()
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,53 @@
+"""The file `durable`: up to where the log was durable, for the last messages, which no later record vouches for.
+
+Entries of a log offset u64 and the crc32 of its bytes u32, of which the highest whole one counts. They are written
+without a sync, for what they say is true before.
+"""
+
+import struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder
+
+NAME = "durable"
+_ENTRY = struct.Struct("<QI")
+_BYTES_MAX = 4000
+
+
+def decoded(data: bytes) -> tuple[list[int], int]:
+    """The log offsets of the whole entries, and how many bytes are none."""
+    whole = len(data) - len(data) % _ENTRY.size
+    marks = [log_offset for log_offset, check in _ENTRY.iter_unpack(data[:whole]) if check == _check(log_offset)]
+    return marks, len(data) - len(marks) * _ENTRY.size
+
+
+def _check(log_offset: int) -> int:
+    return crc32(log_offset.to_bytes(8, "little"))
+
+
+class DurableWatermarks:
+    """The file, open; `highest` is what it says."""
+
+    def __init__(self, folder: "Folder") -> None:
+        self._file = folder.open(NAME) if NAME in folder.names() else folder.create(NAME)
+        size = self._file.size
+        self.highest = max(decoded(self._file.read(0, size))[0], default=0)
+        if size % _ENTRY.size:
+            self._file.truncate(size - size % _ENTRY.size)
+
+    def add(self, log_offset: int) -> None:
+        """All below is durable. OSError."""
+        if self._file.size > _BYTES_MAX:
+            self._file.truncate(0)
+        self._file.append([_ENTRY.pack(log_offset, _check(log_offset))])
+        self.highest = log_offset
+
+    def clear(self) -> None:
+        """Nothing is promised any more."""
+        self._file.truncate(0)
+        self.highest = 0
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,137 @@
+"""A store as it is now, opened to be looked at; nothing on the disk changes, and a broker may run on it.
+
+DIR may be the data directory or the folder `store` in it.
+"""
+
+import fcntl
+import os
+import resource
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import store_format
+from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.log.commit_log import CommitLog
+from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.overlay import OverlayFolders
+from ternmq_broker.store_tools.key_search import format_by_log
+from ternmq_broker.store_tools.live_tail import written_bytes
+from ternmq_common.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ternmq_broker.store.overlay import OverlayFile
+    from ternmq_broker.store.store_format import StoreFormat
+
+_STORE, _LOG = "store", "commitlog"
+_LOCKS = ("process", "lock")
+_EVERYTHING = 1 << 63
+_OPEN_FILES = 1 << 16
+SEGMENT_BYTES = 1 << 30
+"""Nothing is written for long by who opens a store only to look at it, so any size does."""
+
+
+def store_folder(directory: "Path") -> "Path":
+    """The store of a data directory, or the folder itself if it is one. StartupError."""
+    for folder in (directory / _STORE, directory):
+        if (folder / _LOG).is_dir():
+            return folder
+    raise StartupError(f"there is no store in {directory}; give the data directory of a broker")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """A store's files as they are at one moment.
+
+    `format` is None of a store of layout 1, or of one that has neither that file nor a record that tells; with a
+    `format_problem` it was found out from the log; `format_files` are the file and its copy as they are. The segment
+    that a running broker writes to ends with its records.
+    """
+
+    path: "Path"
+    folders: OverlayFolders
+    is_running: bool
+    format: "StoreFormat | None"
+    format_problem: DamagedFile | None
+    format_files: dict[str, bytes | None]
+
+    @property
+    def is_layout_1(self) -> bool:
+        return self.format is None and self.format_problem is None and bool(self.segments())
+
+    @property
+    def layouts(self) -> RecordLayouts:
+        if self.format is None:
+            return RecordLayouts(0, _EVERYTHING if self.is_layout_1 else 0)
+        return RecordLayouts(self.format.key, self.format.layout_1_below)
+
+    def segments(self) -> "list[tuple[int, OverlayFile]]":
+        """Where each begins in the log, and its file."""
+        folder = self.folders.commit_log
+        return [(int(name), folder.open(name)) for name in folder.names() if name.isdigit()]
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(file.size for _, file in self.segments())
+
+    def log(self) -> CommitLog:
+        """The log as it was found, to be read; before anything is recovered."""
+        return CommitLog(self.folders.commit_log, self.layouts, segment_bytes=SEGMENT_BYTES)
+
+    def recovered(self) -> MessageStore:
+        """The store as a start would make it, with whatever damage there is stepped over; once, for it changes the
+        view's files. NewerFormat."""
+        if self.format is not None and self.format_problem is not None:
+            self.format.write(self.folders.root)
+        return MessageStore(self.folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
+
+
+@contextmanager
+def opened_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreView]":
+    """The store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError, OSError."""
+    path = store_folder(directory)
+    _allow_files()
+    is_running = not is_ours and is_in_use(path)
+    with OverlayFolders(path) as folders:
+        format_files = {name: folders.root.content(name) for name in (store_format.NAME, store_format.COPY)}
+        found, problem = _format(folders)
+        view = StoreView(path, folders, is_running, found, problem, format_files)
+        if is_running and view.segments():
+            base, file = view.segments()[-1]
+            file.truncate(written_bytes(file, base, view.layouts))
+        yield view
+
+
+def _format(folders: OverlayFolders) -> "tuple[StoreFormat | None, DamagedFile | None]":
+    try:
+        return store_format.read(folders.root, folders.commit_log), None
+    except DamagedFile as error:
+        return format_by_log(folders.commit_log), error
+
+
+def is_in_use(path: "Path") -> bool:
+    """Whether a broker has the store. A shared lock is taken for a moment to find that out."""
+    for name in _LOCKS:
+        try:
+            fd = os.open(path / name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+    return False
+
+
+def _allow_files() -> None:
+    """A store has a file or two for each segment, and each is held open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,90 @@
+"""Outcomes of transactions that do not wait any more, from the log. Everything here reads files, so it is for threads.
+
+Committed    a message of the topic has the half message for its origin
+Discarded    a copy in the discard topic has, and nobody has decided since
+Rolled back  otherwise
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.copies import copied, taken_back
+from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.log.record import RecordKind
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.model import NewMessage, TransactionState
+from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.transaction_id import TransactionId
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.log.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOutcome:
+    """The outcome of a transaction: its state, where its message is or was to go, and that message as it was sent.
+
+    `stored_ms` is when the half message was stored; when it was discarded, if only that is left of it.
+    """
+
+    state: TransactionState
+    topic: str
+    queue_id: int
+    message: NewMessage
+    stored_ms: int
+    sender: str = ""
+    checks: int = 0
+    next_check_ms: int | None = None
+
+
+def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOutcome | None:
+    """The outcome of a transaction that does not wait; None if there was none of that id, or none is left of it."""
+    half = store.record_at(transaction.log_offset)
+    if half is None or half.kind is not RecordKind.HALF_MESSAGE or keys_of(half.system)[0] != transaction.message_id:
+        half = None
+    copy = store.descendant(DISCARD_TOPIC, transaction.message_id, transaction.log_offset)
+    source = half or copy
+    if source is None:
+        return None
+    discarded = None if copy is None else taken_back(copy)
+    place, message = (source.topic, source.queue_id), copied(source)
+    if half is None and discarded is not None:
+        place, message = discarded.place, discarded.message
+    state = TransactionState.ROLLED_BACK
+    if store.descendant(place[0], transaction.message_id, transaction.log_offset) is not None:
+        state = TransactionState.COMMITTED
+    elif copy is not None and not store.halves.is_resolved_late(transaction.log_offset):
+        state = TransactionState.DISCARDED
+    return TransactionOutcome(
+        state=state,
+        topic=place[0],
+        queue_id=place[1],
+        message=message,
+        stored_ms=source.stored_ms,
+        sender=source.sender,
+        checks=0 if discarded is None else discarded.checks,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardedPage:
+    """Discarded transactions, each with its message's id and place in the log, and the offset to go on from."""
+
+    found: "list[tuple[TransactionId, Record]]"
+    following: int | None
+
+
+def discarded_from(store: MessageStore, broker: str, topic: str, start: int, limit: int) -> DiscardedPage:
+    """Discarded transactions that nobody has decided about, from an offset of the discard topic on; of `topic`, if that
+    is not empty. Looks at `limit` records."""
+    first, end = store.bounds(DISCARD_TOPIC, 0)
+    start = max(first, start)
+    locations = store.locate(DISCARD_TOPIC, 0, start, limit, may_block=True) if start < end else []
+    found: list[tuple[TransactionId, Record]] = []
+    for record in store.read(locations, may_block=True):
+        if record is None or record.origin is None or store.halves.is_resolved_late(record.origin.log_offset):
+            continue
+        if not topic or taken_back(record).place[0] == topic:
+            found.append((TransactionId(keys_of(record.system)[0], broker, record.origin.log_offset), record))
+    following = start + len(locations)
+    return DiscardedPage(found, following if following < end else None)

@@ -1,0 +1,374 @@
+"""Transactions: half messages that nobody sees, until their producers commit them or roll them back.
+
+A commit appends the message to its queue with the half message as its origin: one record that is both, so that a crash
+leaves a transaction committed with its message there, or pending. A rollback appends an operation.
+The outcome of a transaction is known for as long as its message is kept: the latest from memory, others from the log,
+which knows whether a message came of the half message, or a copy in the discard topic.
+
+Threads     everything runs on the event loop; what reads the log far back does so in threads.
+"""
+
+import asyncio
+import logging
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.cold_reads import records_at
+from ternmq_broker.copies import copied, discarded, taken_back
+from ternmq_broker.delivery.pending_halves import NEXT, NEXT_BY_OPERATOR, PendingHalf, PendingHalves
+from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.drafts import Draft
+from ternmq_broker.store.half_index import ROLLBACK
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.transactions.history import TransactionOutcome, discarded_from, outcome_of
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import (
+    Appended,
+    NewMessage,
+    OpenTransaction,
+    QueueRef,
+    Resolution,
+    StoredMessage,
+    TransactionPage,
+    TransactionState,
+)
+from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_broker.delivery.pending_halves import CheckRules
+    from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_common.clock import Clock
+    from ternmq_common.model import HalfMessage
+    from ternmq_common.pollers import Pollers
+
+_log = logging.getLogger(__name__)
+# Of so many transactions the outcome is in memory, since a producer that repeats its call does so at once.
+_ENDS_KEPT = 10_000
+_PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    state: TransactionState
+    topic: str
+    message_id: str
+    log_end: int
+
+
+class Transactions:
+    """The transactions of one broker."""
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        flusher: "Flusher",
+        pollers: "Pollers",
+        clock: "Clock",
+        *,
+        broker: str,
+        rules: "CheckRules",
+        open_max: int,
+    ) -> None:
+        self._store = store
+        self._flusher = flusher
+        self._pollers = pollers
+        self._clock = clock
+        self._broker = broker
+        self._open_max = open_max
+        self.pending = PendingHalves(rules)
+        self.sooner = asyncio.Event()
+        """Set when a check is due before anybody thought."""
+        self._ends: OrderedDict[int, _End] = OrderedDict()
+
+    def restore(self) -> None:
+        """Take over what waited when the store was opened; reads, so for a thread."""
+        now_ms = self._clock.now_ms()
+        for log_offset, waiting in self._store.halves.waiting.items():
+            record = self._store.record_at(log_offset)
+            if record is None:
+                _log.error("the half message at log offset %d can't be read any more, it is lost", log_offset)
+                continue
+            half = self._half(record, log_offset, waiting.size)
+            half.checks = waiting.checks
+            self.pending.restore(half, _recovery_ms(record.system), now_ms)
+
+    def _half(self, record: "Record", log_offset: int, size: int) -> PendingHalf:
+        return PendingHalf(
+            log_offset=log_offset,
+            size=size,
+            topic=record.topic,
+            message_id=keys_of(record.system)[0],
+            sender=record.sender,
+            stored_ms=record.stored_ms,
+        )
+
+    # --- for producers
+
+    async def begin(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
+        """Store a half message, and return when that may be acknowledged; OSError: it was not stored."""
+        if len(self.pending) >= self._open_max:
+            raise MessagingError(
+                definition_pb2.TOO_MANY_REQUESTS,
+                f"{len(self.pending)} transactions are open, as many as may be (transactions_max)",
+            )
+        now_ms = self._clock.now_ms()
+        draft = Draft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
+        [location] = self._store.append_drafts([draft], now_ms)
+        pending = PendingHalf(
+            log_offset=location.log_offset,
+            size=location.size,
+            topic=topic,
+            message_id=half.message.message_id,
+            sender=half.sender,
+            stored_ms=now_ms,
+        )
+        self.pending.add(pending, half.recovery_ms)
+        if self.pending.next_due_ms() == pending.next_check_ms:
+            self.sooner.set()
+        await self._flusher.acknowledged(self._store.end, _nothing)
+        return Appended(half.message.message_id, location.log_offset, str(self.id_of(pending)))
+
+    async def end(self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool) -> None:
+        """Commit or roll back, and return when that may be acknowledged; see `MessageService.end_transaction`."""
+        while True:
+            half = self._pending_half(topic, transaction)
+            if half is None:
+                await self._end_again(topic, transaction, resolution, by_operator=by_operator)
+                return
+            if resolution is Resolution.ROLLBACK:
+                self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
+                break
+            record = await self.read(half)
+            if self._pending_half(topic, transaction) is half:  # else somebody else was faster
+                message = Draft(
+                    RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=Origin(half.log_offset)
+                )
+                self._settle(half, TransactionState.COMMITTED, message)
+                break
+        await self._acknowledged(transaction.log_offset)
+
+    def _pending_half(self, topic: str, transaction: TransactionId) -> PendingHalf | None:
+        """The half message if it waits; one with another message id, or of another topic, is another one."""
+        half = self.pending.get(transaction.log_offset)
+        if half is None or self.id_of(half) != transaction:
+            return None
+        if half.topic != topic:
+            raise unknown(transaction, f"it is of topic {half.topic!r}, not {topic!r}")
+        return half
+
+    async def _end_again(
+        self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool
+    ) -> None:
+        """The transaction does not wait any more: is what is asked for what it became, or can it still become that?"""
+        while True:
+            known = self._ends.get(transaction.log_offset)
+            outcome: TransactionOutcome | None = None
+            if known is not None and known.message_id == transaction.message_id and not by_operator:
+                state, its_topic = known.state, known.topic
+            else:
+                outcome = await self.outcome(transaction)
+                state, its_topic = outcome.state, outcome.topic
+            if self._ends.get(transaction.log_offset) is known:
+                break  # else somebody has decided meanwhile
+        if its_topic != topic:
+            raise unknown(transaction, f"it is of topic {its_topic!r}, not {topic!r}")
+        following = (NEXT_BY_OPERATOR if by_operator else NEXT).get((state, resolution))
+        if following is None:
+            raise unknown(transaction, f"it was {state.value} before, and {resolution.value} contradicts that")
+        if following is not state and outcome is not None:
+            self._resolve_late(transaction, outcome, following)
+        await self._acknowledged(transaction.log_offset)
+
+    def _resolve_late(
+        self, transaction: TransactionId, outcome: TransactionOutcome, following: TransactionState
+    ) -> None:
+        """An operator decides about what was discarded."""
+        draft = self._rollback(outcome.topic, transaction.log_offset)
+        if following is TransactionState.COMMITTED:
+            origin = Origin(transaction.log_offset)
+            draft = Draft(RecordKind.MESSAGE, outcome.topic, outcome.queue_id, outcome.message, origin=origin)
+        self._append(draft)
+        self._remember(transaction.log_offset, _End(following, outcome.topic, transaction.message_id, self._store.end))
+
+    def _rollback(self, topic: str, log_offset: int) -> Draft:
+        operation = NewMessage(0, b"", ROLLBACK, ())
+        return Draft(RecordKind.OPERATION, topic, 0, operation, origin=Origin(log_offset))
+
+    def _settle(self, half: PendingHalf, state: TransactionState, draft: Draft) -> None:
+        self._append(draft)
+        self.pending.remove(half)
+        self._remember(half.log_offset, _End(state, half.topic, half.message_id, self._store.end))
+
+    def _append(self, draft: Draft) -> None:
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        self._store.append_drafts([draft], self._clock.now_ms())
+        if draft.kind is RecordKind.MESSAGE:
+            self._flusher.when_readable(self._store.end, lambda: self._pollers.wake_topic(draft.topic, 1))
+
+    def _remember(self, log_offset: int, end: _End) -> None:
+        self._ends[log_offset] = end
+        self._ends.move_to_end(log_offset)
+        if len(self._ends) > _ENDS_KEPT:
+            self._ends.popitem(last=False)
+
+    async def _acknowledged(self, log_offset: int) -> None:
+        """Return when the end of that transaction is safe."""
+        end = self._ends.get(log_offset)
+        await self._flusher.acknowledged(self._store.end if end is None else end.log_end, _nothing)
+
+    # --- discarding
+
+    async def discard(self, half: PendingHalf) -> None:
+        """Put the half message into the discard topic, where only operators find it; end it if its record is lost, as
+        else it would hold up retention for ever."""
+        try:
+            record = await self.read(half)
+        except MessagingError as lost:
+            _log.error("%s; it ends", lost.message)
+            if self.pending.get(half.log_offset) is half:
+                self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
+            return
+        if self.pending.get(half.log_offset) is not half:
+            return
+        _log.warning(
+            "transaction %s of topic %s is discarded: no word of its producer after %d transaction checks",
+            self.id_of(half),
+            half.topic,
+            half.checks,
+        )
+        message = discarded(record, checks=half.checks)
+        draft = Draft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=Origin(half.log_offset))
+        self._settle(half, TransactionState.DISCARDED, draft)
+
+    async def discard_below(self, log_offset: int) -> None:
+        """Retention is about to remove the log below there: discard what waits in it; returns when that is durable."""
+        for half in self.pending.below(log_offset):
+            await self.discard(half)
+        await self._flusher.durable(self._store.end)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: its transactions end."""
+        for half in self.pending.of_topic(topic):
+            self._settle(half, TransactionState.ROLLED_BACK, self._rollback(topic, half.log_offset))
+
+    # --- queries
+
+    def id_of(self, half: PendingHalf) -> TransactionId:
+        return TransactionId(half.message_id, self._broker, half.log_offset)
+
+    async def outcome(self, transaction: TransactionId) -> TransactionOutcome:
+        """The outcome of a transaction; INVALID_TRANSACTION_ID if there was none of that id."""
+        half = self.pending.get(transaction.log_offset)
+        if half is not None and self.id_of(half) == transaction:
+            record = await self.read(half)
+            return TransactionOutcome(
+                state=TransactionState.PENDING,
+                topic=half.topic,
+                queue_id=record.queue_id,
+                message=copied(record),
+                stored_ms=half.stored_ms,
+                sender=half.sender,
+                checks=half.checks,
+                next_check_ms=half.next_check_ms,
+            )
+        outcome = None
+        if transaction.broker == self._broker:
+            outcome = await asyncio.to_thread(outcome_of, self._store, transaction)
+        if outcome is None:
+            raise unknown(transaction, "there is no such transaction here, or none that is kept any more")
+        return outcome
+
+    async def describe(self, transaction: TransactionId) -> tuple[OpenTransaction, StoredMessage]:
+        """The outcome of a transaction, and its half message; INVALID_TRANSACTION_ID if there was none of that id."""
+        outcome = await self.outcome(transaction)
+        described = OpenTransaction(
+            transaction_id=str(transaction),
+            topic=outcome.topic,
+            message_id=transaction.message_id,
+            state=outcome.state,
+            stored_ms=outcome.stored_ms,
+            checks=outcome.checks,
+            next_check_ms=outcome.next_check_ms,
+            sender=outcome.sender,
+        )
+        queue = QueueRef(outcome.topic, self._broker, outcome.queue_id)
+        return described, StoredMessage(queue, 0, outcome.stored_ms, outcome.message.system, outcome.message.rest)
+
+    async def page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
+        """Pending transactions from a log offset on, or discarded ones from an offset of the discard topic on."""
+        first = _first_of_page(start)
+        if state is TransactionState.PENDING:
+            halves = [half for half in self.pending if half.log_offset >= first and topic in ("", half.topic)]
+            following = f"{halves[limit].log_offset:x}" if len(halves) > limit else ""
+            return TransactionPage([self._pending_row(half) for half in halves[:limit]], following)
+        page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, first, limit)
+        following = "" if page.following is None else f"{page.following:x}"
+        return TransactionPage([_discarded_row(transaction, record) for transaction, record in page.found], following)
+
+    def _pending_row(self, half: PendingHalf) -> OpenTransaction:
+        return OpenTransaction(
+            transaction_id=str(self.id_of(half)),
+            topic=half.topic,
+            message_id=half.message_id,
+            state=TransactionState.PENDING,
+            stored_ms=half.stored_ms,
+            checks=half.checks,
+            next_check_ms=half.next_check_ms,
+            sender=half.sender,
+        )
+
+    async def read(self, half: PendingHalf) -> "Record":
+        """The half message's record; INTERNAL_SERVER_ERROR if it is lost."""
+        location = Location(half.log_offset, half.size, 0)
+        [record] = await records_at(self._store, [location])
+        if record is None:
+            raise MessagingError(
+                definition_pb2.INTERNAL_SERVER_ERROR,
+                f"the half message of transaction {self.id_of(half)} can't be read any more",
+            )
+        return record
+
+
+def _first_of_page(start: str) -> int:
+    if not start:
+        return 0
+    if not _PAGE.fullmatch(start):
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+    return int(start, 16)
+
+
+def _discarded_row(transaction: TransactionId, record: "Record") -> OpenTransaction:
+    discarded = taken_back(record)
+    return OpenTransaction(
+        transaction_id=str(transaction),
+        topic=discarded.place[0],
+        message_id=transaction.message_id,
+        state=TransactionState.DISCARDED,
+        stored_ms=record.stored_ms,
+        checks=discarded.checks,
+    )
+
+
+def unknown(transaction: TransactionId, why: str) -> MessagingError:
+    return MessagingError(
+        definition_pb2.INVALID_TRANSACTION_ID, f"transaction {str(transaction)[:200]!r} can't be ended: {why}"
+    )
+
+
+def _recovery_ms(system: bytes) -> int | None:
+    """The half message's own time without transaction checks, if it has one."""
+    properties = definition_pb2.SystemProperties.FromString(system)
+    duration: int = properties.orphaned_transaction_recovery_duration.ToMilliseconds()
+    return duration if duration > 0 else None
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,110 @@
+"""`Admin` without `async`: `ternmq.blocking.Admin`."""
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from ternmq.admin.call import CALL_TIMEOUT_S
+from ternmq.admin.client import Admin as AsyncAdmin
+from ternmq.admin.messages import OpenTransaction
+from ternmq.admin.words import OpenState
+from ternmq.background import wait
+from ternmq.identity import Credentials
+from ternmq.message_view import MessageView
+
+if TYPE_CHECKING:
+    import grpc
+
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+
+
+def _waiting(
+    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, ResultT]],
+) -> "Callable[Concatenate[Admin, P], ResultT]":
+    """The same method of the blocking client."""
+
+    @functools.wraps(method)
+    def waiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return wait(method(self._admin, *args, **kwargs))
+
+    return waiting
+
+
+def _each(found: AsyncIterator[ResultT]) -> Iterator[ResultT]:
+    while (one := wait(_next(found))) is not None:
+        yield one
+
+
+async def _next(found: AsyncIterator[ResultT]) -> ResultT | None:
+    return await anext(found, None)
+
+
+class Admin:
+    """Topics, groups, brokers and what is stored; see `ternmq.Admin` for the arguments and the methods.
+
+    with Admin("127.0.0.1:8081") as admin:
+        admin.create_topic("orders", "fifo", queues=8)
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: "bool | grpc.ChannelCredentials" = False,
+        request_timeout: float = CALL_TIMEOUT_S,
+    ) -> None:
+        self._admin = AsyncAdmin(endpoint, credentials=credentials, tls=tls, request_timeout=request_timeout)
+
+    @property
+    def client_id(self) -> str:
+        """The name under which the server knows this client."""
+        return self._admin.client_id
+
+    def start(self) -> Self:
+        """Open the channel; it connects with the first call."""
+        wait(self._admin.start())
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def list_transactions(self, state: OpenState = "pending", *, topic: str = "") -> Iterator[OpenTransaction]:
+        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended."""
+        return _each(self._admin.list_transactions(state, topic=topic))
+
+    def list_dead_letters(self, group: str, *, broker: str = "") -> Iterator[MessageView]:
+        """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are."""
+        return _each(self._admin.list_dead_letters(group, broker=broker))
+
+    close = _waiting(AsyncAdmin.close)
+    create_topic = _waiting(AsyncAdmin.create_topic)
+    list_topics = _waiting(AsyncAdmin.list_topics)
+    describe_topic = _waiting(AsyncAdmin.describe_topic)
+    update_topic = _waiting(AsyncAdmin.update_topic)
+    delete_topic = _waiting(AsyncAdmin.delete_topic)
+    purge_topic = _waiting(AsyncAdmin.purge_topic)
+    create_group = _waiting(AsyncAdmin.create_group)
+    list_groups = _waiting(AsyncAdmin.list_groups)
+    describe_group = _waiting(AsyncAdmin.describe_group)
+    update_group = _waiting(AsyncAdmin.update_group)
+    delete_group = _waiting(AsyncAdmin.delete_group)
+    reset_offsets = _waiting(AsyncAdmin.reset_offsets)
+    skip_message = _waiting(AsyncAdmin.skip_message)
+    find_messages = _waiting(AsyncAdmin.find_messages)
+    resend_dead_letters = _waiting(AsyncAdmin.resend_dead_letters)
+    describe_transaction = _waiting(AsyncAdmin.describe_transaction)
+    resolve_transaction = _waiting(AsyncAdmin.resolve_transaction)
+    list_brokers = _waiting(AsyncAdmin.list_brokers)
+    update_broker = _waiting(AsyncAdmin.update_broker)
+    remove_broker = _waiting(AsyncAdmin.remove_broker)
+    broker_remaining = _waiting(AsyncAdmin.broker_remaining)
+    server_info = _waiting(AsyncAdmin.server_info)
+    advance_clock = _waiting(AsyncAdmin.advance_clock)

@@ -1,0 +1,161 @@
+"""Brokers, the server itself and its clock, and the calls about them."""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ternmq.admin.call import AdminCall, nothing
+from ternmq.admin.checks import flag, text
+from ternmq.admin.words import Permission, moment_of, permission_number, permission_word
+from ternmq_protos.admin_v1 import admin_pb2
+
+# Everything that is due all at once may keep a server busy.
+ADVANCE_TIMEOUT_S = 60.0
+_MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """What a broker says of itself every few seconds: messages each second, counts, and a share from 0 to 1."""
+
+    messages_in: float
+    messages_out: float
+    proxies: int
+    transactions: int
+    disk_used: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One that is not `live` has not been heard of for some seconds; a `draining` one takes nothing new. `address` is
+    where proxies find it; `epoch` counts how often it was started."""
+
+    name: str
+    address: str
+    live: bool
+    permission: str
+    draining: bool
+    epoch: int
+    version: str
+    started: datetime | None
+    load: BrokerLoad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """Messages of a topic that a group has begun to consume on a broker, and not finished."""
+
+    group: str
+    topic: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRemaining:
+    """What would be lost with a broker: backlogs, timed messages that wait, open transactions."""
+
+    backlogs: tuple[Backlog, ...]
+    timers: int
+    transactions: int
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.backlogs or self.timers or self.transactions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """`now` is the server's time, None where it is too old to tell; with a `test_clock` that can be moved."""
+
+    version: str
+    started: datetime | None
+    resident_bytes: int
+    now: datetime | None
+    test_clock: bool
+
+
+def list_all() -> AdminCall[list[Broker]]:
+    """All, by their names."""
+    return AdminCall("ListBrokers", admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse, _listed)
+
+
+def update(name: str, *, permission: Permission | None = None, draining: bool | None = None) -> AdminCall[Broker]:
+    """The broker as it is then; what is None stays."""
+    request = admin_pb2.UpdateBrokerRequest(name=text("name", name))
+    if permission is not None:
+        request.permission = permission_number(permission)
+    if draining is not None:
+        request.draining = flag("draining", draining)
+    return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: _broker(answer.broker))
+
+
+def remove(name: str, *, force: bool = False) -> AdminCall[None]:
+    request = admin_pb2.RemoveBrokerRequest(name=text("name", name), force=flag("force", force))
+    return AdminCall("RemoveBroker", request, admin_pb2.RemoveBrokerResponse, nothing)
+
+
+def remaining(name: str) -> AdminCall[BrokerRemaining]:
+    request = admin_pb2.BrokerRemainingRequest(name=text("name", name))
+    return AdminCall("BrokerRemaining", request, admin_pb2.BrokerRemainingResponse, _remaining)
+
+
+def advance_clock(by: timedelta | float) -> AdminCall[datetime]:
+    """The time that the server has then; a plain number is seconds. Parts of a millisecond count for a whole one."""
+    if not isinstance(by, timedelta | float | int) or isinstance(by, bool):
+        raise TypeError(f"by is a timedelta or seconds, which {by!r} is not")
+    seconds = by.total_seconds() if isinstance(by, timedelta) else by
+    request = admin_pb2.AdvanceClockRequest()
+    request.by.FromTimedelta(math.ceil(seconds * 1000) * _MS)
+    return AdminCall(
+        "AdvanceClock",
+        request,
+        admin_pb2.AdvanceClockResponse,
+        lambda answer: answer.now.ToDatetime(tzinfo=UTC),
+        at_least_s=ADVANCE_TIMEOUT_S,
+    )
+
+
+def server_info() -> AdminCall[ServerInfo]:
+    return AdminCall("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse, _info)
+
+
+def _listed(answer: admin_pb2.ListBrokersResponse) -> list[Broker]:
+    return sorted(map(_broker, answer.brokers), key=lambda broker: broker.name)
+
+
+def _broker(broker: admin_pb2.Broker) -> Broker:
+    load = broker.load
+    return Broker(
+        name=broker.name,
+        address=broker.address,
+        live=broker.live,
+        permission=permission_word(broker.permission),
+        draining=broker.draining,
+        epoch=broker.epoch,
+        version=broker.version,
+        started=moment_of(broker.started),
+        load=BrokerLoad(
+            messages_in=load.messages_in,
+            messages_out=load.messages_out,
+            proxies=load.proxies,
+            transactions=load.transactions,
+            disk_used=load.disk_used,
+        ),
+    )
+
+
+def _remaining(answer: admin_pb2.BrokerRemainingResponse) -> BrokerRemaining:
+    backlogs = (
+        Backlog(group=backlog.group, topic=backlog.topic, messages=backlog.messages) for backlog in answer.backlogs
+    )
+    return BrokerRemaining(backlogs=tuple(backlogs), timers=answer.timers, transactions=answer.transactions)
+
+
+def _info(answer: admin_pb2.GetServerInfoResponse) -> ServerInfo:
+    return ServerInfo(
+        version=answer.version,
+        started=moment_of(answer.started),
+        resident_bytes=answer.resident_bytes,
+        now=moment_of(answer.now),
+        test_clock=answer.test_clock,
+    )

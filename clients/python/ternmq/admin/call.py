@@ -1,0 +1,44 @@
+"""One call of the admin service, before anybody has made it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+SERVICE = "ternmq.admin.v1.Admin"
+CALL_TIMEOUT_S = 10.0
+
+ValueT = TypeVar("ValueT")
+
+
+class AdminCall(Generic[ValueT]):
+    """`name` is the method's, `response` the type of its answer; `read` makes the value of an answer whose status is
+    OK. It takes `at_least_s` when the caller would wait for less: some calls are a lot of work."""
+
+    # No dataclass: to make one takes a millisecond, and a command has a hundred in all.
+    __slots__ = ("at_least_s", "name", "read", "request", "response")
+
+    def __init__(
+        self,
+        name: str,
+        request: "Message",
+        response: Any,  # noqa: ANN401 - of any call
+        read: Callable[[Any], ValueT],
+        *,
+        at_least_s: float = 0.0,
+    ) -> None:
+        self.name, self.request, self.response, self.read = name, request, response, read
+        self.at_least_s = at_least_s
+
+    def value(self, answer: Any) -> ValueT:  # noqa: ANN401 - of any call
+        """What `read` makes of it; ValueError for an answer that makes no sense, such as a time in the year 300,000."""
+        try:
+            return self.read(answer)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"the answer of {self.name} makes no sense: {error}") from None
+
+
+def nothing(answer: object) -> None:
+    """What is read of an answer that holds its status only."""
+    del answer

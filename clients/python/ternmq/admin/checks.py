@@ -1,0 +1,63 @@
+"""Arguments of the calls: a TypeError or ValueError that says what to write, before anything is asked.
+
+What a name may be, and what a setting, is for the server to say, which does so with a code of the contract.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+def text(argument: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} is text, which {value!r} is not")
+    return value
+
+
+def texts(argument: str, values: Iterable[str]) -> list[str]:
+    """A plain string would be taken apart into its letters."""
+    if isinstance(values, str):
+        raise TypeError(f'{argument} is a list of names: write {argument}=["{values}"]')
+    return [text(f"each of {argument}", value) for value in values]
+
+
+def whole(argument: str, value: int, *, least: int = 0, most: int = INT32_MAX) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{argument} is a whole number, which {value!r} is not")
+    if not least <= value <= most:
+        raise ValueError(f"{argument}={value} must be from {least} to {most}")
+    return value
+
+
+def wholes(argument: str, values: Iterable[int], *, most: int = INT32_MAX) -> list[int]:
+    if isinstance(values, int | str):
+        raise TypeError(f"{argument} is a list of whole numbers: write {argument}=[{values}]")
+    return [whole(f"each of {argument}", value, most=most) for value in values]
+
+
+def flag(argument: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{argument} is True or False, which {value!r} is not")
+    return value
+
+
+def span(argument: str, value: timedelta) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise TypeError(f"{argument} is a timedelta, which {value!r} is not")
+    return value
+
+
+def moment(argument: str, value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"{argument} has no time zone: write datetime(..., tzinfo=UTC)")
+    return value
+
+
+def choice(argument: str, value: str, known: Sequence[str]) -> str:
+    if text(argument, value) not in known:
+        from ternmq_common.settings import did_you_mean  # nobody needs it but here
+
+        raise ValueError(f"{argument}={value!r}{did_you_mean(value, known)}")
+    return value

@@ -1,0 +1,289 @@
+"""`Admin` on asyncio."""
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from ternmq.admin import brokers, groups, messages, topics
+from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
+from ternmq.admin.checks import text
+from ternmq.admin.dead_letters import DeadLetters
+from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
+from ternmq.client import Life
+from ternmq.connection import Connection, Method
+from ternmq.endpoints import Endpoints
+from ternmq.errors import InternalError, NotRunning, check
+from ternmq.forks import forks
+from ternmq.identity import Credentials, Identity
+from ternmq.message_view import MessageView
+from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    import grpc
+
+
+class Admin:
+    """Topics, groups, brokers and what is stored, of TernMQ; other servers answer `Unsupported`.
+
+        async with Admin("127.0.0.1:8081") as admin:
+            await admin.create_topic("orders", "fifo", queues=8)
+            for progress in (await admin.describe_group("billing")).progress:
+                print(progress.topic, progress.queue_id, progress.lag)
+
+    A server that refuses raises what it means: `NotFound`, `BadRequest`, `Forbidden` and so on, with its code. Nothing
+    is repeated. `request_timeout` is seconds for one call. A call to a server that is not there fails with
+    `ConnectionFailed`; to start an `Admin` asks nothing.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: "bool | grpc.ChannelCredentials" = False,
+        request_timeout: float = CALL_TIMEOUT_S,
+    ) -> None:
+        if not request_timeout > 0:
+            raise ValueError(f"request_timeout={request_timeout} must be more than 0 seconds")
+        self._endpoints = Endpoints.parse(endpoint)
+        self._identity = Identity(credentials)
+        self._tls = tls
+        self._request_timeout_s = request_timeout
+        self._life = Life.NEW
+        self._forks = forks()
+        self._connection: Connection | None = None
+
+    @property
+    def client_id(self) -> str:
+        """The name under which the server knows this client."""
+        return self._identity.client_id
+
+    async def start(self) -> Self:
+        """Open the channel; it connects with the first call."""
+        self._check_process()
+        if self._life is not Life.NEW:
+            raise NotRunning(f"this Admin {self._life.value}; make a new one")
+        self._connection = Connection(self._endpoints, self._identity, self._tls)
+        self._life = Life.RUNNING
+        return self
+
+    async def close(self) -> None:
+        """Close the connection; calls under way fail with `NotRunning`. May be called twice."""
+        if self._forks != forks():  # the connection is the parent's
+            return
+        self._life = Life.CLOSED
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        name: str,
+        type: TopicType = "normal",  # noqa: A002 - it is called so everywhere
+        queues: int | None = None,
+        *,
+        permission: Permission | None = None,
+        brokers: Iterable[str] = (),
+    ) -> bool:
+        """Make a topic; False if it was there with the same settings, `BadRequest` if with others.
+
+        `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
+        topic is on all brokers of a cluster unless some are named.
+        """
+        return await self._ask(topics.create(name, type, queues, permission=permission, brokers=brokers))
+
+    async def list_topics(self) -> list[topics.Topic]:
+        """All topics, by their names."""
+        return await self._ask(topics.list_all())
+
+    async def describe_topic(self, name: str) -> topics.TopicDescription:
+        """A topic, and what its queues hold."""
+        return await self._ask(topics.describe(name))
+
+    async def update_topic(
+        self,
+        name: str,
+        *,
+        queues: int | None = None,
+        permission: Permission | None = None,
+        add_brokers: Iterable[str] = (),
+        remove_brokers: Iterable[str] = (),
+    ) -> topics.Topic:
+        """Change a topic; what is left out stays. Queues can be added and not taken away; the topic as it is then.
+
+        A broker can be removed when it is draining, or nobody can write to the topic: what is there is lost.
+        """
+        change = topics.update(
+            name, queues=queues, permission=permission, add_brokers=add_brokers, remove_brokers=remove_brokers
+        )
+        return await self._ask(change)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages."""
+        await self._ask(topics.delete(name))
+
+    async def purge_topic(
+        self, name: str, *, before: datetime | None = None, dry_run: bool = False
+    ) -> list[topics.PurgedQueue]:
+        """Remove a topic's messages, all or those that were stored before a time, and keep the topic. Groups go on with
+        what is left; what is timed or half stays."""
+        return await self._ask(topics.purge(name, before=before, dry_run=dry_run))
+
+    # Groups.
+
+    async def create_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> bool:
+        """Make a consumer group; False if it was there with the same settings, `BadRequest` if with others."""
+        return await self._ask(groups.create(name, settings))
+
+    async def list_groups(self) -> list[groups.Group]:
+        """All consumer groups, by their names."""
+        return await self._ask(groups.list_all())
+
+    async def describe_group(self, name: str) -> groups.GroupDescription:
+        """A group, how far it is in each queue, and its connected members."""
+        return await self._ask(groups.describe(name))
+
+    async def update_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> groups.Group:
+        """Change settings of a group; what is left out stays. The group as it is then.
+
+        These are two calls: of two callers that change a group at the same moment, one may undo what the other did.
+        Clients that are connected learn of it within five minutes.
+        """
+        there = await self.describe_group(name)
+        return await self._ask(groups.update(there.group, settings))
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a group and its progress."""
+        await self._ask(groups.delete(name))
+
+    async def reset_offsets(
+        self,
+        group: str,
+        topic: str,
+        to: groups.Target | None = None,
+        *,
+        shift: int | None = None,
+        queue_ids: Iterable[int] = (),
+        broker: str = "",
+        dry_run: bool = False,
+    ) -> list[groups.OffsetMove]:
+        """Move a group in a topic: to an end of its queues, a time, an offset, or by so many messages (`shift`).
+
+        All queues unless some are named, on all brokers unless one is. `to="latest"` skips the backlog. Claims under
+        way in these queues end; with all queues, also what waits for a retry is dropped. With `dry_run` nothing
+        changes, and the moves are told.
+        """
+        move = groups.reset_offsets(group, topic, to, shift=shift, queue_ids=queue_ids, broker=broker, dry_run=dry_run)
+        return await self._ask(move)
+
+    async def skip_message(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, broker: str = ""
+    ) -> list[groups.OffsetMove]:
+        """Have one message finished for a group: a FIFO group stops at one that can't be read, and goes on then."""
+        return await self._ask(groups.skip_message(group, topic, queue_id, queue_offset, broker=broker))
+
+    # What is stored.
+
+    async def find_messages(self, topic: str, key: str, *, limit: int = messages.FOUND_MAX) -> list[MessageView]:
+        """Messages of a topic with a key or message id, the newest first; also of `%RETRY%group` and `%DLQ%group`."""
+        return await self._ask(messages.find(topic, key, limit=limit))
+
+    async def list_dead_letters(self, group: str, *, broker: str = "") -> AsyncIterator[MessageView]:
+        """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are.
+
+        `NotFound` for a group that is not there. `resend_dead_letters` takes the `offset` and `broker` of a view.
+        """
+        await self.describe_group(group)
+        letters = DeadLetters(self._opened(), group, timeout_s=self._request_timeout_s)
+        async for view in letters.read(text("broker", broker)):
+            yield view
+
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Iterable[int], *, broker: str = "", to_topic: str = ""
+    ) -> list[messages.ResentDeadLetter]:
+        """Deliver dead letters of a group again, named by their offsets in `%DLQ%group` on one broker.
+
+        They go back to this group alone, with all their attempts; those of a FIFO group, and all with `to_topic`, are
+        sent to a topic, for all of its groups. What is resent twice is delivered twice.
+        """
+        return await self._ask(messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic))
+
+    async def list_transactions(
+        self, state: OpenState = "pending", *, topic: str = ""
+    ) -> AsyncIterator[messages.OpenTransaction]:
+        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended."""
+        page = ""
+        while True:
+            found = await self._ask(messages.list_transactions(state, topic=topic, page=page))
+            for transaction in found.transactions:
+                yield transaction
+            page = found.next_page
+            if not page:
+                return
+
+    async def describe_transaction(self, transaction_id: str) -> messages.TransactionDescription:
+        """A transaction and its message."""
+        return await self._ask(messages.describe_transaction(transaction_id))
+
+    async def resolve_transaction(self, transaction_id: str, resolution: Resolution) -> messages.OpenTransaction:
+        """Commit or roll back an open transaction in the place of its producer; the transaction as it is then."""
+        return await self._ask(messages.resolve_transaction(transaction_id, resolution))
+
+    # Brokers and the server.
+
+    async def list_brokers(self) -> list[brokers.Broker]:
+        """All brokers, by their names."""
+        return await self._ask(brokers.list_all())
+
+    async def update_broker(
+        self, name: str, *, permission: Permission | None = None, draining: bool | None = None
+    ) -> brokers.Broker:
+        """Say what clients may do with a broker's queues, or let it give out what it has and take nothing new."""
+        return await self._ask(brokers.update(name, permission=permission, draining=draining))
+
+    async def remove_broker(self, name: str, *, force: bool = False) -> None:
+        """Forget a broker. One that is live must be draining and have nothing left, unless `force` gives that up."""
+        await self._ask(brokers.remove(name, force=force))
+
+    async def broker_remaining(self, name: str) -> brokers.BrokerRemaining:
+        """What would be lost with a broker."""
+        return await self._ask(brokers.remaining(name))
+
+    async def server_info(self) -> brokers.ServerInfo:
+        """The server's version, start, memory and time."""
+        return await self._ask(brokers.server_info())
+
+    async def advance_clock(self, by: timedelta | float) -> datetime:
+        """Let time pass at a server with a test clock, `Forbidden` at every other; the time that it has then."""
+        return await self._ask(brokers.advance_clock(by))
+
+    async def _ask(self, call: AdminCall[ValueT]) -> ValueT:
+        connection = self._opened()
+        method = Method(call.name, type(call.request), call.response, f"/{SERVICE}/")
+        timeout_s = max(self._request_timeout_s, call.at_least_s)
+        answer = await connection.unary(method, call.request, timeout_s=timeout_s)
+        check(answer.status)
+        try:
+            return call.value(answer)
+        except ValueError as error:
+            raise InternalError(pb.INTERNAL_ERROR, f"{self._endpoints}: {error}") from None
+
+    def _opened(self) -> Connection:
+        self._check_process()
+        if self._life is not Life.RUNNING or self._connection is None:
+            raise NotRunning(f"this Admin {self._life.value}")
+        return self._connection
+
+    def _check_process(self) -> None:
+        if self._forks != forks():
+            raise NotRunning("this Admin was made before the process was forked; make a new one in the child")

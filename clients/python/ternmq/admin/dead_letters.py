@@ -1,0 +1,70 @@
+"""The dead letters of a group, read by offset: nobody's progress, and nothing is settled."""
+
+from collections.abc import AsyncIterator
+
+from ternmq import connection as calls
+from ternmq.connection import Connection
+from ternmq.errors import InternalError, NotFound, check
+from ternmq.message_view import MessageView
+from ternmq.pull.offsets import StartFrom, offset_request
+from ternmq.pull.pulling import pull
+from ternmq.route import Queue, Route
+from ternmq_common.limits import PULL_BATCH_MAX
+from ternmq_common.names import dead_letter_topic
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+
+# All queues of a group's dead letter topic but the first are empty.
+LETTERS_QUEUE_ID = 0
+
+
+class DeadLetters:
+    """Those of one group, read on one connection. Reading stops at the end as it was at the first look, so that it
+    ends while letters arrive."""
+
+    def __init__(self, connection: Connection, group: str, *, timeout_s: float) -> None:
+        self._connection, self._timeout_s = connection, timeout_s
+        self._topic = dead_letter_topic(group)
+
+    async def read(self, broker: str) -> AsyncIterator[MessageView]:
+        """Broker by broker, or those of one, in the order of their offsets; none where no letter ever came."""
+        for queue in await self._queues():
+            if broker in {"", queue.broker}:
+                start, stop = await self._offset(queue, "earliest"), await self._offset(queue, "latest")
+                async for view in self._between(queue, start, stop):
+                    yield view
+
+    async def _queues(self) -> list[Queue]:
+        endpoints = self._connection.endpoints
+        request = rpc.QueryRouteRequest(topic=pb.Resource(name=self._topic), endpoints=endpoints.to_proto())
+        answer = await self._connection.unary(calls.QUERY_ROUTE, request, timeout_s=self._timeout_s)
+        try:
+            check(answer.status)
+        except NotFound:
+            return []
+        queues = Route.from_proto(self._topic, answer.message_queues, endpoints).readable
+        return sorted((queue for queue in queues if queue.queue_id == LETTERS_QUEUE_ID), key=lambda queue: queue.broker)
+
+    async def _offset(self, queue: Queue, place: StartFrom) -> int:
+        request = offset_request(queue, place)
+        answer = await self._connection.unary(calls.QUERY_OFFSET, request, timeout_s=self._timeout_s)
+        check(answer.status)
+        return answer.offset
+
+    async def _between(self, queue: Queue, start: int, stop: int) -> AsyncIterator[MessageView]:
+        while start < stop:
+            request = rpc.PullMessageRequest(
+                message_queue=queue.proto,
+                offset=start,
+                batch_size=min(PULL_BATCH_MAX, stop - start),
+                filter_expression=pb.FilterExpression(type=pb.TAG, expression="*"),
+            )
+            pulled = await pull(self._connection, request, queue, timeout_s=self._timeout_s)
+            for view in pulled.views:
+                if view.offset < stop:
+                    yield view
+            going_on = pulled.going_on_from(start)
+            if going_on <= start:
+                said = f"{self._topic} gives nothing at offset {start}, though it went to {stop}"
+                raise InternalError(pb.INTERNAL_ERROR, said)
+            start = going_on

@@ -1,0 +1,324 @@
+"""Consumer groups, how far they are, and the calls about them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TypedDict
+
+from ternmq.admin.call import AdminCall, nothing
+from ternmq.admin.checks import INT64_MAX, flag, moment, span, text, whole, wholes
+from ternmq.admin.words import CLIENT_TYPES, moment_of, word_of
+from ternmq.wire_time import nanos_of, timestamp
+from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
+from ternmq_protos.admin_v1 import admin_pb2
+
+MS = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Target = Literal["earliest", "latest"] | datetime | int
+"""Where a group may be moved: an end of its queues, a time, an offset."""
+
+
+class GroupSettings(TypedDict, total=False):
+    """Settings of a consumer group; one that is left out or None is the server's default for a new group, and stays as
+    it is in one that is there."""
+
+    fifo: bool | None
+    """Deliver the messages of a message group in order; can't change once the group took a message."""
+
+    max_attempts: int | None
+    """Deliveries of a message, the first included."""
+
+    retry_backoff: str | None
+    """Waits after failed deliveries: `customized:1s,5s,10s`, or `exponential:5s,2h,2` (first, longest, factor)."""
+
+    consume_from: str | datetime | None
+    """Where the group begins in a queue that it was never in: `auto`, `earliest`, `latest`, or a time."""
+
+    assignment: str | None
+    """How queues are shared out among members that pull: `averagely`, `consistent-hash` and so on."""
+
+    queue_lock_hold: timedelta | None
+    """Above 0, a queue has one pulling reader at a time, which loses it when silent for so long."""
+
+    priority_factor: int | None
+    """Of 100 receives from a PRIORITY topic so many begin with the highest priority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A consumer group; the settings are those of `GroupSettings`."""
+
+    name: str
+    fifo: bool
+    max_attempts: int
+    retry_backoff: str
+    consume_from: str | datetime
+    assignment: str
+    queue_lock_hold: timedelta
+    priority_factor: int
+    created: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProgress:
+    """How far a group is in one message queue.
+
+    Below `committed` all is finished; below `cursor` all was delivered at least once, or waits in its message group;
+    `in_flight` of these are neither acknowledged nor given up. The queue ends at `max_offset`. `oldest_age` is that of
+    the oldest message that is not finished; None when all are.
+    """
+
+    topic: str
+    broker: str
+    queue_id: int
+    committed: int
+    cursor: int
+    in_flight: int
+    max_offset: int
+    oldest_age: timedelta | None
+
+    @property
+    def lag(self) -> int:
+        """Messages that are neither acknowledged nor given up."""
+        return self.max_offset - self.cursor + self.in_flight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A client of a group that is connected, and what it reads: topic to filter expression."""
+
+    client_id: str
+    client_type: str
+    subscriptions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """`inconsistencies` are sentences: where members subscribe differently, so that messages are lost to some."""
+
+    group: Group
+    progress: tuple[QueueProgress, ...]
+    members: tuple[GroupMember, ...]
+    client_ids: tuple[str, ...]
+    inconsistencies: tuple[str, ...]
+
+    @property
+    def lag(self) -> int:
+        """That of all queues."""
+        return sum(progress.lag for progress in self.progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetMove:
+    """A group's move in one queue; `before` is None when it was never there."""
+
+    broker: str
+    queue_id: int
+    before: int | None
+    after: int
+
+
+def create(name: str, settings: GroupSettings) -> AdminCall[bool]:
+    """Whether it is new: False when it was there with the same settings."""
+    group = admin_pb2.Group(name=text("name", name))
+    _set_given(group, settings)
+    request = admin_pb2.CreateGroupRequest(group=group)
+    return AdminCall("CreateGroup", request, admin_pb2.CreateGroupResponse, lambda answer: answer.created)
+
+
+def list_all() -> AdminCall[list[Group]]:
+    """All, by their names."""
+    return AdminCall("ListGroups", admin_pb2.ListGroupsRequest(), admin_pb2.ListGroupsResponse, _listed)
+
+
+def describe(name: str) -> AdminCall[GroupDescription]:
+    request = admin_pb2.DescribeGroupRequest(name=text("name", name))
+    return AdminCall("DescribeGroup", request, admin_pb2.DescribeGroupResponse, _described)
+
+
+def update(group: Group, settings: GroupSettings) -> AdminCall[Group]:
+    """The group as it is then. The server takes all settings at once, so `group` is what it has now."""
+    asked = _to_proto(group)
+    _set_given(asked, settings)
+    request = admin_pb2.UpdateGroupRequest(group=asked)
+    return AdminCall("UpdateGroup", request, admin_pb2.UpdateGroupResponse, lambda answer: _group(answer.group))
+
+
+def delete(name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteGroupRequest(name=text("name", name))
+    return AdminCall("DeleteGroup", request, admin_pb2.DeleteGroupResponse, nothing)
+
+
+def reset_offsets(
+    group: str,
+    topic: str,
+    to: Target | None = None,
+    *,
+    shift: int | None = None,
+    queue_ids: Iterable[int] = (),
+    broker: str = "",
+    dry_run: bool = False,
+) -> AdminCall[list[OffsetMove]]:
+    """The moves, by broker and queue. Exactly one of `to` and `shift` says where."""
+    if (to is None) == (shift is None):
+        raise TypeError("give one of to and shift")
+    request = admin_pb2.ResetOffsetsRequest(
+        group=text("group", group),
+        topic=text("topic", topic),
+        queue_ids=wholes("queue_ids", queue_ids),
+        broker=text("broker", broker),
+        dry_run=flag("dry_run", dry_run),
+    )
+    if shift is not None:
+        request.shift = whole("shift", shift, least=-INT64_MAX, most=INT64_MAX)
+    elif to is not None:
+        _set_target(request, to)
+    return _reset(request)
+
+
+def skip_message(
+    group: str, topic: str, queue_id: int, queue_offset: int, *, broker: str = ""
+) -> AdminCall[list[OffsetMove]]:
+    """The message there is finished for the group; nothing else moves."""
+    request = admin_pb2.ResetOffsetsRequest(
+        group=text("group", group),
+        topic=text("topic", topic),
+        queue_ids=[whole("queue_id", queue_id)],
+        skip=whole("queue_offset", queue_offset, most=INT64_MAX),
+        broker=text("broker", broker),
+    )
+    return _reset(request)
+
+
+def _reset(request: admin_pb2.ResetOffsetsRequest) -> AdminCall[list[OffsetMove]]:
+    return AdminCall("ResetOffsets", request, admin_pb2.ResetOffsetsResponse, _moves)
+
+
+def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:
+    if to == "earliest":
+        request.earliest = True
+    elif to == "latest":
+        request.latest = True
+    elif isinstance(to, datetime):
+        request.time.CopyFrom(timestamp(nanos_of(moment("to", to))))
+    elif isinstance(to, int) and not isinstance(to, bool):
+        request.offset = whole("to", to, most=INT64_MAX)
+    else:
+        raise TypeError(f"to is 'earliest', 'latest', a datetime or an offset, which {to!r} is not")
+
+
+def _set_given(group: admin_pb2.Group, settings: GroupSettings) -> None:
+    """Change what was given, and nothing else."""
+    for name in settings:
+        if name not in GroupSettings.__annotations__:
+            from ternmq_common.settings import did_you_mean  # nobody needs it but here
+
+            raise TypeError(f"a group has no setting {name!r}{did_you_mean(name, GroupSettings.__annotations__)}")
+    if (fifo := settings.get("fifo")) is not None:
+        group.fifo = flag("fifo", fifo)
+    if (max_attempts := settings.get("max_attempts")) is not None:
+        group.max_attempts = whole("max_attempts", max_attempts, least=1)
+    if (retry_backoff := settings.get("retry_backoff")) is not None:
+        group.retry_backoff = text("retry_backoff", retry_backoff)
+    if (consume_from := settings.get("consume_from")) is not None:
+        group.consume_from = _begin_text(consume_from)
+    if (assignment := settings.get("assignment")) is not None:
+        group.assignment = text("assignment", assignment).strip()
+    if (queue_lock_hold := settings.get("queue_lock_hold")) is not None:
+        group.queue_lock_hold.FromTimedelta(span("queue_lock_hold", queue_lock_hold))
+    if (priority_factor := settings.get("priority_factor")) is not None:
+        group.priority_factor = whole("priority_factor", priority_factor, most=100)
+
+
+def _to_proto(group: Group) -> admin_pb2.Group:
+    asked = admin_pb2.Group(
+        name=group.name,
+        fifo=group.fifo,
+        max_attempts=group.max_attempts,
+        retry_backoff=group.retry_backoff,
+        consume_from=_begin_text(group.consume_from),
+        assignment=group.assignment,
+        priority_factor=group.priority_factor,
+    )
+    asked.queue_lock_hold.FromTimedelta(group.queue_lock_hold)
+    return asked
+
+
+def _begin_text(consume_from: str | datetime) -> str:
+    """As the wire has it: a time is milliseconds since 1970."""
+    if isinstance(consume_from, datetime):
+        return str((moment("consume_from", consume_from) - EPOCH) // MS)
+    return text("consume_from", consume_from)
+
+
+def _begin_of(wire: str) -> str | datetime:
+    """A time that no datetime can hold stays as it is."""
+    if not (wire.isascii() and wire.isdigit()):
+        return wire or "auto"
+    try:
+        return EPOCH + int(wire) * MS
+    except (OverflowError, ValueError):
+        return wire
+
+
+def _listed(answer: admin_pb2.ListGroupsResponse) -> list[Group]:
+    return sorted(map(_group, answer.groups), key=lambda group: group.name)
+
+
+def _described(answer: admin_pb2.DescribeGroupResponse) -> GroupDescription:
+    return GroupDescription(
+        group=_group(answer.group),
+        progress=tuple(map(_progress, answer.progress)),
+        members=tuple(map(_member, answer.members)),
+        client_ids=tuple(answer.client_ids),
+        inconsistencies=tuple(answer.inconsistencies),
+    )
+
+
+def _group(group: admin_pb2.Group) -> Group:
+    has_factor = group.HasField("priority_factor")
+    return Group(
+        name=group.name,
+        fifo=group.fifo,
+        max_attempts=group.max_attempts,
+        retry_backoff=group.retry_backoff,
+        consume_from=_begin_of(group.consume_from),
+        assignment=group.assignment or "averagely",
+        queue_lock_hold=group.queue_lock_hold.ToTimedelta(),
+        priority_factor=group.priority_factor if has_factor else DEFAULT_PRIORITY_FACTOR,
+        created=moment_of(group.created),
+    )
+
+
+def _progress(progress: admin_pb2.Progress) -> QueueProgress:
+    return QueueProgress(
+        topic=progress.topic,
+        broker=progress.broker,
+        queue_id=progress.queue_id,
+        committed=progress.committed,
+        cursor=progress.cursor,
+        in_flight=progress.in_flight,
+        max_offset=progress.max_offset,
+        oldest_age=progress.oldest_age.ToTimedelta() if progress.HasField("oldest_age") else None,
+    )
+
+
+def _member(member: admin_pb2.Member) -> GroupMember:
+    return GroupMember(
+        client_id=member.client_id,
+        client_type=word_of(member.client_type, CLIENT_TYPES),
+        subscriptions=dict(sorted(member.subscriptions.items())),
+    )
+
+
+def _moves(answer: admin_pb2.ResetOffsetsResponse) -> list[OffsetMove]:
+    moves = [
+        OffsetMove(
+            broker=move.broker,
+            queue_id=move.queue_id,
+            before=None if move.before < 0 else move.before,
+            after=move.after,
+        )
+        for move in answer.moves
+    ]
+    return sorted(moves, key=lambda move: (move.broker, move.queue_id))

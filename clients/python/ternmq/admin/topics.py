@@ -1,0 +1,166 @@
+"""Topics, and the calls about them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ternmq.admin.call import AdminCall, nothing
+from ternmq.admin.checks import choice, moment, text, texts, whole
+from ternmq.admin.words import TYPES, Permission, TopicType, moment_of, permission_number, permission_word, word_of
+from ternmq.wire_time import nanos_of, timestamp
+from ternmq_protos.admin_v1 import admin_pb2
+
+# The files of all queues of a topic, one after the other.
+PURGE_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """`type` is a `TopicType` and `permission` a `Permission`, or what a newer server calls it; `queues` is how many
+    message queues it has on each of its `brokers`, of which a server that is its own broker names none."""
+
+    name: str
+    type: str
+    queues: int
+    permission: str
+    brokers: tuple[str, ...]
+    created: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """The messages that a message queue holds: offsets `min_offset` up to, not including, `max_offset`."""
+
+    broker: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic and its queues, but for those of `silent_brokers`, which don't answer."""
+
+    topic: Topic
+    queues: tuple[QueueState, ...]
+    silent_brokers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgedQueue:
+    """The queue held the offsets from `first` on, and holds those from `after` on now."""
+
+    broker: str
+    queue_id: int
+    first: int
+    after: int
+
+    @property
+    def removed(self) -> int:
+        """How many messages those are."""
+        return self.after - self.first
+
+
+def create(
+    name: str,
+    type: TopicType = "normal",  # noqa: A002 - it is called so everywhere
+    queues: int | None = None,
+    *,
+    permission: Permission | None = None,
+    brokers: Iterable[str] = (),
+) -> AdminCall[bool]:
+    """Whether it is new: False when it was there with the same settings."""
+    topic = admin_pb2.Topic(
+        name=text("name", name),
+        type=TYPES[choice("type", type, list(TYPES))],
+        queues=0 if queues is None else whole("queues", queues, least=1),
+        brokers=texts("brokers", brokers),
+    )
+    if permission is not None:
+        topic.permission = permission_number(permission)
+    return AdminCall(
+        "CreateTopic",
+        admin_pb2.CreateTopicRequest(topic=topic),
+        admin_pb2.CreateTopicResponse,
+        lambda answer: answer.created,
+    )
+
+
+def list_all() -> AdminCall[list[Topic]]:
+    """All, by their names."""
+    return AdminCall("ListTopics", admin_pb2.ListTopicsRequest(), admin_pb2.ListTopicsResponse, _listed)
+
+
+def describe(name: str) -> AdminCall[TopicDescription]:
+    request = admin_pb2.DescribeTopicRequest(name=text("name", name))
+    return AdminCall("DescribeTopic", request, admin_pb2.DescribeTopicResponse, _described)
+
+
+def update(
+    name: str,
+    *,
+    queues: int | None = None,
+    permission: Permission | None = None,
+    add_brokers: Iterable[str] = (),
+    remove_brokers: Iterable[str] = (),
+) -> AdminCall[Topic]:
+    """The topic as it is then; what is None stays."""
+    request = admin_pb2.UpdateTopicRequest(
+        name=text("name", name),
+        queues=None if queues is None else whole("queues", queues, least=1),
+        added_brokers=texts("add_brokers", add_brokers),
+        removed_brokers=texts("remove_brokers", remove_brokers),
+    )
+    if permission is not None:
+        request.permission = permission_number(permission)
+    return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _topic(answer.topic))
+
+
+def delete(name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteTopicRequest(name=text("name", name))
+    return AdminCall("DeleteTopic", request, admin_pb2.DeleteTopicResponse, nothing)
+
+
+def purge(name: str, *, before: datetime | None = None, dry_run: bool = False) -> AdminCall[list[PurgedQueue]]:
+    """What was stored before that time is gone, all without one; `dry_run` counts only."""
+    request = admin_pb2.PurgeTopicRequest(name=text("name", name), dry_run=dry_run)
+    if before is not None:
+        request.before.CopyFrom(timestamp(nanos_of(moment("before", before))))
+    return AdminCall("PurgeTopic", request, admin_pb2.PurgeTopicResponse, _purged, at_least_s=PURGE_TIMEOUT_S)
+
+
+def _listed(answer: admin_pb2.ListTopicsResponse) -> list[Topic]:
+    return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
+
+
+def _purged(answer: admin_pb2.PurgeTopicResponse) -> list[PurgedQueue]:
+    queues = (
+        PurgedQueue(broker=queue.broker, queue_id=queue.queue_id, first=queue.first, after=queue.after)
+        for queue in answer.queues
+    )
+    return sorted(queues, key=lambda queue: (queue.broker, queue.queue_id))
+
+
+def _described(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
+    return TopicDescription(
+        topic=_topic(answer.topic),
+        queues=tuple(map(_queue, answer.queues)),
+        silent_brokers=tuple(answer.silent_brokers),
+    )
+
+
+def _topic(topic: admin_pb2.Topic) -> Topic:
+    return Topic(
+        name=topic.name,
+        type=word_of(topic.type, TYPES),
+        queues=topic.queues,
+        permission=permission_word(topic.permission),
+        brokers=tuple(topic.brokers),
+        created=moment_of(topic.created),
+    )
+
+
+def _queue(queue: admin_pb2.QueueState) -> QueueState:
+    return QueueState(
+        broker=queue.broker, queue_id=queue.queue_id, min_offset=queue.min_offset, max_offset=queue.max_offset
+    )

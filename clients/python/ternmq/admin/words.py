@@ -1,0 +1,76 @@
+"""The words for what the wire has numbers for, and its times."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from ternmq.admin.checks import choice
+from ternmq.wire_time import datetime_of
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+TopicType = Literal["normal", "fifo", "delay", "transaction", "priority", "lite"]
+Permission = Literal["read-write", "read", "write", "none"]
+OpenState = Literal["pending", "discarded"]
+Resolution = Literal["commit", "rollback"]
+
+TYPES: Mapping[str, definition_pb2.MessageType] = {
+    "normal": definition_pb2.NORMAL,
+    "fifo": definition_pb2.FIFO,
+    "delay": definition_pb2.DELAY,
+    "transaction": definition_pb2.TRANSACTION,
+    "priority": definition_pb2.PRIORITY,
+    "lite": definition_pb2.LITE,
+}
+PERMISSIONS: Mapping[str, definition_pb2.Permission] = {
+    "read-write": definition_pb2.READ_WRITE,
+    "read": definition_pb2.READ,
+    "write": definition_pb2.WRITE,
+    "none": definition_pb2.NONE,
+}
+OPEN_STATES: Mapping[str, admin_pb2.TransactionState] = {
+    "pending": admin_pb2.PENDING,
+    "discarded": admin_pb2.DISCARDED,
+}
+RESOLUTIONS: Mapping[str, definition_pb2.TransactionResolution] = {
+    "commit": definition_pb2.COMMIT,
+    "rollback": definition_pb2.ROLLBACK,
+}
+STATES: Mapping[str, admin_pb2.TransactionState] = {
+    **OPEN_STATES,
+    "committed": admin_pb2.COMMITTED,
+    "rolled_back": admin_pb2.ROLLED_BACK,
+}
+CLIENT_TYPES: Mapping[str, definition_pb2.ClientType] = {
+    "producer": definition_pb2.PRODUCER,
+    "push_consumer": definition_pb2.PUSH_CONSUMER,
+    "simple_consumer": definition_pb2.SIMPLE_CONSUMER,
+    "pull_consumer": definition_pb2.PULL_CONSUMER,
+    "lite_push_consumer": definition_pb2.LITE_PUSH_CONSUMER,
+    "lite_simple_consumer": definition_pb2.LITE_SIMPLE_CONSUMER,
+}
+
+
+def word_of(number: int, words: Mapping[str, int], *, unspecified: str = "unspecified") -> str:
+    """The word for a number; the number itself as text, if a newer server has one that isn't known here."""
+    if not number:
+        return unspecified
+    return next((word for word, known in words.items() if known == number), str(number))
+
+
+def permission_number(word: str) -> definition_pb2.Permission:
+    """ValueError, with the nearest word, for one that is none."""
+    return PERMISSIONS[choice("permission", word, list(PERMISSIONS))]
+
+
+def permission_word(permission: int) -> str:
+    """A server that does not tell is one that permits all."""
+    return word_of(permission, PERMISSIONS, unspecified="read-write")
+
+
+def moment_of(timestamp: "Timestamp") -> datetime | None:
+    """None if the server did not say."""
+    return datetime_of(timestamp) if timestamp.seconds else None

@@ -1,1 +1,0 @@
-"""The `ternmq` command. Its modules import at the top only what is cheap: any call answers within 0.3 s."""

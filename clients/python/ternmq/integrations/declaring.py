@@ -1,0 +1,79 @@
+"""Topics and groups that a framework's application needs, made if they are missing, by TernMQ's admin service.
+
+A server without that service, such as Apache RocketMQ, is left to its operator: what is missing there shows when it is
+used.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from ternmq.admin.client import Admin
+from ternmq.admin.words import TopicType
+from ternmq.errors import BadRequest, NotFound, Unsupported
+from ternmq.options import ClientOptions
+from ternmq_protos.v2 import definition_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+
+async def declare(
+    endpoint: str,
+    topics: Mapping[str, TopicType],
+    groups: Mapping[str, str] | None = None,
+    *,
+    options: ClientOptions,
+    any_type: bool = False,
+) -> None:
+    """Make those of `topics` (with their types) and of `groups` (with where they begin: `earliest`, `latest` or `auto`)
+    that aren't there.
+
+    `BadRequest` for a topic of another type, unless `any_type` will do; what is there stays as it is.
+    """
+    async with Admin(endpoint, credentials=options.get("credentials"), tls=options.get("tls", False)) as admin:
+        try:
+            for topic, kind in topics.items():
+                await _declare_topic(admin, topic, kind, any_type=any_type)
+            for group, consume_from in (groups or {}).items():
+                await _declare_group(admin, group, consume_from)
+        except Unsupported:
+            logger.info("%s has no admin service of TernMQ; topics and groups are left to its operator", endpoint)
+
+
+async def _declare_topic(admin: Admin, name: str, kind: TopicType, *, any_type: bool) -> None:
+    found = await _type_of(admin, name)
+    if found is None:
+        try:
+            await admin.create_topic(name, kind)
+        except BadRequest:
+            found = await _type_of(admin, name)
+            if found is None:
+                raise
+        else:
+            return  # or another was quicker, with the same settings
+    if found != kind and not any_type:
+        raise BadRequest(pb.BAD_REQUEST, f"topic {name} is of type {found}, but has to be {kind} here")
+
+
+async def _declare_group(admin: Admin, name: str, consume_from: str) -> None:
+    if await _has_group(admin, name):
+        return
+    try:
+        await admin.create_group(name, consume_from=consume_from)
+    except BadRequest:
+        if not await _has_group(admin, name):  # else another was quicker, with other settings
+            raise
+
+
+async def _has_group(admin: Admin, name: str) -> bool:
+    try:
+        await admin.describe_group(name)
+    except NotFound:
+        return False
+    return True
+
+
+async def _type_of(admin: Admin, name: str) -> str | None:
+    try:
+        return (await admin.describe_topic(name)).topic.type
+    except NotFound:
+        return None

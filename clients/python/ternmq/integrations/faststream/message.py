@@ -1,0 +1,54 @@
+"""What FastStream's handlers see of a delivery, and how it is settled: by what the push consumer's listener returns."""
+
+from typing import Any
+
+from faststream.message import StreamMessage, decode_message
+
+from ternmq.hooks import ConsumeResult
+from ternmq.message_view import MessageView
+
+CONTENT_TYPE = "content-type"
+CORRELATION_ID = "correlation_id"
+
+
+class Delivery:
+    """One delivery, and what was decided about it; undecided is given back."""
+
+    def __init__(self, view: MessageView) -> None:
+        self.view = view
+        self.result = ConsumeResult.FAILURE
+
+
+class TernmqMessage(StreamMessage[Delivery]):
+    """A message; `raw_message.view` is the `ternmq.MessageView`."""
+
+    async def ack(self) -> None:
+        """Settle it for good once its handlers have ended."""
+        if self.committed is None:
+            self.raw_message.result = ConsumeResult.SUCCESS
+        await super().ack()
+
+    async def reject(self) -> None:
+        """Drop it: it is not delivered again, nor a dead letter."""
+        if self.committed is None:
+            self.raw_message.result = ConsumeResult.SUCCESS
+        await super().reject()
+
+
+class TernmqParser:
+    """From a delivery to a message, and from its body to what a handler takes."""
+
+    async def parse_message(self, delivery: Delivery) -> TernmqMessage:
+        view = delivery.view
+        headers = view.properties
+        return TernmqMessage(
+            raw_message=delivery,
+            body=view.body,
+            headers=dict(headers),
+            content_type=headers.get(CONTENT_TYPE),
+            correlation_id=headers.get(CORRELATION_ID) or view.message_id,
+            message_id=view.message_id,
+        )
+
+    async def decode_message(self, message: StreamMessage[Any]) -> Any:  # noqa: ANN401 - what it was is up to the sender
+        return decode_message(message)

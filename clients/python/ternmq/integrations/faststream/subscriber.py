@@ -1,0 +1,153 @@
+"""One subscription of FastStream: a push consumer that has its handlers called."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from faststream._internal.configs import SubscriberSpecificationConfig, SubscriberUsecaseConfig
+from faststream._internal.constants import EMPTY
+from faststream._internal.endpoint.subscriber import SubscriberSpecification, SubscriberUsecase
+from faststream.exceptions import FeatureNotSupportedException
+from faststream.message import StreamMessage
+from faststream.middlewares import AckPolicy
+from faststream.specification.asyncapi.utils import resolve_payloads
+from faststream.specification.schema import Message as MessageSpec
+from faststream.specification.schema import Operation, SubscriberSpec
+
+from ternmq.filters import SqlFilter, TagFilter
+from ternmq.hooks import ConsumeResult
+from ternmq.integrations.faststream.message import Delivery, TernmqParser
+from ternmq.message_view import MessageView
+
+if TYPE_CHECKING:
+    from ternmq.integrations.faststream.config import TernmqBrokerConfig
+    from ternmq.push_consumer import PushConsumer
+
+BY_HANDLERS_ONLY = "a subscriber of TernMQ has its messages handled; to ask for them use ternmq.SimpleConsumer"
+
+Filter = str | TagFilter | SqlFilter
+
+
+@dataclass(kw_only=True)
+class TernmqSubscriberConfig(SubscriberUsecaseConfig):
+    """What a subscriber is declared with."""
+
+    topic: str
+    group: str
+    filter_by: Filter
+    max_workers: int
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        own = self._ack_policy if self._ack_policy is not EMPTY else self._outer_config.ack_policy
+        if own is AckPolicy.ACK_FIRST:
+            raise FeatureNotSupportedException("ACK_FIRST: TernMQ settles a message when its handler has ended")
+        return AckPolicy.NACK_ON_ERROR if own is EMPTY else own
+
+
+@dataclass(kw_only=True)
+class TernmqSubscriberSpecificationConfig(SubscriberSpecificationConfig):
+    """What documents a subscriber."""
+
+    topic: str
+
+
+class TernmqSubscriberSpecification(SubscriberSpecification[Any, TernmqSubscriberSpecificationConfig]):
+    """Its page in AsyncAPI."""
+
+    @property
+    def topic(self) -> str:
+        return f"{self._outer_config.prefix}{self.config.topic}"
+
+    @property
+    def channel_labels(self) -> list[str]:
+        return [self.topic]
+
+    def get_schema(self) -> dict[str, SubscriberSpec]:
+        message = MessageSpec(title=f"{self.name}:Message", payload=resolve_payloads(self.get_payloads()))
+        spec = SubscriberSpec(
+            address=self.topic,
+            description=self.description,
+            operation=Operation(message=message, bindings=None),
+            bindings=None,
+        )
+        return {self.name: spec}
+
+
+class TernmqSubscriber(SubscriberUsecase[Delivery]):
+    """Calls its handlers for the messages of a topic that its group gets."""
+
+    _outer_config: "TernmqBrokerConfig"
+
+    def __init__(
+        self,
+        config: TernmqSubscriberConfig,
+        specification: TernmqSubscriberSpecification,
+        calls: Any,  # noqa: ANN401
+    ) -> None:
+        parser = TernmqParser()
+        config.parser = parser.parse_message
+        config.decoder = parser.decode_message
+        super().__init__(config, specification, calls)  # type: ignore[arg-type] # it is invariant
+        self._topic = config.topic
+        self.group = config.group
+        self._filter = config.filter_by
+        self._max_workers = config.max_workers
+        self._consumer: PushConsumer | None = None
+        self._handling: set[asyncio.Task[Any]] = set()
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def topic(self) -> str:
+        """With the prefix of its router."""
+        return f"{self._outer_config.prefix}{self._topic}"
+
+    async def start(self) -> None:
+        """Begin to consume; a topic that is missing is made, of type NORMAL."""
+        await super().start()
+        self._post_start()
+        if self.calls:
+            client = self._outer_config.client
+            await client.declare(self.topic)
+            self._consumer = client.consumer(
+                self.group, {self.topic: self._filter}, self._listen, concurrency=self._max_workers
+            )
+            await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Finish what runs, give back the rest. From a handler (`StopConsume`) without waiting for that handler."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            self._closing = asyncio.create_task(consumer.close())
+        if self._closing is not None and asyncio.current_task() not in self._handling:
+            await asyncio.wait([self._closing])
+        await super().stop()
+
+    async def _listen(self, view: MessageView) -> ConsumeResult:
+        delivery = Delivery(view)
+        task = asyncio.current_task()
+        assert task is not None
+        self._handling.add(task)
+        try:
+            await self.consume(delivery)
+        finally:
+            self._handling.discard(task)
+        return delivery.result
+
+    async def get_one(self, *, timeout: float = 5.0) -> NoReturn:
+        raise FeatureNotSupportedException(BY_HANDLERS_ONLY)
+
+    def __aiter__(self) -> AsyncIterator[StreamMessage[Delivery]]:
+        raise FeatureNotSupportedException(BY_HANDLERS_ONLY)
+
+    def _make_response_publisher(self, message: StreamMessage[Delivery]) -> Sequence[Any]:
+        return ()  # there are no replies
+
+    def get_log_context(self, message: StreamMessage[Delivery] | None) -> dict[str, str]:
+        """What each line of the log says."""
+        return log_context(self.topic, self.group, message)
+
+
+def log_context(topic: str, group: str, message: StreamMessage[Delivery] | None) -> dict[str, str]:
+    return {"topic": topic, "group": group, "message_id": getattr(message, "message_id", "")}

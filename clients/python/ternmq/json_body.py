@@ -1,0 +1,243 @@
+"""Bodies in JSON: of plain values, dataclasses, and models of pydantic (version 2), which is imported only where one of
+its models is given.
+
+Written    UTF-8 without white space; a dataclass as its fields, a model as `model_dump(mode="json")` has it; an Enum as
+           its value; datetime, date, time, UUID and Decimal as text
+Read       as the fields' types say, nested ones too; what a dataclass doesn't know is left out, as pydantic does; a
+           float may come as an integer. Types beside those above, containers of them, Literals and unions are refused,
+           and unions of several dataclasses, which nothing tells apart
+Strict     NaN and Infinity are no JSON, neither way
+"""
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import json
+import types
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+ERRORS_SHOWN_MAX = 5
+_PLAIN = (str, bool, int, float, type(None))
+_ARRAYS = frozenset({list, Sequence, tuple, set, frozenset})
+_FROM_TEXT: dict[object, Callable[[str], object]] = {
+    datetime.datetime: datetime.datetime.fromisoformat,
+    datetime.date: datetime.date.fromisoformat,
+    datetime.time: datetime.time.fromisoformat,
+    uuid.UUID: uuid.UUID,
+    decimal.Decimal: decimal.Decimal,
+}
+
+
+class DataclassInstance(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+class PydanticModel(Protocol):
+    """What is used of a model of pydantic."""
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, /) -> Self: ...
+
+
+ModelT = TypeVar("ModelT", bound=DataclassInstance | PydanticModel)
+
+
+def encoded(value: object) -> bytes:
+    """The body; TypeError for what JSON can't say, ValueError for NaN, Infinity and circles."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_simpler).encode()
+
+
+def decoded(body: bytes, model: type[ModelT] | None) -> object:
+    """The value, or a `model` of it; ValueError, with a text for people, when the body is none."""
+    if model is not None and hasattr(model, "model_validate_json"):
+        return _validated(body, model)
+    try:
+        value = json.loads(body, parse_constant=_no_constant)
+        return value if model is None else _made(model, value, "")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def check_model(model: object) -> None:
+    """TypeError unless it is a class that `decoded` can make."""
+    if not isinstance(model, type) or not (hasattr(model, "model_validate_json") or dataclasses.is_dataclass(model)):
+        raise TypeError(f"json() makes dataclasses and pydantic models, which {model!r} is not")
+
+
+def _simpler(value: object) -> object:
+    """What `json` doesn't know by itself."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if isinstance(value, uuid.UUID | decimal.Decimal):
+        return str(value)
+    raise TypeError(f"JSON has no form for a {type(value).__name__}: {value!r:.100}")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _validated(body: bytes, model: Any) -> object:  # noqa: ANN401 - a class with `model_validate_json`
+    from pydantic import ValidationError  # it is installed: the model is one of it
+
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        # Without the values, which may be secret, and long.
+        errors = error.errors(include_url=False, include_input=False, include_context=False)
+        said = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors[:ERRORS_SHOWN_MAX]]
+        more = [f"{len(errors) - ERRORS_SHOWN_MAX} more"] if len(errors) > ERRORS_SHOWN_MAX else []
+        raise ValueError("; ".join(said + more)) from error
+
+
+# Dataclasses.
+
+
+def _made(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401 - an annotation can be anything
+    """`value` as the annotation `wanted` has it; `place` names it in errors."""
+    if wanted in {Any, object}:
+        return value
+    if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
+        return _instance(wanted, value, place)
+    origin = get_origin(wanted)
+    if origin in {Union, types.UnionType}:
+        return _first_that_fits(get_args(wanted), value, place)
+    if origin is Literal:
+        # 1 == True, and they are not the same in JSON.
+        if any(type(value) is type(one) and value == one for one in get_args(wanted)):
+            return value
+        raise _unfit(wanted, place)
+    if origin is not None or wanted in {dict, *_ARRAYS}:
+        return _container(origin or wanted, get_args(wanted), value, place)
+    return _scalar(wanted, value, place)
+
+
+def _instance(wanted: type, value: object, place: str) -> object:
+    if not isinstance(value, dict):
+        raise _unfit(wanted, place)
+    hints = _hints(wanted)
+    fields = [field for field in dataclasses.fields(wanted) if field.init]
+    made: dict[str, object] = {}
+    for field in fields:
+        there = _at(place, field.name)
+        if field.name in value:
+            made[field.name] = _made(hints[field.name], value[field.name], there)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{there} is missing")
+    return wanted(**made)
+
+
+@functools.cache
+def _hints(wanted: type) -> dict[str, Any]:
+    return get_type_hints(wanted)
+
+
+def _first_that_fits(options: Sequence[Any], value: object, place: str) -> object:
+    """Looks into a value once: with several dataclasses to try at each level, a body could make it take for ever."""
+    shape = type(value) if type(value) in {dict, list} else None
+    fitting = [option for option in options if option in {Any, object} or _shape(option) is shape]
+    if shape is not None and len(fitting) > 1:
+        names = ", ".join(getattr(option, "__name__", str(option)) for option in fitting)
+        raise TypeError(f"{place}: it can't be told which of {names} a JSON value is; pydantic has unions with a tag")
+    # What is this very type comes first: of `float | int`, 1 is an int.
+    for option in sorted(fitting, key=lambda option: option is not type(value)):
+        try:
+            return _made(option, value, place)
+        except ValueError:
+            if shape is not None:
+                raise
+    raise _unfit(" or ".join(getattr(option, "__name__", str(option)) for option in options), place)
+
+
+def _shape(wanted: Any) -> type | None:  # noqa: ANN401
+    """What of JSON becomes it: an object, an array, or None for what has nothing inside."""
+    if dataclasses.is_dataclass(wanted):
+        return dict
+    origin = get_origin(wanted) or wanted
+    if origin in {dict, Mapping}:
+        return dict
+    return list if origin in _ARRAYS else None
+
+
+def _container(kind: Any, items: Sequence[Any], value: object, place: str) -> object:  # noqa: ANN401
+    if kind in {dict, Mapping}:
+        key, item = items or (str, Any)
+        if not isinstance(value, dict):
+            raise _unfit(dict, place)
+        return {_made(key, one, place): _made(item, each, _at(place, repr(one)[:60])) for one, each in value.items()}
+    if kind not in _ARRAYS:
+        raise _unreadable(kind, place)
+    if not isinstance(value, list):
+        raise _unfit(list, place)
+    if kind is tuple and items and items[-1] is not Ellipsis:
+        if len(items) != len(value):
+            raise ValueError(f"{place or 'body'} has {len(value)} items instead of {len(items)}")
+        pairs = zip(items, value, strict=True)
+    else:
+        pairs = zip([items[0] if items else Any] * len(value), value, strict=True)
+    made = [_made(item, each, f"{place}[{number}]") for number, (item, each) in enumerate(pairs)]
+    return made if kind is Sequence else kind(made)
+
+
+def _scalar(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401
+    if wanted in _PLAIN or wanted is None:
+        fits = type(value) is (type(None) if wanted is None else wanted) or (wanted is float and type(value) is int)
+        if not fits:
+            raise _unfit(wanted, place)
+        if wanted is not float or not isinstance(value, int):
+            return value
+        try:
+            return float(value)
+        except OverflowError:
+            raise _unfit(wanted, place) from None
+    if wanted in _FROM_TEXT and isinstance(value, str):
+        try:
+            return _FROM_TEXT[wanted](value)
+        except (ValueError, decimal.InvalidOperation):
+            raise _unfit(wanted, place) from None
+    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
+        try:
+            return wanted(value)
+        except ValueError:
+            raise _unfit(wanted, place) from None
+    if wanted in _FROM_TEXT:
+        raise _unfit(wanted, place)
+    raise _unreadable(wanted, place)
+
+
+def _unfit(wanted: object, place: str) -> ValueError:
+    return ValueError(f"{place or 'body'} is no {getattr(wanted, '__name__', wanted)}")
+
+
+def _unreadable(wanted: object, place: str) -> TypeError:
+    return TypeError(f"{place or 'a body'} of type {wanted!r} can't be read from JSON")
+
+
+def _at(place: str, name: object) -> str:
+    return f"{place}.{name}" if place else str(name)

@@ -1,0 +1,95 @@
+"""The inbox: which messages a consumer has seen, written in the transaction in which it does what they ask for.
+
+A second delivery, also one at the same time in another process, finds the row of the first one: it waits until that
+transaction has ended, and is the first one if that was rolled back.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Delete,
+    Index,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    insert,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningInsert
+
+from ternmq.message_view import MessageView
+from ternmq.outbox.table import NAME_CHARACTERS_MAX, PRUNED_AT_A_TIME, ROW_ID, now_ms, pruning
+
+TABLE_NAME = "ternmq_inbox"
+
+
+class Inbox:
+    """A table of `metadata`, which the application creates or migrates with its others."""
+
+    def __init__(self, metadata: MetaData, *, name: str = TABLE_NAME, schema: str | None = None) -> None:
+        self.table = _table(metadata, name, schema)
+
+    def first_time(self, session: Session, view: MessageView, group: str) -> bool:
+        """Whether `group` sees this message for the first time; it is remembered if the session's transaction commits.
+
+            with Session(engine) as session, session.begin():
+                if inbox.first_time(session, view, "billing"):
+                    ...
+
+        Acknowledge the message after the commit, whatever the answer was.
+        """
+        if not isinstance(session, Session):
+            raise TypeError("first_time takes a Session; for an AsyncSession write: await inbox.first_time_async(...)")
+        row = {"consumer_group": group, "message_id": view.message_id, "seen_ms": now_ms()}
+        unless_there = self._insert_unless_there(session.get_bind().dialect.name)
+        if unless_there is not None:
+            return session.scalar(unless_there.values(row)) is not None
+        try:
+            with session.begin_nested():
+                session.execute(insert(self.table).values(row))
+        except IntegrityError:
+            return False
+        return True
+
+    async def first_time_async(self, session: AsyncSession, view: MessageView, group: str) -> bool:
+        """`first_time` for an `AsyncSession`."""
+        return await session.run_sync(self.first_time, view, group)
+
+    def prune(self, older_than: timedelta, *, limit: int = PRUNED_AT_A_TIME) -> Delete:
+        """A statement that forgets up to `limit` messages that were seen longer ago than that: run it now and then.
+
+            session.execute(inbox.prune(timedelta(days=14)))
+
+        A message that comes again after it was forgotten is new: keep them for longer than anything is repeated, by
+        consumers (attempts and back-off), by a relay (an outage), or by somebody who resets offsets.
+        """
+        before_ms = now_ms() - int(older_than.total_seconds() * 1000)
+        return pruning(self.table, self.table.c.seen_ms < before_ms, limit)
+
+    def _insert_unless_there(self, dialect: str) -> ReturningInsert[tuple[int]] | None:
+        """Returns the new row's id, or nothing; a failed insert would cost a savepoint, or the transaction."""
+        if dialect == "postgresql":
+            return postgresql.insert(self.table).on_conflict_do_nothing().returning(self.table.c.id)
+        if dialect == "sqlite":
+            return sqlite.insert(self.table).on_conflict_do_nothing().returning(self.table.c.id)
+        return None
+
+
+def _table(metadata: MetaData, name: str, schema: str | None) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("id", ROW_ID, primary_key=True, autoincrement=True),
+        Column("consumer_group", String(NAME_CHARACTERS_MAX), nullable=False),
+        Column("message_id", String(NAME_CHARACTERS_MAX), nullable=False),
+        Column("seen_ms", BigInteger, nullable=False),
+        UniqueConstraint("consumer_group", "message_id", name=f"{name}_once"),
+        Index(f"{name}_seen", "seen_ms"),
+        schema=schema,
+    )

@@ -1,0 +1,205 @@
+"""The relay: reads what was committed to an outbox and sends it.
+
+Batch       rows are locked (where the database can), sent, then deleted or marked, in one transaction: a relay that
+            dies in between lets them go, and they are sent again under the same ids. Elsewhere two short transactions
+Away        while no server can be reached rows stay as they are, and the relay tries again after a growing pause; so it
+            does while the database is away
+Failures    of single rows that may pass move them back by a growing pause; what a server never takes is left in the
+            table with its error, and logged
+Close       ends after the batch in hand
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.errors import ClientError, is_away
+from ternmq.message import SendReceipt
+from ternmq.options import ClientOptions
+from ternmq.outbox.databases import database_of
+from ternmq.outbox.rows import BatchLimits, Postponed, Refused, settle, take
+from ternmq.outbox.sending import Outcome, is_refusal, send_rows
+from ternmq.outbox.table import Outbox, now_ms
+from ternmq.producer import Producer
+from ternmq.running import signalled
+from ternmq_common.limits import MIB
+
+logger = logging.getLogger(__name__)
+
+BATCH_ROWS = 100
+BATCH_BYTES = 16 * MIB
+BATCH_ROWS_MAX = 10_000
+POLL_INTERVAL_S = 0.5
+DELIVERY_TIMEOUT_S = 10.0
+AWAY_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=10.0, multiplier=2.0)
+ROW_BACKOFF = ExponentialBackoff(initial_s=1.0, max_s=300.0, multiplier=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """One batch: how many rows were sent, and whether there was anything to send."""
+
+    sent: int
+    taken: int
+    away: ClientError | None = None
+
+
+class OutboxRelay:
+    """Sends the rows of `outbox`, which is in the database of `engine`, to the server at `endpoint`.
+
+        asyncio.run(OutboxRelay(outbox, engine, "127.0.0.1:8081").run())     # a program of its own
+        OutboxRelay(outbox, engine, "127.0.0.1:8081").run_blocking()         # the same
+        async with OutboxRelay(outbox, engine, "127.0.0.1:8081"): ...        # beside an application
+
+    With a plain `Engine` the database is used in a thread. As many relays as you like may run on PostgreSQL; elsewhere
+    one, or rows are sent several times. `batch_rows` and `batch_bytes` limit what is in memory and in one transaction.
+    An empty table is looked at again after about `poll_interval` seconds. The other arguments are those of
+    `ternmq.options.ClientOptions`.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        engine: Engine | AsyncEngine,
+        endpoint: str,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+        poll_interval: float = POLL_INTERVAL_S,
+        delivery_timeout: float = DELIVERY_TIMEOUT_S,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        if not 1 <= batch_rows <= BATCH_ROWS_MAX or batch_bytes < 1:
+            raise ValueError(f"{batch_rows=} must be 1 to {BATCH_ROWS_MAX}, {batch_bytes=} at least 1")
+        if not poll_interval > 0:
+            raise ValueError(f"poll_interval={poll_interval} must be more than 0 seconds")
+        self._outbox = outbox
+        self._database = database_of(engine)
+        self._limits = BatchLimits(rows=batch_rows, body_bytes=batch_bytes)
+        self._poll_interval_s = poll_interval
+        self._producer = Producer(endpoint, delivery_timeout=delivery_timeout, **options)
+        self._closing = asyncio.Event()
+        self._relaying: asyncio.Task[None] | None = None
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Relay until SIGINT or SIGTERM, then close. For the main thread only."""
+        async with self:
+            await signalled()
+
+    def run_blocking(self) -> None:
+        """Relay until SIGINT or SIGTERM, then close; in the main thread, where no event loop runs."""
+        asyncio.run(self.run())
+
+    async def start(self) -> Self:
+        """Begin to relay; the errors of a database without the table, and of a server that can't be reached, are
+        raised."""
+        try:
+            async with self._database.transaction() as run:
+                await run(self._look)
+            await self._producer.start()
+        except BaseException:
+            self._database.close()
+            raise
+        self._relaying = asyncio.create_task(self._relay_until_closed())
+        return self
+
+    async def close(self) -> None:
+        """Finish the batch in hand and end; for good, and may be called twice."""
+        self._closing.set()
+        if self._relaying is not None:
+            await asyncio.wait([self._relaying])
+        await self._producer.close()
+        self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _look(self, connection: Connection) -> None:
+        connection.execute(select(self._outbox.table).limit(1))
+
+    async def _relay_until_closed(self) -> None:
+        while not self._closing.is_set():
+            try:
+                passed = await self._relay_batch()
+            except (SQLAlchemyError, OSError) as error:
+                await self._pause_away(f"the database: {_said(error)}")
+                continue
+            except Exception:
+                logger.exception("a batch of the outbox failed")
+                await self._pause_away("see above")
+                continue
+            if passed.away is not None:
+                await self._pause_away(str(passed.away))
+                continue
+            if self._failures:
+                logger.info("the outbox is relayed again after %d failures", self._failures)
+                self._failures = 0
+            if not passed.sent:
+                await self._pause(jittered(self._poll_interval_s, random.random()))  # noqa: S311 - not cryptography
+
+    async def _pause_away(self, why: str) -> None:
+        self._failures += 1
+        if self._failures == 1:  # one warning for each time that it is away
+            logger.warning("the outbox can't be relayed and is tried again: %s", why)
+        await self._pause(jittered(AWAY_BACKOFF.delay_s(self._failures), random.random()))  # noqa: S311
+
+    async def _pause(self, delay_s: float) -> None:
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+
+    async def _relay_batch(self) -> _Passed:
+        if self._database.can_skip_locked:
+            async with self._database.transaction() as run:
+                rows = await run(self._take)
+                outcomes = await send_rows(self._producer, rows)
+                return await run(lambda connection: self._settle(connection, rows, outcomes))
+        # Without locks a transaction would do nothing but keep others from writing while messages are sent.
+        rows = await self._database.once(self._take)
+        outcomes = await send_rows(self._producer, rows)
+        return await self._database.once(lambda connection: self._settle(connection, rows, outcomes))
+
+    def _take(self, connection: Connection) -> list[Row[Any]]:
+        lock = self._database.can_skip_locked
+        return list(take(connection, self._outbox, self._limits, at_ms=now_ms(), lock=lock))
+
+    def _settle(self, connection: Connection, rows: list[Row[Any]], outcomes: Mapping[int, Outcome]) -> _Passed:
+        sent = {row_id for row_id, outcome in outcomes.items() if isinstance(outcome, SendReceipt)}
+        errors = {row_id: outcome for row_id, outcome in outcomes.items() if isinstance(outcome, ClientError)}
+        if errors and not sent and all(map(is_away, errors.values())):
+            return _Passed(0, len(rows), next(iter(errors.values())))
+        failed = [_failure(row, errors[row.id]) for row in rows if row.id in errors]
+        settle(connection, self._outbox, sent=sent, failed=failed, at_ms=now_ms())
+        return _Passed(len(sent), len(rows))
+
+
+def _said(error: Exception) -> str:
+    """What the driver says, in one line: SQLAlchemy adds the whole statement."""
+    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+    return said.partition("\n")[0] or type(error).__name__
+
+
+def _failure(row: Row[Any], error: ClientError) -> Refused | Postponed:
+    if is_refusal(error):
+        logger.error("message %s of the outbox is refused and stays there: %s", row.message_id, error)
+        return Refused(row.id, str(error))
+    delay_s = jittered(ROW_BACKOFF.delay_s(row.attempts + 1), random.random())  # noqa: S311
+    logger.warning("message %s of the outbox is tried again in %.1f s: %s", row.message_id, delay_s, error)
+    return Postponed(row.id, now_ms() + int(delay_s * 1000))

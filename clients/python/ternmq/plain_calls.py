@@ -1,0 +1,92 @@
+"""Calls of a thread that waits for each, without gRPC and without TLS: for what has to be quick to start, as a command.
+
+To import grpc alone takes three times as long as such a call with all that it needs.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
+from ternmq_common.addresses import parsed_address
+from ternmq_protos.v2 import definition_pb2
+from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
+from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+# Of a call that did not get to its end.
+BROKEN = frozenset({Status.CANCELLED, Status.UNKNOWN, Status.ABORTED, Status.INTERNAL})
+
+
+class PlainCalls:
+    """One call at a time on one connection, which is opened by the first and anew when it broke.
+
+    Raises the errors of the library; a subclass may make others of what goes wrong.
+    """
+
+    def __init__(self, endpoint: str, *, name: str = "ternmq-tool") -> None:
+        self._endpoint = endpoint
+        self._metadata = client_metadata(name)
+        self._connection: BlockingConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def ask(self, call: AdminCall[ValueT]) -> ValueT:
+        """The value of a call of the admin service."""
+        timeout_s = max(CALL_TIMEOUT_S, call.at_least_s)
+        answer = self._answer(f"/{SERVICE}/{call.name}", call.request, call.response, timeout_s)
+        try:
+            return call.value(answer)
+        except ValueError as error:
+            raise self._refused(definition_pb2.INTERNAL_ERROR, f"{self._endpoint}: {error}") from None
+
+    def _answer(self, path: str, request: "Message", response: Any, timeout_s: float) -> Any:  # noqa: ANN401 - of any call
+        """The answer, whose status is OK."""
+        answers = self._exchange(path, request, timeout_s)
+        if len(answers) != 1:
+            raise self._broken(Status.INTERNAL, f"{len(answers)} answers came, one was expected", timeout_s)
+        answer = response.FromString(answers[0])
+        if answer.status.code != definition_pb2.OK:
+            raise self._refused(answer.status.code, answer.status.message)
+        return answer
+
+    def _exchange(self, path: str, request: "Message", timeout_s: float) -> list[bytes]:
+        try:
+            return self._connected(timeout_s).call(
+                path, self._metadata, request.SerializeToString(), timeout_s=timeout_s
+            )
+        except StreamBroken as broken:
+            raise self._broken(broken.status, str(broken), timeout_s) from None
+
+    def _connected(self, timeout_s: float) -> BlockingConnection:
+        if self._connection is None or not self._connection.usable:
+            self._connection = BlockingConnection((parsed_address(self._endpoint),), timeout_s=timeout_s)
+        return self._connection
+
+    def _refused(self, code: "definition_pb2.Code", message: str) -> Exception:
+        """What is raised for an answer that says no."""
+        from ternmq.errors import error_of
+
+        return error_of(code, message)
+
+    def _broken(self, status: int | None, details: str, timeout_s: float) -> Exception:
+        """What is raised for a call without an answer; no status when the connection broke."""
+        from ternmq.errors import ConnectionFailed, DeadlineExceeded, Unsupported
+
+        if status == Status.DEADLINE_EXCEEDED:
+            return DeadlineExceeded(self._endpoint, f"no answer within {timeout_s:g} s")
+        if status == Status.UNIMPLEMENTED:
+            return Unsupported(definition_pb2.NOT_IMPLEMENTED, f"{self._endpoint} does not have this call: {details}")
+        is_away = status is None or status == Status.UNAVAILABLE or status in BROKEN
+        return ConnectionFailed(self._endpoint, details, retryable=is_away)
+
+
+def client_metadata(name: str) -> tuple[tuple[str, str], ...]:
+    """What every call must carry; the id is new for each client."""
+    return (("x-mq-client-id", f"{name}@{os.getpid()}@{os.urandom(4).hex()}"), ("x-mq-language", "PYTHON"))

@@ -1,0 +1,63 @@
+"""A message that a `SimpleConsumer` handed out: it can be settled by itself.
+
+`ternmq.blocking.ReceivedMessage` is made from this by tools/generate_blocking.py.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Protocol
+
+from ternmq.endpoints import Endpoints
+from ternmq.errors import BadRequest
+from ternmq.message_view import MessageView
+from ternmq_protos.v2 import definition_pb2 as pb
+
+AT_ONCE = timedelta(0)
+
+
+class Settling(Protocol):
+    """What a received message needs of its consumer."""
+
+    async def ack(self, views: MessageView | Iterable[MessageView]) -> None: ...
+
+    async def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None: ...
+
+
+class ReceivedMessage(MessageView):
+    """A `MessageView` that its consumer can still settle.
+
+        for view in await consumer.receive():
+            try:
+                handle(view.body)
+            except TimeoutError:
+                await view.nack(timedelta(minutes=1))
+            else:
+                await view.ack()
+
+    A copy, pickled or not, knows no consumer; the `ack` of any consumer of the group takes it.
+    """
+
+    __slots__ = ("_consumer",)
+
+    def __init__(
+        self, message: pb.Message, *, broker: str, endpoints: Endpoints, consumer: Settling | None = None
+    ) -> None:
+        super().__init__(message, broker=broker, endpoints=endpoints)
+        self._consumer = consumer
+
+    async def ack(self) -> None:
+        """Settle this delivery for good, as the consumer's `ack` does with one; `AckError` if the server refuses."""
+        await self._settling().ack(self)
+
+    async def nack(self, delay: timedelta = AT_ONCE) -> None:
+        """Give this delivery back, to come again after `delay`, up to 12 hours; it counts as an attempt."""
+        await self._settling().change_invisible_duration(self, delay)
+
+    def _settling(self) -> Settling:
+        if self._consumer is None:
+            raise BadRequest(
+                pb.BAD_REQUEST,
+                f"this copy of {self.message_id} knows no consumer: give it to `ack` or `change_invisible_duration` of "
+                "a SimpleConsumer of its group",
+            )
+        return self._consumer

@@ -1,0 +1,1 @@
+"""`ternmq backlog`: a group's backlog moved to a topic with more queues."""

@@ -1,0 +1,149 @@
+"""`ternmq backlog`: move what a group has not consumed to a topic with more queues."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo, echo_over
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq_command.backlog.move import MovePlan
+
+DEFAULT_BATCH = 100
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Move the backlog of a consumer group.
+
+    \b
+    Examples:
+      ternmq backlog move billing --topic orders --to orders-backlog --queues 64
+    """
+
+
+@command.command()
+@click.argument("group")
+@click.option("--topic", required=True, help="The topic whose backlog moves.")
+@click.option("--to", "target", required=True, metavar="TOPIC", help="Where it moves; made if it is not there.")
+@click.option("--queues", type=click.IntRange(min=1), required=True, help="Message queues of a topic that is made.")
+@click.option(
+    "--batch",
+    "batch_max",
+    type=click.IntRange(min=1, max=1000),
+    default=DEFAULT_BATCH,
+    show_default=True,
+    help="Messages that are sent before the group's offset moves.",
+)
+@click.option("--include-in-flight", is_flag=True, help="Move although members of the group are at work on it.")
+@yes_option
+@endpoint_option
+@json_option
+def move(
+    group: str,
+    topic: str,
+    target: str,
+    queues: int,
+    batch_max: int,
+    include_in_flight: bool,
+    yes: bool,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Move the backlog of GROUP in a topic to a topic with more queues, so that more consumers can work on it.
+
+    Stop the group's consumers of the topic first. Messages keep their ids, keys, tags, properties, bodies, times of
+    birth and message groups, and the order within a message group. What is sent to the old topic from now on stays
+    there, as does what waits for a retry. Afterwards let consumers of the group subscribe the new topic.
+
+    The move can be stopped and run again with the same words: it goes on where it was, and nothing is lost. At most
+    one batch of a queue comes twice then. With --include-in-flight, what members have in hand moves too, and what was
+    acknowledged behind it: that comes twice.
+
+    Asks first; without a terminal it needs --yes.
+
+    \b
+    Examples:
+      ternmq backlog move billing --topic orders --to orders-backlog --queues 64
+      ternmq backlog move billing --topic orders --to orders-backlog --queues 64 --include-in-flight --yes
+    """
+    if topic == target:
+        raise WrongUsage("--topic and --to are the same topic")
+    from ternmq_command.backlog.move import Mover, planned
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.messaging import MessagingClient
+
+    with AdminClient(endpoint) as admin, MessagingClient(endpoint) as messaging:
+        plan = planned(admin, messaging, group=group, topic=topic)
+        if not include_in_flight:
+            plan.check_idle()
+        if plan.total:
+            confirm(f"Move {counted(plan.total, 'message')} of {topic} to {target} for group {group}?", yes=yes)
+            mover = Mover(admin, messaging, plan, target=target)
+            queues = mover.prepare(queues)
+            _carry_out(plan, mover.run(batch_max))
+    _report(plan, target, queues, as_json=as_json)
+
+
+def _carry_out(plan: "MovePlan", progress: "Iterator[int]") -> None:
+    """Move all; what stops it, Ctrl-C included, also says how to go on."""
+    line = ProgressLine(plan.total)
+    try:
+        for count in progress:
+            line.add(count)
+    except (CommandFailure, KeyboardInterrupt):
+        line.end()
+        echo(_stopped(plan), err=True)
+        raise
+    line.end()
+
+
+def _stopped(plan: "MovePlan") -> str:
+    moved = counted(sum(share.moved for share in plan.shares), "message")
+    return f"stopped with {moved} moved; the same command goes on from there, and at most one batch comes twice"
+
+
+def _report(plan: "MovePlan", target: str, queues: int, *, as_json: bool) -> None:
+    group, topic, moved = plan.group.name, plan.topic.name, sum(share.moved for share in plan.shares)
+    if as_json:
+        shares = [
+            {
+                "broker": share.queue.broker.name,
+                "queue": share.queue.id,
+                "from": share.start,
+                "to": share.end,
+                "moved": share.moved,
+            }
+            for share in plan.shares
+        ]
+        print_json({"group": group, "topic": topic, "to": target, "moved": moved, "queues": shares})
+    elif not plan.total:
+        echo(f"group {group} has no backlog in {topic}", err=True)
+    else:
+        echo(f"moved {counted(moved, 'message')} of {topic} to {target} ({queues} queues) for group {group}")
+        echo(f"let consumers of {group} subscribe {target}; what is sent to {topic} stays there", err=True)
+
+
+class ProgressLine:
+    """`moved 1200 of 5000`, written over itself, on a terminal; nothing elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self._moved, self._total = 0, total
+        self._is_shown = sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        self._moved += count
+        if self._is_shown:
+            echo_over(f"moved {self._moved} of {self._total}")
+
+    def end(self) -> None:
+        if self._is_shown and self._moved:
+            echo(err=True)

@@ -1,0 +1,1 @@
+"""`ternmq bench`: a quick look at how fast a server is."""

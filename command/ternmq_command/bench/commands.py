@@ -1,0 +1,79 @@
+"""`ternmq bench`: send messages, receive them, and say how fast that was."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import described, print_json
+from ternmq_command.terminal.printing import echo_lines
+
+if TYPE_CHECKING:
+    from ternmq_command.bench.bench_run import Figures
+
+MESSAGES_MAX = 10_000_000
+BYTES_MIN = 16  # a number and a time
+BYTES_MAX = 4 * 1024 * 1024
+IN_FLIGHT_MAX = 1024
+
+
+@click.command()
+@click.option("--messages", type=click.IntRange(1, MESSAGES_MAX), default=10_000, show_default=True, help="How many.")
+@click.option("--size", type=click.IntRange(BYTES_MIN, BYTES_MAX), default=1024, show_default=True, help="Their bytes.")
+@click.option(
+    "--in-flight",
+    type=click.IntRange(1, IN_FLIGHT_MAX),
+    default=64,
+    show_default=True,
+    help="How many sends wait for their answer at a time.",
+)
+@endpoint_option
+@json_option
+def command(messages: int, size: int, in_flight: int, endpoint: str, as_json: bool) -> None:
+    """Send messages to a topic of its own and receive them meanwhile; print rates, latencies and the server's CPU.
+
+    A quick look, by one Python process, which mostly needs more than the server: what a server can do, and how it
+    compares with others, `./run bench` of the checkout measures with care. The topic and its group are deleted at the
+    end, also after Ctrl-C; the messages take room on the server's disk until retention removes them.
+
+    The delivery's latency is from the begin of a send to when its message was received. The server's CPU time is told
+    where the server runs on this machine, by the same user.
+
+    \b
+    Examples:
+      ternmq bench
+      ternmq bench --messages 100000 --size 256 --in-flight 256
+      ternmq bench --in-flight 1 --json | jq .send_p99_ms
+    """
+    from ternmq_command.bench.bench_run import measured
+    from ternmq_command.calls.library import client_errors
+
+    with client_errors(endpoint):
+        figures = measured(endpoint, messages=messages, size=size, in_flight=in_flight)
+    record = _record(figures, messages=messages, size=size, in_flight=in_flight)
+    if as_json:
+        print_json(record)
+        return
+    echo_lines(described(record))
+    echo_lines("\nA quick look by one Python process; `./run bench` of the checkout measures with care.", err=True)
+
+
+def _record(figures: "Figures", *, messages: int, size: int, in_flight: int) -> dict[str, object]:
+    server_s = figures.server_cpu_s
+    return {
+        "messages": messages,
+        "size": size,
+        "in_flight": in_flight,
+        "sent_per_s": round(messages / figures.send_s),
+        "received_per_s": round(messages / figures.receive_s),
+        "send_p50_ms": _ms(figures.sends.at(0.5)),
+        "send_p99_ms": _ms(figures.sends.at(0.99)),
+        "delivery_p50_ms": _ms(figures.deliveries.at(0.5)),
+        "delivery_p99_ms": _ms(figures.deliveries.at(0.99)),
+        "client_cpu_s": round(figures.client_cpu_s, 2),
+        "server_cpu_s": None if server_s is None else round(server_s, 2),
+    }
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 2)

@@ -1,0 +1,75 @@
+"""How much CPU time a server on this machine needs, by what Linux tells of processes: /proc."""
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Self
+
+from ternmq_common.addresses import parsed_address
+
+PROC = Path("/proc")
+_LISTENING = "0A"
+# Places in /proc/PID/stat, behind the name, which may hold anything.
+_USER_TICKS, _SYSTEM_TICKS = 11, 12
+
+
+class ServerCpu:
+    """The processes that listened at a port when this was made; with none, nothing is known."""
+
+    def __init__(self, pids: set[int]) -> None:
+        self._before = {pid: ticks for pid in pids if (ticks := _ticks(pid)) is not None}
+
+    @classmethod
+    def of(cls, endpoint: str) -> Self:
+        """Of the server at HOST:PORT, if that is this machine and the server belongs to this user."""
+        host, port = parsed_address(endpoint)
+        return cls(_listening(port) if _is_here(host) else set())
+
+    def used_s(self) -> float | None:
+        """Since this was made; None if nothing is known, or a process has ended."""
+        ticks = [(_ticks(pid), before) for pid, before in self._before.items()]
+        if not ticks or any(after is None for after, _ in ticks):
+            return None
+        return sum((after or 0) - before for after, before in ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(port: int) -> set[int]:
+    """The processes of this user that listen at that port."""
+    wanted = {f"socket:[{inode}]" for name in ("tcp", "tcp6") for inode in _inodes(PROC / "net" / name, port)}
+    if not wanted:
+        return set()
+    return {int(path.name) for path in PROC.iterdir() if path.name.isdigit() and not wanted.isdisjoint(_files(path))}
+
+
+def _inodes(table: Path, port: int) -> set[str]:
+    try:
+        rows = [line.split() for line in table.read_text().splitlines()[1:]]
+    except OSError:  # no Linux
+        return set()
+    return {row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port}
+
+
+def _files(process: Path) -> set[str]:
+    """What its descriptors are; nothing of one that has ended, or is another user's."""
+    found = set()
+    try:
+        for descriptor in (process / "fd").iterdir():
+            found.add(str(descriptor.readlink()))
+    except OSError:
+        pass
+    return found
+
+
+def _ticks(pid: int) -> int | None:
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])

@@ -1,0 +1,148 @@
+"""Calls of our admin service, as `ternmq.admin` has them; each module there is imported when it is needed."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+from ternmq.admin.call import SERVICE
+from ternmq_command.calls.service_calls import Calls
+
+if TYPE_CHECKING:
+    from ternmq.admin.brokers import Broker, BrokerRemaining, ServerInfo
+    from ternmq.admin.groups import Group, GroupDescription, GroupSettings
+    from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
+    from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
+    from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
+    from ternmq.message_view import MessageView
+
+
+class AdminClient(Calls):
+    """Topics, groups and progress of the broker at an endpoint; raises `Refused` and `Unreachable`.
+
+    `ask` makes any call of `ternmq.admin`; the methods are those that several commands make.
+    """
+
+    service = SERVICE
+
+    def create_topic(self, name: str, type_name: str, queues: int, brokers: Iterable[str] = ()) -> bool:
+        """Whether the topic is new; False when it was there with the same settings. 0 queues: the server's default."""
+        from ternmq.admin import topics
+
+        return self.ask(topics.create(name, cast("TopicType", type_name), queues or None, brokers=brokers))
+
+    def topics(self) -> "list[Topic]":
+        from ternmq.admin import topics
+
+        return self.ask(topics.list_all())
+
+    def topic_names(self) -> list[str]:
+        return [topic.name for topic in self.topics()]
+
+    def topic(self, name: str) -> "TopicDescription":
+        from ternmq.admin import topics
+
+        return self.ask(topics.describe(name))
+
+    def delete_topic(self, name: str) -> None:
+        from ternmq.admin import topics
+
+        self.ask(topics.delete(name))
+
+    def purge_topic(self, name: str, before: datetime | None, *, dry_run: bool) -> "list[PurgedQueue]":
+        """What each queue held and holds now: what was stored before that time is gone, all without one."""
+        from ternmq.admin import topics
+
+        return self.ask(topics.purge(name, before=before, dry_run=dry_run))
+
+    def create_group(self, name: str, settings: "GroupSettings | None" = None) -> bool:
+        """Whether the group is new; what is left out is the server's default."""
+        from ternmq.admin import groups
+
+        return self.ask(groups.create(name, settings or {}))
+
+    def groups(self) -> "list[Group]":
+        from ternmq.admin import groups
+
+        return self.ask(groups.list_all())
+
+    def group_names(self) -> list[str]:
+        return [group.name for group in self.groups()]
+
+    def group(self, name: str) -> "GroupDescription":
+        from ternmq.admin import groups
+
+        return self.ask(groups.describe(name))
+
+    def delete_group(self, name: str) -> None:
+        from ternmq.admin import groups
+
+        self.ask(groups.delete(name))
+
+    def query_messages(self, topic: str, key: str, *, limit: int) -> "list[MessageView]":
+        """Messages with this key or message id, the newest first."""
+        from ternmq.admin import messages
+
+        return self.ask(messages.find(topic, key, limit=limit))
+
+    def resend_dead_letters(
+        self, group: str, broker: str, queue_offsets: Iterable[int], *, to_topic: str
+    ) -> "list[ResentDeadLetter]":
+        from ternmq.admin import messages
+
+        return self.ask(messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic))
+
+    def transactions(self, state_name: str, *, topic: str) -> "Iterator[OpenTransaction]":
+        """Those that are `pending` or `discarded`, of one topic if it is named; pages are read as they are needed."""
+        from ternmq.admin import messages
+
+        page = ""
+        while True:
+            found = self.ask(messages.list_transactions(cast("OpenState", state_name), topic=topic, page=page))
+            yield from found.transactions
+            page = found.next_page
+            if not page:
+                return
+
+    def transaction(self, transaction_id: str) -> "TransactionDescription":
+        from ternmq.admin import messages
+
+        return self.ask(messages.describe_transaction(transaction_id))
+
+    def resolve_transaction(self, transaction_id: str, resolution_name: str) -> "OpenTransaction":
+        """The transaction as it is after a `commit` or `rollback`."""
+        from ternmq.admin import messages
+
+        return self.ask(messages.resolve_transaction(transaction_id, cast("Resolution", resolution_name)))
+
+    def brokers(self) -> "list[Broker]":
+        from ternmq.admin import brokers
+
+        return self.ask(brokers.list_all())
+
+    def update_broker(self, name: str, *, permission_name: str | None = None, draining: bool | None = None) -> "Broker":
+        """The broker as it is now; what is None stays."""
+        from ternmq.admin import brokers
+
+        permission = cast("Permission | None", permission_name)
+        return self.ask(brokers.update(name, permission=permission, draining=draining))
+
+    def remove_broker(self, name: str, *, force: bool) -> None:
+        from ternmq.admin import brokers
+
+        self.ask(brokers.remove(name, force=force))
+
+    def remaining(self, name: str) -> "BrokerRemaining":
+        """What would be lost with the broker."""
+        from ternmq.admin import brokers
+
+        return self.ask(brokers.remaining(name))
+
+    def advance_clock(self, by: timedelta) -> datetime:
+        from ternmq.admin import brokers
+
+        return self.ask(brokers.advance_clock(by))
+
+    def server_info(self) -> "ServerInfo":
+        from ternmq.admin import brokers
+
+        return self.ask(brokers.server_info())

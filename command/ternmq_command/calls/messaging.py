@@ -1,0 +1,125 @@
+"""Reading by offset, offsets of groups, sending and recalling, by single calls of the protocol (`pulling.md, Offsets`).
+
+For commands that read a queue once, from one offset to another; `follower` follows topics.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ternmq.endpoints import Endpoints
+from ternmq_command.calls.service_calls import Calls
+from ternmq_command.terminal.failures import CommandFailure, Refused
+from ternmq_common.limits import RECEIVE_BATCH_MAX
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2
+
+READER_GROUP = "ternmq-tail"
+SEND_TIMEOUT_S = 30
+READABLE = (pb.READ, pb.READ_WRITE)
+# Nothing there, or retention removed what we were about to read: in both cases next_offset says where to go on.
+HARMLESS = (pb.OK, pb.MESSAGE_NOT_FOUND)
+EVERYTHING = pb.FilterExpression(type=pb.TAG, expression="*")
+
+
+@dataclass(frozen=True, slots=True)
+class PulledPage:
+    """One pull's messages, and the queue offset to go on from."""
+
+    messages: list[pb.Message]
+    next_offset: int
+
+
+class MessagingClient(Calls):
+    """Queues of the broker at an endpoint; raises `Refused` and `Unreachable`."""
+
+    service = "apache.rocketmq.v2.MessagingService"
+
+    def queues(self, topic: str) -> list[pb.MessageQueue]:
+        """The readable queues; those that it will have of a topic that a first message makes."""
+        request = service_pb2.QueryRouteRequest(
+            topic=pb.Resource(name=topic), endpoints=Endpoints.parse(self._endpoint).to_proto()
+        )
+        answer = self._call("QueryRoute", request, service_pb2.QueryRouteResponse)
+        return [queue for queue in answer.message_queues if queue.permission in READABLE and queue.broker.id == 0]
+
+    def first_offset(self, queue: pb.MessageQueue) -> int:
+        return self._query_offset(service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.BEGINNING))
+
+    def end_offset(self, queue: pb.MessageQueue) -> int:
+        return self._query_offset(service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.END))
+
+    def offset_at(self, queue: pb.MessageQueue, moment: datetime) -> int:
+        """The first message stored at that time or later; the end if there is none."""
+        request = service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.TIMESTAMP)
+        request.timestamp.FromDatetime(moment)
+        return self._query_offset(request)
+
+    def _query_offset(self, request: service_pb2.QueryOffsetRequest) -> int:
+        return self._call("QueryOffset", request, service_pb2.QueryOffsetResponse).offset
+
+    def committed(self, group: str, queue: pb.MessageQueue) -> int | None:
+        """Where the group is in the queue; None if it never was there."""
+        request = service_pb2.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue)
+        try:
+            return self._call("GetOffset", request, service_pb2.GetOffsetResponse).offset
+        except Refused as refusal:
+            if refusal.code != pb.OFFSET_NOT_FOUND:
+                raise
+            return None
+
+    def commit(self, group: str, queue: pb.MessageQueue, queue_offset: int) -> None:
+        request = service_pb2.UpdateOffsetRequest(
+            group=pb.Resource(name=group), message_queue=queue, offset=queue_offset
+        )
+        self._call("UpdateOffset", request, service_pb2.UpdateOffsetResponse)
+
+    def messages(
+        self, queue: pb.MessageQueue, start: int, end: int, wanted: pb.FilterExpression | None = None
+    ) -> Iterator[pb.Message]:
+        """What is left of the offsets from `start` to before `end`, and is `wanted`; pulled as it is asked for."""
+        while start < end:
+            pulled = self.pull(queue, start, min(RECEIVE_BATCH_MAX, end - start), wanted)
+            if pulled.next_offset <= start:
+                raise CommandFailure(
+                    f"queue {queue.id} of {queue.topic.name} gives nothing at offset {start}, though it went to {end}"
+                )
+            yield from (message for message in pulled.messages if message.system_properties.queue_offset < end)
+            start = pulled.next_offset
+
+    def pull(
+        self, queue: pb.MessageQueue, pull_offset: int, batch_size: int, wanted: pb.FilterExpression | None = None
+    ) -> PulledPage:
+        """What is there now, and is `wanted`, without waiting."""
+        request = service_pb2.PullMessageRequest(
+            group=pb.Resource(name=READER_GROUP),
+            message_queue=queue,
+            offset=pull_offset,
+            batch_size=batch_size,
+            filter_expression=wanted or EVERYTHING,
+        )
+        messages, next_offset = [], pull_offset
+        for item in self._stream("PullMessage", request, service_pb2.PullMessageResponse):
+            kind = item.WhichOneof("content")
+            if kind == "message":
+                messages.append(item.message)
+            elif kind == "next_offset":
+                next_offset = item.next_offset
+            elif item.status.code not in HARMLESS:
+                raise Refused(item.status.code, item.status.message)
+        return PulledPage(messages, next_offset)
+
+    def recall(self, topic: str, recall_handle: str) -> str:
+        """Take back a timed message before its time; its id."""
+        request = service_pb2.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=recall_handle)
+        return self._call("RecallMessage", request, service_pb2.RecallMessageResponse).message_id
+
+    def send(self, messages: Sequence[pb.Message]) -> None:
+        """Send all in one request, hence to one queue; returns when every one is stored."""
+        request = service_pb2.SendMessageRequest(messages=messages)
+        answer = self._call("SendMessage", request, service_pb2.SendMessageResponse, timeout_s=SEND_TIMEOUT_S)
+        if len(answer.entries) != len(messages):
+            raise CommandFailure(f"{len(messages)} messages were sent and {len(answer.entries)} answered for")
+        for entry in answer.entries:
+            if entry.status.code != pb.OK:
+                raise Refused(entry.status.code, entry.status.message)

@@ -1,0 +1,71 @@
+"""Calls of one service of a broker: what our clients of such services share, and how their failures end a command."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+
+from ternmq import plain_calls
+from ternmq.plain_calls import BROKEN, PlainCalls
+from ternmq_command.terminal.failures import CallBroken, CommandFailure, Refused, Unreachable
+from ternmq_protos.v2 import definition_pb2
+from ternmq_rpc.grpc_http2.messages import Status
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+CALL_TIMEOUT_S = 10
+# A broker is not on the far side of the proxy that a company's environment names for the web.
+CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
+CLIENT_NAME = "ternmq-command"
+
+
+class _Answer(Protocol):
+    @property
+    def status(self) -> definition_pb2.Status: ...
+
+
+A = TypeVar("A", bound=_Answer)
+I = TypeVar("I", bound="Message")  # noqa: E741  (an item of a stream)
+
+
+class Calls(PlainCalls):
+    """One short connection per command, under one client id; raises `Refused` and `Unreachable`."""
+
+    service: ClassVar[str]
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(endpoint, name=CLIENT_NAME)
+
+    def _call(self, method: str, request: "Message", answer_type: type[A], *, timeout_s: float = CALL_TIMEOUT_S) -> A:
+        """The answer, whose status is OK."""
+        answer: A = self._answer(f"/{self.service}/{method}", request, answer_type, timeout_s)
+        return answer
+
+    def _stream(self, method: str, request: "Message", item_type: type[I]) -> Iterator[I]:
+        """The items of the answer; a status among them is for the caller to look at."""
+        yield from map(item_type.FromString, self._exchange(f"/{self.service}/{method}", request, CALL_TIMEOUT_S))
+
+    def _refused(self, code: "definition_pb2.Code", message: str) -> Exception:
+        return Refused(code, message)
+
+    def _broken(self, status: int | None, details: str, timeout_s: float) -> Exception:
+        return call_failure(self._endpoint, status, details, timeout_s=timeout_s)
+
+
+def client_metadata() -> tuple[tuple[str, str], ...]:
+    """What every call must carry; the id is new for each command."""
+    return plain_calls.client_metadata(CLIENT_NAME)
+
+
+def call_failure(
+    endpoint: str, status: int | None, details: str, *, timeout_s: float = CALL_TIMEOUT_S
+) -> CommandFailure:
+    """The failure behind a gRPC status that isn't OK, which a server never sends for a refusal; None
+    when the connection broke."""
+    if status is None or status == Status.UNAVAILABLE:
+        return Unreachable(endpoint, "connection refused" if "refused" in details else details or "unavailable")
+    if status == Status.DEADLINE_EXCEEDED:
+        return Unreachable(endpoint, f"no answer within {timeout_s:g} s")
+    if status == Status.UNIMPLEMENTED:
+        return CommandFailure(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
+    failure = CallBroken if status in BROKEN else CommandFailure
+    return failure(f"the call to {endpoint} failed: gRPC status {status}: {details}")

@@ -1,0 +1,38 @@
+"""Calls of our admin service that look at a running server."""
+
+from collections.abc import Iterator
+
+from ternmq_command.calls.admin import AdminClient
+from ternmq_protos.admin_v1 import admin_pb2
+
+CLIENTS_PAGE = 256
+# A process that hangs is waited for, and there may be dozens.
+SILENT_TIMEOUT_S = 30
+
+
+class WatchingClient(AdminClient):
+    """The server at an endpoint; raises `Refused` and `Unreachable`."""
+
+    def clients(self, *, group: str = "", topic: str = "") -> Iterator[admin_pb2.ListClientsResponse]:
+        """Pages of the clients, as they are needed."""
+        request = admin_pb2.ListClientsRequest(group=group, topic=topic, limit=CLIENTS_PAGE)
+        while True:
+            answer = self._call("ListClients", request, admin_pb2.ListClientsResponse)
+            yield answer
+            if not answer.next_page:
+                return
+            request.page = answer.next_page
+
+    def status(self) -> admin_pb2.GetStatusResponse:
+        return self._call("GetStatus", admin_pb2.GetStatusRequest(), admin_pb2.GetStatusResponse)
+
+    def log_levels(self) -> admin_pb2.GetLogLevelsResponse:
+        return self._call("GetLogLevels", admin_pb2.GetLogLevelsRequest(), admin_pb2.GetLogLevelsResponse)
+
+    def update_log_levels(self, levels: str) -> admin_pb2.UpdateLogLevelsResponse:
+        request = admin_pb2.UpdateLogLevelsRequest(levels=levels)
+        return self._call("UpdateLogLevels", request, admin_pb2.UpdateLogLevelsResponse)
+
+    def diagnostics(self) -> admin_pb2.GetDiagnosticsResponse:
+        answer_type = admin_pb2.GetDiagnosticsResponse
+        return self._call("GetDiagnostics", admin_pb2.GetDiagnosticsRequest(), answer_type, timeout_s=SILENT_TIMEOUT_S)

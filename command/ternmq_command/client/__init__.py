@@ -1,0 +1,1 @@
+"""`ternmq client`: who is connected to a server."""

@@ -1,0 +1,111 @@
+"""`ternmq client`: who is connected to a server."""
+
+import itertools
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import endpoint_option, json_lines_option
+from ternmq_command.terminal.output import counted, iso, print_stream
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ternmq_command.terminal.output import Record
+    from ternmq_protos.admin_v1 import admin_pb2
+
+TOPICS_SHOWN = 3
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Look at the clients of a server.
+
+    \b
+    Examples:
+      ternmq client list
+      ternmq client list --group billing
+    """
+
+
+@command.command(name="list")
+@click.option("--group", default="", help="Only the members of this consumer group.")
+@click.option("--topic", default="", help="Only those that publish to this topic or subscribe it.")
+@click.option("--max", "clients_max", type=click.IntRange(min=1), help="Stop after so many.  [default: all]")
+@endpoint_option
+@json_lines_option
+def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
+    """List the clients of the server at the endpoint, by their ids.
+
+    What a client says of itself (language, version, host name, topics) is what its last settings said. The proxies of a
+    cluster each know their own clients: ask each of them. A server of several processes (`--workers`) tells those of
+    all.
+
+    \b
+    Examples:
+      ternmq client list
+      ternmq client list --group billing
+      ternmq client list --topic orders --json | jq -r .address
+    """
+    from ternmq_command.calls.watching import WatchingClient
+
+    with WatchingClient(endpoint) as client:
+        pages = _Pages(client.clients(group=group, topic=topic))
+        records = itertools.islice(map(client_record, pages.clients()), clients_max)
+        shown = records if as_json else map(_for_people, records)
+        count = print_stream(shown, as_json=as_json)
+    for process in pages.silent:
+        echo(f"ternmq: {process} of this server does not answer; its clients are not here", err=True)
+    if not (count or as_json):
+        echo(f"no such clients at {pages.server or endpoint}" if group or topic else "no clients", err=True)
+    elif not as_json:
+        echo(f"ternmq: {counted(count, 'client')} of {pages.server}", err=True)
+
+
+class _Pages:
+    """What the pages say beside their clients."""
+
+    def __init__(self, pages: "Iterable[admin_pb2.ListClientsResponse]") -> None:
+        self._pages = pages
+        self.server = ""
+        self.silent: dict[str, None] = {}
+
+    def clients(self) -> "Iterator[admin_pb2.ConnectedClient]":
+        for page in self._pages:
+            self.server = page.server
+            self.silent |= dict.fromkeys(page.silent)
+            yield from page.clients
+
+
+def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
+    """A client as JSON has it; what it did not tell is null."""
+    from ternmq.admin.words import moment_of
+    from ternmq_protos.v2 import definition_pb2
+
+    kind = client.client_type
+    known = definition_pb2.ClientType.DESCRIPTOR.values_by_number.get(kind)
+    return {
+        "client_id": client.client_id,
+        "address": client.address or None,
+        "type": known.name.lower() if kind and known is not None else None,
+        "language": client.language.lower() or None,
+        "version": client.version or None,
+        "hostname": client.hostname or None,
+        "group": client.group or None,
+        "topics": list(client.topics),
+        "topic_count": client.topic_count,
+        "since": iso(moment_of(client.since)),
+        "process": client.process,
+    }
+
+
+def _for_people(record: "Record") -> dict[str, object]:
+    topics, count = record["topics"], record["topic_count"]
+    assert isinstance(topics, list)
+    assert isinstance(count, int)
+    shown = topics[:TOPICS_SHOWN]
+    left_out = count - len(shown)
+    left = {name: value for name, value in record.items() if name not in ("topics", "topic_count", "hostname")}
+    return {**left, "topics": [*shown, f"+{left_out}"] if left_out else shown}

@@ -1,0 +1,1 @@
+"""`ternmq context`: names for endpoints."""

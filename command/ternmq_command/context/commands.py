@@ -1,0 +1,125 @@
+"""`ternmq context`: names for endpoints, and which of them is in use."""
+
+import os
+
+import click
+
+from ternmq_command.context.contexts import checked_endpoint, checked_name, read_contexts, write_contexts
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import CONTEXT_KEY, Endpoint, json_option
+from ternmq_command.terminal.output import print_json, print_records
+from ternmq_command.terminal.printing import echo
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Name endpoints, and say which of them commands go to when nothing else says so.
+
+    The endpoint of a command is that of --endpoint, else $TERNMQ_ENDPOINT, else that of the context in use: the one
+    that `ternmq --context NAME` or $TERNMQ_CONTEXT names, or that `ternmq context use` set; else 127.0.0.1:8081.
+
+    \b
+    Examples:
+      ternmq context add prod --endpoint mq.example.com:8081
+      ternmq context use prod
+      ternmq context list
+      ternmq --context prod topic list
+      ternmq context remove prod
+    """
+
+
+@command.command()
+@click.argument("name")
+@click.option("--endpoint", type=Endpoint(), required=True, help="What it stands for.")
+@json_option
+def add(name: str, endpoint: str, as_json: bool) -> None:
+    """Let NAME stand for an endpoint.
+
+    \b
+    Examples:
+      ternmq context add prod --endpoint mq.example.com:8081
+    """
+    try:
+        checked_name(name)
+        checked_endpoint(endpoint)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    contexts = read_contexts()
+    contexts.add(name, endpoint)
+    write_contexts(contexts)
+    text = f"context {name} is {endpoint}; `ternmq context use {name}` sends commands there"
+    _tell(text, name, endpoint, is_in_use=contexts.in_use == name, as_json=as_json)
+
+
+@command.command()
+@click.argument("name", required=False)
+@click.option("--none", "is_none", is_flag=True, help="Instead of NAME: use no context.")
+@json_option
+def use(name: str | None, is_none: bool, as_json: bool) -> None:
+    """Send commands to the endpoint of NAME from now on.
+
+    \b
+    Examples:
+      ternmq context use prod
+      ternmq context use --none
+    """
+    if (name is not None) == is_none:
+        raise WrongUsage("give NAME or --none")
+    contexts = read_contexts()
+    contexts.in_use = name
+    endpoint = None if name is None else contexts.endpoint(name)
+    write_contexts(contexts)
+    text = "no context is in use" if name is None else f"context {name} is in use: {endpoint}"
+    _tell(text, name, endpoint, is_in_use=name is not None, as_json=as_json)
+    _tell_what_wins()
+
+
+@command.command(name="list")
+@json_option
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """List all contexts, and which is in use.
+
+    \b
+    Examples:
+      ternmq context list
+      ternmq context list --json | jq -r '.[].name'
+    """
+    contexts = read_contexts()
+    chosen = context.meta.get(CONTEXT_KEY) or contexts.in_use
+    records = [
+        {"name": name, "endpoint": endpoint, "in_use": name == chosen}
+        for name, endpoint in sorted(contexts.endpoints.items())
+    ]
+    print_records(records, as_json=as_json, nothing="there are no contexts; `ternmq context add` makes one")
+    _tell_what_wins()
+
+
+@command.command()
+@click.argument("name")
+@json_option
+def remove(name: str, as_json: bool) -> None:
+    """Forget NAME; if it is in use, none is from now on.
+
+    \b
+    Examples:
+      ternmq context remove prod
+    """
+    contexts = read_contexts()
+    endpoint = contexts.endpoint(name)
+    contexts.remove(name)
+    write_contexts(contexts)
+    _tell(f"removed context {name}", name, endpoint, is_in_use=False, as_json=as_json)
+
+
+def _tell(text: str, name: str | None, endpoint: str | None, *, is_in_use: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": name, "endpoint": endpoint, "in_use": is_in_use})
+    else:
+        echo(text)
+
+
+def _tell_what_wins() -> None:
+    if endpoint := os.environ.get("TERNMQ_ENDPOINT"):
+        echo(f"ternmq: TERNMQ_ENDPOINT is set to {endpoint}, which goes before any context", err=True)

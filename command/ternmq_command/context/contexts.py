@@ -1,0 +1,137 @@
+"""Contexts: names of this user for endpoints, of which one may be in use.
+
+File     `contexts.json` in the user's folder for settings of `ternmq`, for its user alone, replaced as a whole:
+         {"in_use": "prod" or null, "contexts": {"prod": {"endpoint": "HOST:PORT"}}}
+Damage   a file that is not just that is refused in one line, never mended by guessing.
+"""
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+
+import click
+
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_common.addresses import parsed_address
+from ternmq_common.printable import cut
+from ternmq_common.private_files import make_folder, new_file
+
+FILE_BYTES_MAX = 1024 * 1024
+CONTEXTS_MAX = 1000
+ENDPOINT_CHARACTERS_MAX = 300
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+class Contexts:
+    """What the file says: endpoints by the names of contexts, and the one in use."""
+
+    def __init__(self, endpoints: dict[str, str], in_use: str | None) -> None:
+        self.endpoints, self.in_use = endpoints, in_use
+
+    def endpoint(self, name: str) -> str:
+        """WrongUsage if there is no such context."""
+        if name not in self.endpoints:
+            raise WrongUsage(f"there is no context {cut(name)!r}", hint="`ternmq context list` shows those there are")
+        return self.endpoints[name]
+
+    def add(self, name: str, endpoint: str) -> None:
+        """CommandFailure if it stands for another endpoint already, or there are too many."""
+        known = self.endpoints.get(name, endpoint)
+        if known != endpoint:
+            raise CommandFailure(f"context {name!r} is {known}", hint=f"first `ternmq context remove {name}`")
+        if name not in self.endpoints and len(self.endpoints) == CONTEXTS_MAX:
+            raise CommandFailure(f"there are {CONTEXTS_MAX} contexts, and no more are allowed")
+        self.endpoints[name] = endpoint
+
+    def remove(self, name: str) -> None:
+        self.endpoint(name)
+        del self.endpoints[name]
+        self.in_use = None if self.in_use == name else self.in_use
+
+
+def contexts_file() -> Path:
+    return Path(click.get_app_dir("ternmq")) / "contexts.json"
+
+
+def endpoint_in_use(chosen: str | None) -> str | None:
+    """Of the context that was chosen, else of that in use; None if there is none. WrongUsage."""
+    contexts = read_contexts()
+    name = chosen or contexts.in_use
+    return None if name is None else contexts.endpoint(name)
+
+
+def read_contexts() -> Contexts:
+    """WrongUsage for a file that can't be read or is damaged; a missing one says that there are none."""
+    file = contexts_file()
+    try:
+        with file.open("rb") as source:
+            content = source.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return Contexts({}, None)
+    except OSError as error:
+        raise WrongUsage(f"can't read the contexts in {file}: {error.strerror}") from None
+    try:
+        return _parsed(content)
+    except (ValueError, RecursionError) as error:
+        raise WrongUsage(
+            f"{file} is damaged: {error}", hint="mend it, or remove it and add the contexts again"
+        ) from None
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Replace the file: whoever reads it, also after a crash, finds the old one or the new one. CommandFailure."""
+    content = {
+        "in_use": contexts.in_use,
+        "contexts": {name: {"endpoint": endpoint} for name, endpoint in sorted(contexts.endpoints.items())},
+    }
+    file = contexts_file().resolve()  # a link to it stays a link
+    beside = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        make_folder(file.parent)
+        try:
+            with new_file(beside) as out:
+                out.write(json.dumps(content, indent=2).encode() + b"\n")
+                out.flush()
+                os.fsync(out.fileno())
+            beside.replace(file)
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+            raise
+    except OSError as error:
+        raise CommandFailure(f"can't write the contexts to {file}: {error.strerror}") from None
+
+
+def checked_name(name: str) -> str:
+    if NAME.fullmatch(name) is None:
+        raise ValueError(f"{cut(name)!r} is no name: up to 64 letters, digits, '_', '.' and '-', no sign first")
+    return name
+
+
+def checked_endpoint(text: str) -> str:
+    if len(text) > ENDPOINT_CHARACTERS_MAX:
+        raise ValueError(f"an endpoint has at most {ENDPOINT_CHARACTERS_MAX} characters")
+    parsed_address(text)
+    return text
+
+
+def _parsed(content: bytes) -> Contexts:
+    if len(content) > FILE_BYTES_MAX:
+        raise ValueError(f"it has more than {FILE_BYTES_MAX:,} bytes")
+    match json.loads(content.decode()):
+        case {"in_use": None | str() as in_use, "contexts": dict() as records, **others} if not others:
+            endpoints = {checked_name(name): _endpoint(name, record) for name, record in records.items()}
+        case _:
+            raise ValueError('{"in_use": ..., "contexts": {...}} is needed')
+    if in_use is not None and in_use not in endpoints:
+        raise ValueError(f"the context in use, {cut(in_use)!r}, is not in it")
+    return Contexts(endpoints, in_use)
+
+
+def _endpoint(name: str, record: object) -> str:
+    match record:
+        case {"endpoint": str() as endpoint, **others} if not others:
+            return checked_endpoint(endpoint)
+    raise ValueError(f'context {name!r} needs {{"endpoint": "HOST:PORT"}}')

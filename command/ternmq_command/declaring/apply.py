@@ -1,0 +1,141 @@
+"""`ternmq apply`: make a server have what a file declares, or change nothing where it can't have all of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.declaring.declarations import declarations
+from ternmq_command.declaring.declaring_file import parsed
+from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import print_json, print_records
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.declaring.convergence import Change
+    from ternmq_command.declaring.declarations import Declarations
+    from ternmq_command.terminal.output import Record
+
+DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    required=True,
+    metavar="FILE",
+    help="YAML, TOML or JSON by its ending; - is YAML or JSON on standard input.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, one line a change, and change nothing.")
+@endpoint_option
+@json_option
+def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
+    """Make a server have the topics and groups that FILE declares.
+
+    What is missing is created, and what differs is updated where no message is lost by it: more queues and another
+    permission of a topic, all settings of a group but whether it is FIFO. If something can't become as FILE says,
+    nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
+
+    \b
+    The file, as YAML:
+      topics:
+        - {name: orders, type: fifo, queues: 16}
+        - {name: audit, permission: read-write}
+      groups:
+        - {name: billing, fifo: true, max_attempts: 5}
+        - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,
+           assignment: consistent-hash, queue_lock_hold: 30s}
+        - {name: alarms, priority_factor: 90}
+
+    `ternmq export` writes such a file of what a server has.
+
+    \b
+    Examples:
+      ternmq apply -f topics.yaml --dry-run
+      ternmq apply -f topics.yaml
+      ternmq apply -f topics.toml --endpoint broker.example:8081 --json
+    """
+    try:
+        declared = declarations(parsed(file), source=str(file))
+    except RecursionError:
+        raise WrongUsage(f"{file} is nested too deeply; topics and groups are lists of tables") from None
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        changes = _planned(admin, declared)
+        outcomes = [Outcome(change, "refused", change.reason) for change in changes if change.is_refused]
+        if dry_run:
+            _print_plan(changes, as_json=as_json)
+        else:
+            outcomes = outcomes or [_carried_out(admin, change) for change in changes]
+            shown = [outcome.record() if as_json else outcome.row() for outcome in outcomes]
+            print_records(shown, as_json=as_json, nothing=f"{file} declares nothing")
+    refused = [outcome for outcome in outcomes if outcome.word == "refused"]
+    if refused:
+        first = refused[0]
+        consequence = ", so nothing was changed" if first.change.is_refused else ""
+        raise CommandFailure(
+            f"{len(refused)} of {len(changes)} were refused{consequence}; the first: "
+            f"{first.change.kind} {first.change.name}: {first.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a change."""
+
+    change: "Change"
+    word: str
+    reason: str = ""
+
+    def record(self) -> "Record":
+        """For programs."""
+        changes = {name: {"from": before, "to": after} for name, (before, after) in self.change.settings.items()}
+        return {**self._head(), "reason": self.reason, "changes": changes}
+
+    def row(self) -> "Record":
+        """For people, who know from the file what was created."""
+        return {
+            **self._head(),
+            "changes": self.change.differences if self.word == "updated" else "",
+            "reason": self.reason,
+        }
+
+    def _head(self) -> dict[str, object]:
+        return {"kind": self.change.kind, "name": self.change.name, "outcome": self.word}
+
+
+def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
+    from ternmq_command.declaring.convergence import planned
+
+    topics = {topic.name: topic for topic in admin.topics()}
+    groups = {group.name: group for group in admin.groups()}
+    return list(planned(declared, topics, groups))
+
+
+def _carried_out(admin: "AdminClient", change: "Change") -> Outcome:
+    """The server may refuse what was possible when it was planned."""
+    try:
+        if change.is_needed:
+            admin.ask(change.call)
+    except Refused as refusal:
+        return Outcome(change, "refused", refusal.message)
+    return Outcome(change, DONE[change.action.value])
+
+
+def _print_plan(changes: "Sequence[Change]", *, as_json: bool) -> None:
+    told = [change for change in changes if change.is_needed or change.is_refused]
+    if as_json:
+        print_json([Outcome(change, change.action.value, change.reason).record() for change in told])
+    elif told:
+        for change in told:
+            echo(change.text)
+    else:
+        echo("nothing to do")

@@ -1,0 +1,129 @@
+"""What a file declares: topics and groups with the settings that it names, checked as far as that needs no server.
+
+A setting that the file leaves out is left as it is on the server, and is the server's default in what is made.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ternmq_command.declaring.declared import choice, count, declared_settings, shown
+from ternmq_command.group.settings import GroupSettings
+from ternmq_command.server.broker_admin import PERMISSION_NAMES
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.moments import is_ago
+from ternmq_command.topic.commands import TYPE_NAMES
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import QUEUES_MAX
+from ternmq_common.names import checked_group, checked_topic, group_of_derived
+from ternmq_common.printable import cut
+from ternmq_common.settings import did_you_mean
+
+TOPIC_KEYS = ("name", "type", "queues", "permission")
+GROUP_KEYS = ("name", "fifo", *GroupSettings.__annotations__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTopic:
+    """None for what the file does not say."""
+
+    name: str
+    type_name: str | None
+    queues: int | None
+    permission: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredGroup:
+    """None for what the file does not say. `begins_ago`: `consume_from` was a time ago (`2h`), which is another one
+    whenever the file is read, so it counts for a group that is made and not for one that is there."""
+
+    name: str
+    fifo: bool | None
+    settings: GroupSettings
+    begins_ago: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """In the order of the file; names are there once."""
+
+    topics: Sequence[DeclaredTopic]
+    groups: Sequence[DeclaredGroup]
+
+
+def declarations(content: object, *, source: str) -> Declarations:
+    """The declarations in a parsed file; WrongUsage for what the file must not say."""
+    sections = _checked_table({} if content is None else content, ("topics", "groups"), where=source)
+    topics = [_topic(item, where) for item, where in _items(sections, "topics", TOPIC_KEYS, source)]
+    groups = [_group(item, where) for item, where in _items(sections, "groups", GROUP_KEYS, source)]
+    _check_once("topics", [topic.name for topic in topics], source)
+    _check_once("groups", [group.name for group in groups], source)
+    return Declarations(topics, groups)
+
+
+def _items(
+    sections: dict[str, object], section: str, known: tuple[str, ...], source: str
+) -> list[tuple[dict[str, object], str]]:
+    where = f"{source}: {section}"
+    items = enumerate(_checked_list(sections.get(section), where=where))
+    return [(_checked_table(item, known, where=f"{where}[{i}]"), f"{where}[{i}]") for i, item in items]
+
+
+def _topic(item: dict[str, object], where: str) -> DeclaredTopic:
+    name = _name(item, where, checked_topic)
+    if group_of_derived(name) is not None:
+        raise WrongUsage(f"{where}: topic {name!r} is there with its consumer group, and is not declared")
+    return DeclaredTopic(
+        name=name,
+        type_name=choice(item, "type", where, TYPE_NAMES),
+        queues=count(item, "queues", where, most=QUEUES_MAX),
+        permission=choice(item, "permission", where, PERMISSION_NAMES),
+    )
+
+
+def _group(item: dict[str, object], where: str) -> DeclaredGroup:
+    name, fifo = _name(item, where, checked_group), item.get("fifo")
+    if not (fifo is None or isinstance(fifo, bool)):
+        raise WrongUsage(f"{where}: fifo must be true or false, not {shown(fifo)}")
+    begins = item.get("consume_from")
+    return DeclaredGroup(
+        name=name,
+        fifo=fifo,
+        settings=declared_settings(item, where),
+        begins_ago=isinstance(begins, str) and is_ago(begins),
+    )
+
+
+def _name(item: dict[str, object], where: str, checked: Callable[[str], str]) -> str:
+    name = item.get("name")
+    if not isinstance(name, str) or not name:
+        raise WrongUsage(f"{where}: a name is needed, as text")
+    try:
+        return checked(name)
+    except MessagingError as error:
+        raise WrongUsage(f"{where}: {error.message}") from None
+
+
+def _check_once(section: str, names: Sequence[str], source: str) -> None:
+    places: dict[str, int] = {}
+    for i, name in enumerate(names):
+        first = places.setdefault(name, i)
+        if first != i:
+            raise WrongUsage(f"{source}: {section}[{first}] and {section}[{i}] both declare {name!r}")
+
+
+def _checked_table(content: object, known: tuple[str, ...], *, where: str) -> dict[str, object]:
+    if not isinstance(content, dict):
+        raise WrongUsage(f"{where}: a table with {', '.join(known)} is needed")
+    for key in content:
+        if key not in known:
+            raise WrongUsage(f"{where}: unknown key {shown(key)}{did_you_mean(cut(str(key)), known)}")
+    return content
+
+
+def _checked_list(content: object, *, where: str) -> list[object]:
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise WrongUsage(f"{where}: a list is needed")
+    return content

@@ -1,0 +1,108 @@
+"""Values of a declaring file (`ternmq apply`), checked as the options of the commands are; WrongUsage says where."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeVar
+
+from ternmq_command.group.settings import PRIORITY_FACTOR_MAX, GroupSettings
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.moments import consume_from_of
+from ternmq_common.assignment_strategy import AssignmentStrategy
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, SECOND_MS
+from ternmq_common.printable import cut
+from ternmq_common.retry_backoff import parse_backoff
+from ternmq_common.settings import did_you_mean
+from ternmq_common.units import parsed_duration, rendered_duration
+
+Item = Mapping[str, object]
+T = TypeVar("T")
+
+
+def shown(value: object) -> str:
+    """A value as the file has it, for a sentence that says what is wrong with it."""
+    return cut(repr(value))
+
+
+def declared_settings(item: Item, where: str) -> GroupSettings:
+    return GroupSettings(
+        max_attempts=count(item, "max_attempts", where, most=ATTEMPTS_MAX),
+        retry_backoff=_parsed(item, "retry_backoff", where, _backoff),
+        consume_from=_parsed(item, "consume_from", where, lambda text: consume_from_of(text, now=datetime.now(UTC))),
+        assignment=_parsed(item, "assignment", where, _assignment),
+        queue_lock_hold=_parsed(item, "queue_lock_hold", where, _duration),
+        priority_factor=_priority_factor(item, where),
+    )
+
+
+def _priority_factor(item: Item, where: str) -> int | None:
+    value = item.get("priority_factor")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= PRIORITY_FACTOR_MAX:
+        raise WrongUsage(
+            f"{where}: priority_factor must be a whole number from 0 to {PRIORITY_FACTOR_MAX}, not {shown(value)}"
+        )
+    return value
+
+
+def count(item: Item, key: str, where: str, *, most: int) -> int | None:
+    """None when the file does not say."""
+    value = item.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise WrongUsage(f"{where}: {key} must be a whole number from 1 to {most}, not {shown(value)}")
+    return value
+
+
+def choice(item: Item, key: str, where: str, known: Sequence[str]) -> str | None:
+    """One of the words, however it is capitalized; None when the file does not say."""
+    value = item.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value.lower() not in known:
+        raise WrongUsage(f"{where}: {key} {shown(value)}{did_you_mean(cut(str(value)), known)}")
+    return value.lower()
+
+
+def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | None:
+    value = item.get(key)
+    if value is None:
+        return None
+    # YAML and TOML have times of their own; a plain number can only be meant for a duration, and is in seconds.
+    text = value.isoformat() if isinstance(value, date | datetime) else value
+    if isinstance(text, int) and not isinstance(text, bool) and parse is _duration:
+        text = str(text)
+    if not isinstance(text, str):
+        raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
+    try:
+        return parse(text)
+    except (ValueError, OverflowError) as error:
+        raise WrongUsage(f"{where}: {key} {shown(text)}: {error}") from None
+
+
+def _backoff(text: str) -> str:
+    try:
+        parse_backoff(text)
+    except MessagingError as error:
+        raise ValueError(error.message) from None
+    return text.strip()
+
+
+def _assignment(text: str) -> str:
+    """As the server writes it."""
+    try:
+        return str(AssignmentStrategy.parse(text))
+    except MessagingError as error:
+        raise ValueError(error.message) from None
+
+
+def _duration(text: str) -> timedelta:
+    """Of a queue lock."""
+    held = timedelta(seconds=float(parsed_duration(text, unit="s")))
+    held_ms = held / timedelta(milliseconds=1)
+    if held_ms and not SECOND_MS <= held_ms <= INVISIBLE_MAX_MS:
+        allowed = f"{rendered_duration(SECOND_MS)} to {rendered_duration(INVISIBLE_MAX_MS)}"
+        raise ValueError(f"{allowed} are allowed, 0s for none")
+    return held

@@ -1,0 +1,118 @@
+"""`python -m ternmq_command.demo`, which `./run demo` starts."""
+
+import asyncio
+import functools
+import logging
+import shutil
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import click
+
+from ternmq.errors import ClientError
+from ternmq_command.demo.display import display_for
+from ternmq_command.demo.flights import ROWS, data_file
+from ternmq_command.demo.ledger import Ledger, UncleanLedger
+from ternmq_command.demo.replay import Folders, replay
+from ternmq_command.demo.report import report
+from ternmq_command.leaving import leave
+from ternmq_command.terminal.failures import CommandFailure
+from ternmq_command.terminal.printing import echo_lines
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--messages", type=click.IntRange(1, ROWS), default=ROWS, show_default=True, help="Only the first ones.")
+@click.option("--continue/--fresh", "go_on", default=True, help="Go on where the last demo ended, or start over.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("ternmq-data/demo"),
+    show_default=True,
+    help="Where broker and progress are kept.",
+)
+@click.option("--kill-server", is_flag=True, help="Kill the broker with SIGKILL in the middle, and start it again.")
+@click.option("--spark", "with_spark", is_flag=True, help="Then write them into a lake; make tables and charts of it.")
+def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spark: bool) -> int:
+    """Replay the flights of 2013 through a broker of your own, and prove that none was lost.
+
+    \b
+    Examples:
+      ./run demo
+      ./run demo --messages 20000 --fresh
+      ./run demo --kill-server --fresh
+      ./run demo --spark
+    """
+    data_file()  # complains before anything is started
+    if with_spark:
+        from ternmq_command.demo import second_part
+
+        second_part.check()
+    folders = Folders(root=data_dir)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with display_for(messages) as display:
+        ledger = _ledger(folders, display.say) if go_on else _fresh(folders)
+        if ledger.missing(messages):
+            _run(replay(folders, ledger, messages, display, kill_server=kill_server))
+        else:
+            display.say("all of them were consumed in an earlier run; --fresh starts over")
+    echo_lines("\n" + report(ledger, messages))
+    if ledger.missing(messages):
+        return 1
+    return second_part.run(folders, ledger) if with_spark else 0
+
+
+def _ledger(folders: Folders, say: Callable[[str], None]) -> Ledger:
+    """The ledger of the last run, if that ended by itself."""
+    try:
+        ledger = Ledger.load(folders.ledger)
+    except FileNotFoundError:
+        return _fresh(folders)
+    except UncleanLedger:
+        say("the last demo was killed, so its progress is not known; starting over")
+        return _fresh(folders)
+    say(f"continuing: {ledger.sent_count:,} were sent and {ledger.consumed_count:,} consumed before")
+    return ledger
+
+
+def _fresh(folders: Folders) -> Ledger:
+    """Forget the last run: only what a demo has written is removed."""
+    for folder in (folders.stack, folders.lake, folders.tables, folders.charts):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (folders.ledger, folders.log):
+        file.unlink(missing_ok=True)
+    return Ledger.fresh(ROWS)
+
+
+def _run(work: Coroutine[None, None, None]) -> None:
+    """Like `asyncio.run`, and SIGTERM ends it as Ctrl-C does; of several failures the first is told."""
+
+    async def until_told_to_stop() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        await work
+
+    # The library's warnings about a broker that is away belong to --kill-server.
+    logging.disable(logging.WARNING)
+    try:
+        asyncio.run(until_told_to_stop())
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except KeyboardInterrupt:
+        echo_lines("\nstopped; run it again to continue", err=True)
+        raise
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Of what failed together the first, with an exit code if it is one of ours."""
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return CommandFailure(str(first)) if isinstance(first, ClientError) else first
+
+
+if __name__ == "__main__":
+    leave(functools.partial(demo.main, prog_name="./run demo", standalone_mode=False))

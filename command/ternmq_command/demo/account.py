@@ -1,0 +1,55 @@
+"""The account of the lake: what the broker acknowledged against what is there, flight by flight.
+
+The first part proves that every flight came back from the broker; this, that it is in the lake. Messages are counted by
+the broker, flights by the ledger, rows by Spark: three that know nothing of each other.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ternmq_command.demo.ledger import Ledger
+from ternmq_command.terminal.output import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """`lost` flights were acknowledged and are not in the lake; `rows` and `flights` count its data."""
+
+    messages: int
+    rows: int
+    late: int
+    malformed: int
+    flights: int
+    lost: int
+
+    @classmethod
+    def of(cls, ledger: Ledger, numbers: Iterable[int], *, messages: int, late: int, malformed: int) -> "Account":
+        """`numbers` are those of the flights in the lake, one for each row of its data."""
+        seen, rows = bytearray(ledger.rows), 0
+        for number in numbers:
+            seen[number] = 1
+            rows += 1
+        lost = sum(sent and not there for sent, there in zip(ledger.sent, seen, strict=True))
+        return cls(messages=messages, rows=rows, late=late, malformed=malformed, flights=sum(seen), lost=lost)
+
+    @property
+    def is_right(self) -> bool:
+        """Every flight is there, and every message is one row."""
+        return not (self.lost or self.late or self.malformed) and self.messages == self.rows
+
+    def text(self) -> str:
+        parts = [f"{self.messages:,} messages in the topic, {self.rows:,} rows in the lake"]
+        if self.flights == self.rows:
+            parts[0] += ", each flight once"
+        else:
+            # Of a request whose answer was lost, the demo can't know whether the broker has it.
+            parts[0] += f", {self.flights:,} flights"
+            parts.append(
+                f"{counted(self.rows - self.flights, 'row')} more than flights, sent again after answers that got lost"
+            )
+        if self.lost:
+            parts.append(f"LOST: {counted(self.lost, 'flight')} that the broker acknowledged")
+        elif self.messages != self.rows + self.late + self.malformed:
+            parts.append("the numbers of messages and rows DIFFER")
+        parts.append(f"{self.late:,} late, {self.malformed:,} malformed")
+        return "; ".join(parts)

@@ -1,0 +1,22 @@
+"""The broker child: `ternmq up` with its arguments, stopped as by SIGTERM when its standard input ends.
+
+The demo holds the other end. So a demo that is killed leaves no broker behind that would sit on the data.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from ternmq_command.main import cli
+
+
+def stop_without_parent() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=stop_without_parent, daemon=True).start()
+    cli.main(["up", *sys.argv[1:]])

@@ -1,0 +1,88 @@
+"""One consumer of the group, in a process of its own: receives, reports on standard output, acknowledges.
+
+Started as `python -m ternmq_command.demo.consumer ENDPOINT`. Ends on SIGTERM, or when its standard input ends, which
+means that the demo is gone; the batch at hand is finished first.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ternmq import ClientError, MessageView, SimpleConsumer
+from ternmq_command.demo import GROUP, TOPIC
+from ternmq_command.demo.flights import ROW_PROPERTY
+from ternmq_command.demo.reports import Flight, Report
+
+RECEIVERS = 4
+BATCH_MAX = 32
+AWAIT = timedelta(seconds=5)
+# The shortest that the protocol allows: what an interrupted demo left behind soon comes again.
+INVISIBLE = timedelta(seconds=10)
+PAUSE_S = 0.2
+LAST_BATCH_S = 1.5
+
+
+async def consume(endpoint: str, stop: asyncio.Event) -> None:
+    async with SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT) as consumer:
+        receivers = [asyncio.create_task(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
+        await stop.wait()
+        _, late = await asyncio.wait(receivers, timeout=LAST_BATCH_S)
+        for receiver in late:  # it waits for messages, and there are none
+            receiver.cancel()
+        await asyncio.gather(*receivers, return_exceptions=True)
+
+
+async def _receive_until(stop: asyncio.Event, consumer: SimpleConsumer) -> None:
+    while not stop.is_set():
+        try:
+            views = await consumer.receive(max_messages=BATCH_MAX, invisible_duration=INVISIBLE)
+        except ClientError:
+            await asyncio.sleep(PAUSE_S)  # the broker is away; it comes back
+            continue
+        if views:
+            await _settle(consumer, views)
+
+
+async def _settle(consumer: SimpleConsumer, views: Sequence[MessageView]) -> None:
+    arrived_ns = time.time_ns()
+    flights = [_flight(view, arrived_ns) for view in views]
+    try:
+        await consumer.ack(views)
+    except ClientError:
+        acked = False  # they come again, and are counted as duplicates
+    else:
+        acked = True
+    sys.stdout.buffer.write(Report(flights, acked).encode())
+    sys.stdout.buffer.flush()
+
+
+def _flight(view: MessageView, arrived_ns: int) -> Flight:
+    message = view.to_proto()
+    row, born = message.user_properties, message.system_properties.born_timestamp
+    delay = row.get("dep_delay")
+    return Flight(
+        row=int(row[ROW_PROPERTY]),
+        latency_ms=round((arrived_ns - born.seconds * 1_000_000_000 - born.nanos) / 1e6, 3),
+        origin=row["origin"],
+        destination=row["dest"],
+        carrier=row["carrier"],
+        delay_minutes=int(delay) if delay is not None else None,
+    )
+
+
+async def main(endpoint: str) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_reader(sys.stdin, stop.set)  # readable only by its end: nobody writes to it
+    await consume(endpoint, stop)
+
+
+if __name__ == "__main__":
+    # The library's warnings about a broker that is away are what the demo wants to see through.
+    logging.disable(logging.WARNING)
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,161 @@
+"""The ledger: which rows the broker acknowledged and which came back, with all that the report is made of.
+
+File    JSON beside the broker's data, written whole to a neighbour and renamed; `clean` is false while a demo runs
+Unclean a demo that was killed may have acknowledged rows that its file doesn't know, so it can't be continued
+"""
+
+import base64
+import json
+import time
+import zlib
+from array import array
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from ternmq_command.demo.reports import Report
+from ternmq_command.demo.tally import Tally
+
+
+class UncleanLedger(Exception):
+    """The demo that wrote the file did not end by itself; what it counted is not the whole truth."""
+
+
+@dataclass(slots=True)
+class Span:
+    """Number of things, and the time between the first and the last of them in this run."""
+
+    count: int = 0
+    first_s: float = 0.0
+    last_s: float = 0.0
+
+    def add(self, count: int) -> None:
+        self.last_s = time.monotonic()
+        self.first_s = self.first_s or self.last_s
+        self.count += count
+
+    @property
+    def seconds(self) -> float:
+        return self.last_s - self.first_s
+
+    @property
+    def rate(self) -> float:
+        return self.count / self.seconds if self.seconds else 0.0
+
+
+@dataclass(slots=True)
+class Kill:
+    """The broker was killed when `consumed` flights had come back, and served again after `down_s`."""
+
+    consumed: int
+    down_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """Counts for `rows` rows, one byte each.
+
+    Invariants: `sent_count` and `consumed_count` are the numbers of ones in `sent` and `consumed`;
+    `consumed_count <= deliveries`.
+    """
+
+    rows: int
+    sent: bytearray
+    consumed: bytearray
+    sent_count: int = 0
+    consumed_count: int = 0
+    deliveries: int = 0
+    tally: Tally = field(default_factory=Tally)
+    kills: list[Kill] = field(default_factory=list)
+
+    # Of this run only.
+    latencies_ms: "array[float]" = field(default_factory=lambda: array("d"))
+    sending: Span = field(default_factory=Span)
+    consuming: Span = field(default_factory=Span)
+    by_consumer: dict[int, int] = field(default_factory=dict)
+    unacked: int = 0
+    resident_bytes: int = 0
+    resident_bytes_most: int = 0
+
+    @classmethod
+    def fresh(cls, rows: int) -> Self:
+        return cls(rows=rows, sent=bytearray(rows), consumed=bytearray(rows))
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries of rows that had come before."""
+        return self.deliveries - self.consumed_count
+
+    def add_sent(self, rows: list[int]) -> None:
+        """The broker acknowledged these rows."""
+        for row in rows:
+            self.sent_count += not self.sent[row]
+            self.sent[row] = 1
+        self.sending.add(len(rows))
+
+    def add_report(self, consumer: int, report: Report) -> None:
+        """A consumer received these rows."""
+        for flight in report.flights:
+            self.latencies_ms.append(flight.latency_ms)
+            if not self.consumed[flight.row]:
+                self.consumed[flight.row] = 1
+                self.consumed_count += 1
+                self.tally.add(flight)
+        count = len(report.flights)
+        self.deliveries += count
+        self.unacked += 0 if report.acked else count
+        self.by_consumer[consumer] = self.by_consumer.get(consumer, 0) + count
+        self.consuming.add(count)
+
+    def add_resident(self, resident_bytes: int) -> None:
+        self.resident_bytes = resident_bytes
+        self.resident_bytes_most = max(self.resident_bytes_most, resident_bytes)
+
+    def missing(self, wanted: int) -> list[int]:
+        """Rows below `wanted` that did not come back."""
+        return [row for row in range(wanted) if not self.consumed[row]]
+
+    def percentile_ms(self, percent: float) -> float:
+        if not self.latencies_ms:
+            return 0.0
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+    def save(self, file: Path, *, clean: bool) -> None:
+        fields = {
+            "clean": clean,
+            "rows": self.rows,
+            "sent": _packed(self.sent),
+            "consumed": _packed(self.consumed),
+            "deliveries": self.deliveries,
+            "tally": self.tally.as_json(),
+            "kills": [[kill.consumed, kill.down_s] for kill in self.kills],
+        }
+        neighbour = file.with_suffix(".new")
+        neighbour.write_text(json.dumps(fields))
+        neighbour.replace(file)
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        fields = json.loads(file.read_text())
+        if not fields["clean"]:
+            raise UncleanLedger
+        sent, consumed = _unpacked(fields["sent"]), _unpacked(fields["consumed"])
+        return cls(
+            rows=fields["rows"],
+            sent=sent,
+            consumed=consumed,
+            sent_count=sum(sent),
+            consumed_count=sum(consumed),
+            deliveries=fields["deliveries"],
+            tally=Tally.from_json(fields["tally"]),
+            kills=[Kill(*kill) for kill in fields["kills"]],
+        )
+
+
+def _packed(flags: bytearray) -> str:
+    return base64.b64encode(zlib.compress(flags, 1)).decode()
+
+
+def _unpacked(text: str) -> bytearray:
+    return bytearray(zlib.decompress(base64.b64decode(text)))

@@ -1,0 +1,44 @@
+"""The demo's second part, `--spark`, as far as it needs no Spark: what must be installed, and the exit code.
+
+Loaded only if it is asked for; what works with Spark is in `spark_run`.
+"""
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+from ternmq_command.pipeline.options import check_spark
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.printing import echo_lines
+from ternmq_common.installing import install_hint
+
+if TYPE_CHECKING:
+    from ternmq_command.demo.ledger import Ledger
+    from ternmq_command.demo.replay import Folders
+
+
+def check() -> None:
+    """WrongUsage that says what is missing; the first part takes minutes, and this is known before."""
+    check_spark()
+    if importlib.util.find_spec("matplotlib") is None:
+        raise WrongUsage(f"matplotlib is not installed: {install_hint('demo-spark')}")
+    from pyspark_ternmq.pipelines.session import JAVA_NEEDED, java
+
+    if java() is None:
+        raise WrongUsage(JAVA_NEEDED)
+    # Java is started by a fork, and gRPC, which the first part has started by then, would write a line about it.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+def run(folders: "Folders", ledger: "Ledger") -> int:
+    """The exit code: 1 if the lake is not what the broker acknowledged."""
+    from ternmq_command.demo.second_report import show
+    from ternmq_command.demo.spark_run import spark_run
+
+    try:
+        output = spark_run(folders, ledger)
+    except KeyboardInterrupt:
+        echo_lines("\nstopped; run it again to continue", err=True)
+        raise
+    show(output)
+    return 0 if output.account.is_right else 1

@@ -1,0 +1,159 @@
+"""The flights from the topic into a lake, and from the lake into tables and charts.
+
+Broker      started again on the first part's data, for as long as the lake pipeline reads
+Restart     the lake goes on from its checkpoint; tables and charts are made anew
+Proof       `Account`: each flight that the broker acknowledged is in the lake
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark_ternmq.demo import charts, flights
+from pyspark_ternmq.pipelines import lake
+from pyspark_ternmq.pipelines.connection import PipelineConnection
+from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from ternmq_command.calls.admin import AdminClient
+from ternmq_command.demo import TOPIC
+from ternmq_command.demo.account import Account
+from ternmq_command.demo.ledger import Ledger
+from ternmq_command.demo.names import airport_names, carrier_names
+from ternmq_command.demo.replay import Folders
+from ternmq_command.demo.second_report import Output, Result
+from ternmq_command.demo.stack import DemoStack
+from ternmq_command.demo.stopping import Stopping
+from ternmq_command.pipeline.options import SparkOptions, spark_session_for
+from ternmq_command.terminal.failures import CommandFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_ternmq.demo.findings import Row
+
+AT_HOME = SparkOptions(master=None, config={}, is_verbose=False)
+# Seven batches for all flights, so that there is progress to see.
+BATCH_ROWS = 50_000
+CHARTS = {
+    "hourly_departures": charts.hourly_departures,
+    "delays_by_carrier": charts.delays_by_carrier,
+    "busiest_routes": charts.busiest_routes,
+}
+
+
+def spark_run(folders: Folders, ledger: Ledger) -> Output:
+    with Stopping() as stopping, _StoppableLine(stopping) as line:
+        steps = _Steps(stopping)
+        line.say("starting Spark")
+        with spark_session_for("ternmq demo", AT_HOME) as spark:
+            stopping.listen()
+            with _broker(folders) as endpoint:
+                line.say(f"broker ready at {endpoint}; writing its topic to {folders.lake}")
+                steps.done("start")
+                written = _fill_lake(spark, folders, endpoint, line)
+                steps.done("lake")
+                messages = _messages_in_topic(endpoint)
+            steps.done("broker's stop")
+            account = _account(spark, folders, ledger, messages)
+            line.say(f"{account.rows:,} rows are in the lake; making tables and charts")
+            tables = _tables(spark, folders)
+            steps.done("tables")
+        results = [_charted(folders, name, rows) for name, rows in tables.items()]
+        steps.done("charts")
+    return Output(account, written.rows, written.batches, steps.seconds, results)
+
+
+class _Steps:
+    """How long each step took; between two of them is where a signal is heard."""
+
+    def __init__(self, stopping: Stopping) -> None:
+        self._stopping = stopping
+        self._last_s = time.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    def done(self, name: str) -> None:
+        now_s = time.monotonic()
+        self.seconds[name], self._last_s = now_s - self._last_s, now_s
+        self._stopping.check()
+
+
+class _StoppableLine(ProgressLine):
+    """The pipeline shows its position twice a second, between two calls into Java."""
+
+    def __init__(self, stopping: Stopping) -> None:
+        super().__init__("lake")
+        self._stopping = stopping
+
+    def update(self, position: Position) -> None:
+        super().update(position)
+        self._stopping.check()
+
+
+@contextmanager
+def _broker(folders: Folders) -> Iterator[str]:
+    """The endpoint of a broker on the first part's data, which is stopped however the block ends."""
+    stack = DemoStack(folders.stack, folders.log)
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(stack.start())
+            yield stack.grpc
+        finally:
+            runner.run(stack.stop())
+
+
+def _fill_lake(spark: "SparkSession", folders: Folders, endpoint: str, line: ProgressLine) -> lake.LakeReport:
+    options = lake.LakeOptions(
+        connection=PipelineConnection(endpoint=endpoint),
+        topics=[TOPIC],
+        out=str(folders.lake.resolve()),
+        max_offsets_per_trigger=BATCH_ROWS,
+        json_schema=flights.JSON_SCHEMA,
+    )
+    try:
+        return lake.run(spark, options, line=line)
+    except (lake.LakeBroken, OSError) as error:
+        raise CommandFailure(f"{error}; --fresh starts over") from None
+
+
+def _messages_in_topic(endpoint: str) -> int:
+    with AdminClient(endpoint) as admin:
+        return sum(queue.max_offset - queue.min_offset for queue in admin.topic(TOPIC).queues)
+
+
+def _account(spark: "SparkSession", folders: Folders, ledger: Ledger, messages: int) -> Account:
+    def aside(kind: str) -> int:
+        folder = folders.lake / kind
+        return spark.read.parquet(str(folder.resolve())).count() if folder.exists() else 0
+
+    numbers = flights.numbers(flights.messages(spark, str(folders.lake.resolve())))
+    return Account.of(ledger, numbers, messages=messages, late=aside("late"), malformed=aside("malformed"))
+
+
+def _tables(spark: "SparkSession", folders: Folders) -> "dict[str, list[Row]]":
+    """The rows of each table, once they are in Parquet."""
+    each_flight = flights.each_once(flights.messages(spark, str(folders.lake.resolve()))).persist()
+    tables = {
+        "hourly_departures": flights.hourly_departures(each_flight),
+        "delays_by_carrier": flights.delays_by_carrier(each_flight, carrier_names()),
+        "busiest_routes": flights.busiest_routes(each_flight, airport_names()),
+    }
+    rows = {name: _written(table, _table_folder(folders, name)) for name, table in tables.items()}
+    each_flight.unpersist()
+    return rows
+
+
+def _written(table: "DataFrame", folder: Path) -> "list[Row]":
+    table.coalesce(1).write.mode("overwrite").parquet(str(folder.resolve()))
+    return [row.asDict() for row in table.sparkSession.read.parquet(str(folder.resolve())).collect()]
+
+
+def _charted(folders: Folders, name: str, rows: "list[Row]") -> Result:
+    folders.charts.mkdir(exist_ok=True)
+    chart = folders.charts / f"{name}.png"
+    return Result(name, rows, _table_folder(folders, name), chart, finding=CHARTS[name](rows, chart))
+
+
+def _table_folder(folders: Folders, name: str) -> Path:
+    return folders.tables / f"{name}.parquet"

@@ -1,0 +1,1 @@
+"""`ternmq dlq`: dead letters."""

@@ -1,0 +1,163 @@
+"""The dead letters of a group: the messages of its dead letter topic, found and read by
+`topic_messages`. The topic is a log of one queue on each broker.
+
+Selection   by queue offset on one broker, by message id (the newest letter of that id, as one that was resent may have
+            died again), by key, or by the time at which they became dead letters; nothing at all means every one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ternmq.message_view import MessageView
+from ternmq_command.calls.admin import AdminClient
+from ternmq_command.calls.library import body_record, iso_ms, readable_body
+from ternmq_command.calls.messaging import MessagingClient
+from ternmq_command.message.topic_messages import Place, TopicMessages
+from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON
+from ternmq_common.names import dead_letter_topic
+from ternmq_protos.v2 import definition_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which letters; times are those of storing, `until` is not included and goes with `key` or alone, as `since`."""
+
+    queue_offsets: tuple[int, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    key: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class DeadLetters:
+    """Reads one group's letters, of all brokers or of one; `missing` names what a selection asked for and isn't there.
+
+    `is_spread`: there are several brokers, so that an offset alone names no letter.
+    """
+
+    def __init__(self, admin: AdminClient, messaging: MessagingClient, group: str, *, broker: str = "") -> None:
+        self.missing: list[str] = []
+        self._admin, self._messaging = admin, messaging
+        self._topic = dead_letter_topic(group)
+        queues = {queue.broker.name: queue for queue in self._found_queues(group)}
+        self.is_spread = len(queues) > 1
+        if broker and queues and broker not in queues:
+            raise CommandFailure(f"{self._topic} is not on broker {broker}; it is on {', '.join(sorted(queues))}")
+        wanted = [queue for name, queue in queues.items() if broker in ("", name)]
+        self._messages = TopicMessages(admin, messaging, self._topic, wanted)
+
+    def _found_queues(self, group: str) -> list[pb.MessageQueue]:
+        """One for each broker, none if no letter ever came; the server's refusal if there is not even such a group."""
+        try:
+            queues = self._messaging.queues(self._topic)
+        except Refused as refusal:
+            if refusal.code != pb.TOPIC_NOT_FOUND:
+                raise
+            self._admin.group(group)
+            return []
+        return [queue for queue in queues if queue.id == 0]
+
+    @property
+    def is_empty(self) -> bool:
+        return self._messages.is_empty
+
+    def letters(self, selection: Selection) -> Iterator[MessageView]:
+        """The selected letters, each broker's in the order of their offsets and the brokers' by time, or as they were
+        named."""
+        if selection.queue_offsets:
+            return self._at_offsets(selection.queue_offsets)
+        if selection.message_ids:
+            return self._of_ids(selection.message_ids)
+        within = self._messages.ranges(since=selection.since, until=selection.until)
+        if selection.key is not None:
+            return self._messages.with_key(selection.key, within)
+        return self._messages.in_ranges(within)
+
+    def offsets(self, selection: Selection) -> dict[str, Sequence[int]]:
+        """Where the selected letters are, by their brokers; those named by offset are not looked for."""
+        if selection.queue_offsets:
+            broker, _ = self._only_place()
+            return {broker: list(dict.fromkeys(selection.queue_offsets))}
+        if selection.message_ids or selection.key is not None:
+            places: dict[str, list[int]] = {}
+            for view in self.letters(selection):
+                places.setdefault(view.broker, []).append(view.offset)
+            return dict(places)
+        ranges = self._messages.ranges(since=selection.since, until=selection.until)
+        return {broker: within for (broker, _), within in ranges.items() if within}
+
+    def at_offset(self, queue_offset: int) -> MessageView | None:
+        return self._messages.at(self._only_place(), queue_offset)
+
+    def _only_place(self) -> Place:
+        """That of the broker whose offsets are meant."""
+        places = self._messages.places
+        if len(places) > 1:
+            names = ", ".join(broker for broker, _ in places)
+            raise WrongUsage(f"offsets are those of one broker: say --broker, one of {names}")
+        return next(iter(places), ("", 0))
+
+    def of_id(self, message_id: str) -> MessageView | None:
+        """The newest letter of that message."""
+        return next(iter(self._messages.of_id(message_id)), None)
+
+    def _at_offsets(self, queue_offsets: Sequence[int]) -> Iterator[MessageView]:
+        for queue_offset in dict.fromkeys(queue_offsets):
+            view = self.at_offset(queue_offset)
+            if view is None:
+                self.missing.append(f"offset {queue_offset}")
+            else:
+                yield view
+
+    def _of_ids(self, message_ids: Sequence[str]) -> Iterator[MessageView]:
+        for message_id in dict.fromkeys(message_ids):
+            view = self.of_id(message_id)
+            if view is None:
+                self.missing.append(f"id {message_id}")
+            else:
+                yield view
+
+
+def letter_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
+    """One line of a list."""
+    origin = view.to_proto().system_properties.dead_letter_queue
+    attempts = view.properties.get(ATTEMPTS, "")
+    return {
+        **({"broker": view.broker} if with_broker else {}),
+        "offset": view.offset,
+        "message_id": view.message_id,
+        "origin_topic": view.properties.get(ORIGIN_TOPIC) or origin.topic or None,
+        "keys": list(view.keys),
+        "tag": view.tag,
+        "attempts": int(attempts) if attempts.isascii() and attempts.isdigit() else None,
+        "reason": view.properties.get(REASON),
+        "stored": iso_ms(view.store_timestamp),
+        "body_bytes": view.stored_bytes,
+    }
+
+
+def whole_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
+    """All that there is to know."""
+    origin = view.to_proto().system_properties.dead_letter_queue
+    listed = letter_record(view)
+    return {
+        **({"broker": view.broker} if with_broker else {}),
+        "offset": view.offset,
+        "message_id": view.message_id,
+        "origin_topic": listed["origin_topic"],
+        "origin_message_id": view.properties.get(ORIGIN_MESSAGE_ID) or origin.message_id or None,
+        "attempts": listed["attempts"],
+        "reason": listed["reason"],
+        "tag": view.tag,
+        "keys": list(view.keys),
+        "message_group": view.message_group,
+        "priority": view.priority,
+        "properties": dict(sorted(view.properties.items())),
+        "born": iso_ms(view.born_timestamp),
+        "stored": listed["stored"],
+        "delivery": iso_ms(view.delivery_timestamp),
+        "body_bytes": view.stored_bytes,
+        **body_record(readable_body(view)),
+    }

@@ -1,0 +1,1 @@
+"""`ternmq group`: consumer groups, their settings, how far they are."""

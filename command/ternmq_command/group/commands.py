@@ -1,0 +1,248 @@
+"""`ternmq group`: create, list, describe, update, delete, and offsets."""
+
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from ternmq_command.group import offset as group_offset
+from ternmq_command.group.progress import lag_sentence, progress_record, shown_progress, totals
+from ternmq_command.group.settings import GroupSettings, for_people, group_record, settings_options
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.near import naming_near
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import cell, described, print_json, print_records, table
+from ternmq_command.terminal.printing import echo, echo_lines, echo_warning
+from ternmq_command.terminal.template import Template, check_one_form, format_option
+
+if TYPE_CHECKING:
+    from ternmq.admin.groups import GroupDescription, GroupMember
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.declaring.convergence import Change
+
+# Of `group_record`.
+GROUP_FIELDS = (
+    "name",
+    "fifo",
+    "max_attempts",
+    "retry_backoff",
+    "consume_from",
+    "assignment",
+    "queue_lock_hold",
+    "priority_factor",
+    "created",
+)
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Create, list, describe, change and delete consumer groups, and move them to other messages.
+
+    \b
+    Examples:
+      ternmq group create billing --fifo --max-attempts 5
+      ternmq group describe billing
+      ternmq group update billing --retry-backoff exponential:1s,10m,2
+      ternmq group offset reset billing --topic orders --to-time 2h
+    """
+
+
+command.add_command(group_offset.command, "offset")
+
+
+@command.command()
+@click.argument("name")
+@click.option("--fifo", is_flag=True, help="Deliver the messages of a message group in order, one at a time.")
+@settings_options
+@endpoint_option
+@json_option
+def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+    """Create consumer group NAME; succeeds when it is there with the same settings.
+
+    \b
+    Examples:
+      ternmq group create billing
+      ternmq group create billing --fifo --max-attempts 5
+      ternmq group create audit --retry-backoff customized:1s,5s,10s --consume-from earliest
+      ternmq group create report --consume-from 2026-08-01T12:00 --queue-lock-hold 30s
+      ternmq group create alarms --priority-factor 90
+    """
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.declaring.creating import telling_how_to_change
+
+    with (
+        AdminClient(endpoint) as admin,
+        telling_how_to_change(lambda: _compared(admin, name, fifo=fifo, settings=settings)),
+    ):
+        created = admin.create_group(name, {**settings, "fifo": fifo})
+    if as_json:
+        print_json({"name": name, "created": created})
+    else:
+        echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
+
+
+def _compared(admin: "AdminClient", name: str, *, fifo: bool, settings: GroupSettings) -> "Change | None":
+    """What would make the group that is there as asked; None if there is none."""
+    from ternmq_command.declaring.convergence import group_change
+    from ternmq_command.declaring.declarations import DeclaredGroup
+
+    there = next((group for group in admin.groups() if group.name == name), None)
+    declared = DeclaredGroup(name=name, fifo=fifo, settings=settings, begins_ago=False)
+    return None if there is None else group_change(declared, there)
+
+
+@command.command(name="list")
+@endpoint_option
+@json_option
+@format_option(*GROUP_FIELDS)
+def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
+    """List all consumer groups.
+
+    \b
+    Examples:
+      ternmq group list
+      ternmq group list --json
+      ternmq group list --format '{name} {max_attempts}'
+    """
+    check_one_form(template, as_json=as_json)
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        records = [group_record(group) for group in admin.groups()]
+    if template is not None:
+        template.write_all(records)
+        return
+    shown = records if as_json else [for_people(record) for record in records]
+    print_records(shown, as_json=as_json, nothing="no groups")
+
+
+@command.command()
+@click.argument("name")
+@endpoint_option
+@json_option
+def describe(name: str, endpoint: str, as_json: bool) -> None:
+    """Show consumer group NAME, how far it is in each queue, and its connected members.
+
+    The lag of a queue is what is neither acknowledged nor given up; where the group has never been, it counts from
+    where the group would begin. A warning says where members subscribe differently, so that messages are lost to some.
+
+    \b
+    Examples:
+      ternmq group describe billing
+      ternmq group describe billing --json | jq .lag
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
+        answer = admin.group(name)
+    total = totals(answer.progress)
+    record: dict[str, object] = {
+        **group_record(answer.group),
+        "lag": total["lag"],
+        "lag_s": total["lag_s"],
+        "progress": [progress_record(entry) for entry in answer.progress],
+        "members": [member_record(member) for member in answer.members],
+        "clients": list(answer.client_ids),
+        "inconsistencies": list(answer.inconsistencies),
+    }
+    if as_json:
+        print_json(record)
+    else:
+        _show(answer)
+
+
+def _show(answer: "GroupDescription") -> None:
+    head = for_people(group_record(answer.group))
+    head["lag"] = lag_sentence(totals(answer.progress)) if has_topic(answer) else "no topic yet"
+    head["clients"] = list(answer.client_ids)
+    echo_lines(described(head))
+    for inconsistency in answer.inconsistencies:
+        echo_warning(inconsistency)
+    if answer.progress:
+        echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
+    if answer.members:
+        echo_lines("\n" + table([_member_row(member) for member in answer.members]))
+
+
+def has_topic(answer: "GroupDescription") -> bool:
+    """Whether the group takes the messages of any topic, so that there is something to count."""
+    return bool(answer.progress) or any(member.subscriptions for member in answer.members)
+
+
+def member_record(member: "GroupMember") -> dict[str, object]:
+    return {"client": member.client_id, "type": member.client_type, "subscriptions": dict(member.subscriptions)}
+
+
+def _member_row(member: "GroupMember") -> dict[str, object]:
+    subscriptions = "; ".join(f"{topic}: {wanted}" for topic, wanted in member.subscriptions.items())
+    return {**member_record(member), "subscriptions": subscriptions or None}
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--fifo/--no-fifo",
+    default=None,
+    help="Deliver the messages of a message group in order, or not; only while the group has taken no message.",
+)
+@settings_options
+@endpoint_option
+@json_option
+def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+    """Change settings of consumer group NAME; what is not given stays as it is.
+
+    Clients that are connected learn of it within five minutes, but start consumers again after --fifo or --no-fifo:
+    some look at that once.
+
+    \b
+    Examples:
+      ternmq group update billing --max-attempts 8
+      ternmq group update billing --retry-backoff exponential:1s,10m,2
+      ternmq group update report --queue-lock-hold 0s
+      ternmq group update workers --fifo
+    """
+    if fifo is None and all(value is None for value in settings.values()):
+        raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
+    from ternmq.admin import groups
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
+        there = admin.group(name).group
+        before = group_record(there)
+        after = group_record(admin.ask(groups.update(there, {**settings, "fifo": fifo})))
+    if as_json:
+        print_json(after)
+        return
+    changed = {
+        setting: f"{cell(before[setting])} -> {cell(value)}"
+        for setting, value in after.items()
+        if before[setting] != value
+    }
+    echo(f"group {name} " + ("updated" if changed else "has these settings already"))
+    if changed:
+        echo_lines(described(changed))
+
+
+@command.command()
+@click.argument("name")
+@yes_option
+@endpoint_option
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Delete consumer group NAME and its progress. Asks first; without a terminal it needs --yes.
+
+    \b
+    Examples:
+      ternmq group delete billing
+      ternmq group delete billing --yes
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    confirm(f"Delete group {name} and its progress?", yes=yes)
+    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
+        admin.delete_group(name)
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"group {name} deleted")

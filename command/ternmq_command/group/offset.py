@@ -1,0 +1,193 @@
+"""`ternmq group offset`: show how far a group is, and move it."""
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from ternmq_command.group.progress import lag_sentence, progress_record, shown_progress, totals
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import Moment, endpoint_option, json_option
+from ternmq_command.terminal.output import counted, print_json, table
+from ternmq_command.terminal.printing import echo, echo_lines
+
+if TYPE_CHECKING:
+    from ternmq.admin.groups import OffsetMove, Target
+    from ternmq_command.calls.admin import AdminClient
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Show the offsets of a consumer group, reset them, or skip its backlog.
+
+    \b
+    Examples:
+      ternmq group offset show billing
+      ternmq group offset reset billing --topic orders --to-time 2026-08-01T12:00 --dry-run
+      ternmq group offset skip billing --topic orders
+    """
+
+
+@command.command()
+@click.argument("group")
+@click.option("--topic", help="Only this topic.")
+@endpoint_option
+@json_option
+def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
+    """Show where GROUP is in each queue: committed, delivered, in flight, and how far behind.
+
+    The lag is what is neither acknowledged nor given up; OLDEST is the age of the oldest message of it.
+
+    \b
+    Examples:
+      ternmq group offset show billing
+      ternmq group offset show billing --topic orders --json | jq .total.lag_s
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        entries = [entry for entry in admin.group(group).progress if topic in (None, entry.topic)]
+    records, total = [progress_record(entry) for entry in entries], totals(entries)
+    if as_json:
+        print_json({"group": group, "queues": records, "total": total})
+    elif records:
+        echo_lines(table(shown_progress(records)))
+        echo_lines(f"\nlag {lag_sentence(total)}; {total['in_flight']} in flight")
+    else:
+        echo(f"group {group} has no progress yet" + (f" in {topic}" if topic else ""), err=True)
+
+
+@command.command()
+@click.argument("group")
+@click.option("--topic", required=True, help="The topic in which the group moves.")
+@click.option("--queue", "queue_ids", type=click.IntRange(min=0), multiple=True, help="Only this queue; repeatable.")
+@click.option("--to-earliest", is_flag=True, help="To the first message that is kept.")
+@click.option("--to-latest", is_flag=True, help="Behind the last message: skip all that is there.")
+@click.option("--to-time", type=Moment(), help="To the first message stored then or later: ISO 8601, or 2h (ago).")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift", type=int, metavar="N", help="By so many messages; negative goes back.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@yes_option
+@endpoint_option
+@json_option
+def reset(
+    group: str,
+    topic: str,
+    queue_ids: tuple[int, ...],
+    to_earliest: bool,
+    to_latest: bool,
+    to_time: datetime | None,
+    to_offset: int | None,
+    shift: int | None,
+    dry_run: bool,
+    yes: bool,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Move GROUP in a topic. Asks first; without a terminal it needs --yes.
+
+    Messages that members have in hand come again if they are behind the new place. Without --queue, what waits for a
+    retry is dropped.
+
+    \b
+    Examples:
+      ternmq group offset reset billing --topic orders --to-earliest
+      ternmq group offset reset billing --topic orders --to-time 2h --dry-run
+      ternmq group offset reset billing --topic orders --queue 3 --queue 4 --shift -100
+    """
+    from ternmq.admin import groups
+    from ternmq_command.calls.admin import AdminClient
+
+    places = ("earliest" if to_earliest else None, "latest" if to_latest else None, to_time, to_offset)
+    given = [place for place in places if place is not None]
+    if len(given) + (shift is not None) != 1:
+        raise WrongUsage("give exactly one of --to-earliest, --to-latest, --to-time, --to-offset and --shift")
+    to = cast("Target | None", given[0] if given else None)
+    move = partial(groups.reset_offsets, group, topic, to, shift=shift, queue_ids=queue_ids)
+    with AdminClient(endpoint) as admin:
+        if not dry_run:
+            confirm(lambda: f"{_move_table(admin.ask(move(dry_run=True)))}\nMove group {group} in {topic} so?", yes=yes)
+        moves = admin.ask(move(dry_run=dry_run))
+    _print_moves(group, topic, moves, dry_run=dry_run, as_json=as_json)
+
+
+@command.command()
+@click.argument("group")
+@click.option("--topic", required=True, help="The topic whose backlog is skipped.")
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Only the message there; with --queue.")
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of that message.")
+@click.option("--broker", default="", help="The broker of that message, if there is more than one.")
+@yes_option
+@endpoint_option
+@json_option
+def skip(
+    group: str,
+    topic: str,
+    offset: int | None,
+    queue_id: int | None,
+    broker: str,
+    yes: bool,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Skip the backlog of GROUP in a topic: it goes on with what is sent from now on.
+
+    The messages stay in the topic, so `ternmq group offset reset` can go back to them. What waits for a retry is
+    dropped. With --offset nothing but that message is skipped: a FIFO group stops at one that can't be read any more,
+    and goes on then. Asks first; without a terminal it needs --yes.
+
+    \b
+    Examples:
+      ternmq group offset skip billing --topic orders
+      ternmq group offset skip billing --topic orders --queue 3 --offset 4711 --yes
+    """
+    from ternmq.admin import groups
+    from ternmq_command.calls.admin import AdminClient
+
+    if (offset is None) != (queue_id is None) or (broker and offset is None):
+        raise WrongUsage("--offset goes with --queue, and --broker with both")
+    with AdminClient(endpoint) as admin:
+        if offset is not None and queue_id is not None:
+            skipped = f"the message at offset {offset} of queue {queue_id} of {topic}"
+            confirm(f"Skip {skipped}, so that group {group} does not get it?", yes=yes)
+            moves = admin.ask(groups.skip_message(group, topic, queue_id, offset, broker=broker))
+        else:
+            skipped = counted(_unfinished(admin, group, topic), "message")
+            confirm(f"Skip {skipped} of {topic}, so that group {group} does not get them?", yes=yes)
+            moves = admin.ask(groups.reset_offsets(group, topic, "latest"))
+    _print_moves(group, topic, moves, dry_run=False, as_json=as_json)
+    if not as_json:
+        echo_lines(f"\nskipped {skipped}")
+
+
+def _unfinished(admin: "AdminClient", group: str, topic: str) -> int:
+    """Messages that the group has not finished: its lag, and all that a queue holds in which it never was."""
+    progress = [entry for entry in admin.group(group).progress if entry.topic == topic]
+    lags = {(entry.broker, entry.queue_id): entry.lag for entry in progress}
+    queues = admin.topic(topic).queues
+    return sum(lags.get((queue.broker, queue.queue_id), queue.max_offset - queue.min_offset) for queue in queues)
+
+
+def _print_moves(group: str, topic: str, moves: "list[OffsetMove]", *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        records = [_move_record(move) for move in moves]
+        print_json({"group": group, "topic": topic, "dry_run": dry_run, "moves": records})
+        return
+    echo_lines(_move_table(moves))
+    if dry_run:
+        echo_lines("\nnothing was changed (--dry-run)")
+
+
+def _move_table(moves: "list[OffsetMove]") -> str:
+    """`broker-0  queue 3  120 -> 450`."""
+    return "\n".join(
+        f"{move.broker}  queue {move.queue_id}  {'never there' if move.before is None else move.before} -> {move.after}"
+        for move in moves
+    )
+
+
+def _move_record(move: "OffsetMove") -> dict[str, object]:
+    return {"broker": move.broker, "queue": move.queue_id, "before": move.before, "after": move.after}

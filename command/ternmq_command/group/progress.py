@@ -1,0 +1,65 @@
+"""How far a group is: records of its queues, their sum, and what a person reads of it.
+
+Lag         messages of a queue that are neither acknowledged nor given up; in seconds, the age of the oldest of them.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ternmq_command.terminal.output import age_text, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq.admin.groups import QueueProgress
+    from ternmq_command.terminal.output import Record
+
+
+def progress_record(progress: "QueueProgress") -> dict[str, object]:
+    return {
+        "topic": progress.topic,
+        "broker": progress.broker,
+        "queue": progress.queue_id,
+        "committed": progress.committed,
+        "delivered": progress.cursor,
+        "in_flight": progress.in_flight,
+        "end_offset": progress.max_offset,
+        "lag": progress.lag,
+        "lag_s": _age_s(progress),
+    }
+
+
+def _age_s(progress: "QueueProgress") -> float | None:
+    """In whole milliseconds; None when the server did not say."""
+    if progress.oldest_age is not None:
+        return progress.oldest_age // timedelta(milliseconds=1) / 1000
+    return None if progress.lag else 0.0
+
+
+def totals(entries: "Sequence[QueueProgress]") -> dict[str, object]:
+    """`in_flight` and `lag` of all together, `lag_s` of the one that is furthest behind."""
+    ages = [age for entry in entries if (age := _age_s(entry)) is not None]
+    lag = sum(entry.lag for entry in entries)
+    return {
+        "in_flight": sum(entry.in_flight for entry in entries),
+        "lag": lag,
+        "lag_s": max(ages) if ages else None if lag else 0.0,
+    }
+
+
+def shown_progress(records: "Sequence[Record]") -> "list[dict[str, object]]":
+    """Rows for a table: `oldest` instead of a number of seconds."""
+    rows = []
+    for record in records:
+        row = {name: value for name, value in record.items() if name != "lag_s"}
+        lag_s = record["lag_s"]
+        rows.append({**row, "oldest": age_text(lag_s) if isinstance(lag_s, float) and record["lag"] else None})
+    return rows
+
+
+def lag_sentence(total: "Record") -> str:
+    """`12 messages, the oldest 3h12m old`."""
+    lag, lag_s = total["lag"], total["lag_s"]
+    assert isinstance(lag, int)
+    text = counted(lag, "message")
+    return f"{text}, the oldest {age_text(lag_s)} old" if lag and isinstance(lag_s, float) else text

@@ -1,0 +1,133 @@
+"""The settings of a consumer group: options that set them, merging, and how they are shown."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+import click
+
+from ternmq_command.terminal.moments import shown_consume_from
+from ternmq_command.terminal.options import Backoff, ConsumeFrom, Duration
+from ternmq_command.terminal.output import iso, iso_datetime
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
+from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
+from ternmq_common.units import rendered_duration
+
+if TYPE_CHECKING:
+    from ternmq.admin.groups import Group
+    from ternmq_command.terminal.output import Record
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PRIORITY_FACTOR_MAX = 100
+_OPTIONS = (
+    click.option(
+        "--max-attempts",
+        type=click.IntRange(min=1),
+        help="Deliveries of a message, the first included.  [default: the server's]",
+    ),
+    click.option(
+        "--retry-backoff",
+        type=Backoff(),
+        help="Waits after failed deliveries: customized:1s,5s,10s (the last goes on) or exponential:5s,2h,2 (first, "
+        "longest, factor); customized alone is the default of 1s to 2h in 18 steps.",
+    ),
+    click.option(
+        "--consume-from",
+        type=ConsumeFrom(),
+        help="Where the group begins in a queue that it was never in. auto: at the first message while the queue has "
+        "all it ever had, else at the end. TIME is ISO 8601, or 2h for two hours ago.  [default: auto]",
+    ),
+    click.option(
+        "--assignment",
+        metavar="STRATEGY",
+        help="How queues are shared out among members that pull: averagely, averagely-by-circle, consistent-hash, "
+        "by-config:c1=0,1;c2=2, machine-room:r1,r2, machine-room-nearby:averagely.  [default: averagely]",
+    ),
+    click.option(
+        "--queue-lock-hold",
+        type=Duration(),
+        help="Give each queue one pulling reader at a time, which loses it when silent for so long; 0s: do not.",
+    ),
+    click.option(
+        "--priority-factor",
+        type=click.IntRange(0, PRIORITY_FACTOR_MAX),
+        metavar="N",
+        help="Of 100 receives from a priority topic, N begin with the highest priority, the others with a lower one, "
+        f"so that none starves.  [default: {DEFAULT_PRIORITY_FACTOR}]",
+    ),
+)
+
+
+class GroupSettings(TypedDict):
+    """What the options say; None for what was not given."""
+
+    max_attempts: int | None
+    retry_backoff: str | None
+    consume_from: str | None
+    assignment: str | None
+    queue_lock_hold: timedelta | None
+    priority_factor: int | None
+
+
+def settings_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def given_record(settings: GroupSettings) -> dict[str, object]:
+    """What was given, as `group_record` has it."""
+    return {name: _RECORDED.get(name, _as_it_is)(value) for name, value in settings.items() if value is not None}
+
+
+def group_record(group: "Group") -> dict[str, object]:
+    """The group with its settings as the options and `ternmq apply` read them."""
+    return {
+        "name": group.name,
+        "fifo": group.fifo,
+        "max_attempts": group.max_attempts,
+        "retry_backoff": _canonical_backoff(group.retry_backoff),
+        "consume_from": _begin(group.consume_from),
+        "assignment": group.assignment,
+        "queue_lock_hold": _hold(group.queue_lock_hold),
+        "priority_factor": group.priority_factor,
+        "created": iso(group.created),
+    }
+
+
+def for_people(record: "Record") -> dict[str, object]:
+    """A group's record without the 18 steps of the default backoff, which are wider than a screen."""
+    is_default = record["retry_backoff"] == str(DEFAULT_BACKOFF)
+    return {**record, "retry_backoff": "default" if is_default else record["retry_backoff"]}
+
+
+def _canonical_backoff(text: str) -> str:
+    try:
+        return str(parse_backoff(text))
+    except MessagingError:
+        return text  # of a server that knows more kinds than we do
+
+
+def _begin(consume_from: str | datetime) -> str:
+    if isinstance(consume_from, datetime):
+        return iso_datetime(consume_from, timespec="milliseconds")
+    return shown_consume_from(consume_from)
+
+
+def _hold(queue_lock_hold: timedelta) -> str | None:
+    hold_ms = queue_lock_hold // timedelta(milliseconds=1)
+    return rendered_duration(hold_ms) if hold_ms else None
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+_RECORDED: Mapping[str, Callable[[Any], object]] = {
+    "retry_backoff": _canonical_backoff,
+    "consume_from": _begin,
+    "assignment": str.strip,
+    "queue_lock_hold": _hold,
+}

@@ -1,0 +1,182 @@
+"""The entry of the command: names of the subcommands, loaded when they are needed, and the exit codes.
+
+0 done · 1 the server refused · 2 wrong usage or settings · 3 nothing answers at the endpoint · 130 Ctrl-C
+"""
+
+import ternmq_command.early_end  # noqa: F401 - first, as a signal may come at any time
+
+# isort: split
+
+import functools
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import click
+
+from ternmq_command.leaving import leave, wants_json
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class Subcommand(NamedTuple):
+    """Where its click command is, a module's name in this package, and what `--help` says of it."""
+
+    module: str
+    text: str
+
+
+# In the order of `--help`, which need not import them all.
+COMMANDS = {
+    "up": Subcommand("server.up", "Start a broker here, in this process or in several."),
+    "broker": Subcommand("server.broker", "Run a storage broker of a cluster, or look after one."),
+    "proxy": Subcommand("server.proxy", "Run a proxy of a cluster."),
+    "topic": Subcommand("topic.commands", "Create, list, change, purge and delete topics."),
+    "group": Subcommand("group.commands", "Create, list, describe, change and delete consumer groups."),
+    "send": Subcommand("message.send", "Send messages to a topic."),
+    "recall": Subcommand("message.recall", "Take back a message that was sent for later."),
+    "receive": Subcommand("message.receive", "Take messages of a topic in a group's name."),
+    "tail": Subcommand("message.tail", "Print the messages of a topic as they arrive."),
+    "message": Subcommand("message.message", "Find stored messages, and show them."),
+    "dlq": Subcommand("dlq.commands", "Look at dead letters, deliver them again, export them."),
+    "transaction": Subcommand("transaction.commands", "Look at open transactions, and end them."),
+    "backlog": Subcommand("backlog.commands", "Move the backlog of a group to a topic with more queues."),
+    "pipeline": Subcommand("pipeline.commands", "Move topics into files and back with Spark."),
+    "apply": Subcommand("declaring.apply", "Make topics and groups as a file says."),
+    "export": Subcommand("declaring.export", "Write a file that apply reads, of what is there."),
+    "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),
+    "store": Subcommand("store.commands", "Look at, check and repair the files of a broker."),
+    "backup": Subcommand("store.backup", "Back up a broker into a folder."),
+    "restore": Subcommand("store.restore", "Restore a broker from a backup."),
+    "client": Subcommand("client.commands", "List the clients that are connected."),
+    "status": Subcommand("server.status", "Say of each component whether it is well, in a line."),
+    "top": Subcommand("server.top", "Watch rates of topics and lags of groups."),
+    "log-level": Subcommand("server.log_level", "Show or change what a running server logs."),
+    "diag": Subcommand("server.diag", "Write a bundle for who looks for a fault, without secrets."),
+    "clock": Subcommand("server.clock", "Look at a server's clock, or let time pass there."),
+    "bench": Subcommand("bench.commands", "Measure a server quickly, on a topic of its own."),
+    "doctor": Subcommand("server.doctor", "Look for what is wrong with a server, and say what to do."),
+    "context": Subcommand("context.commands", "Name endpoints, and say which one commands go to."),
+    "config": Subcommand("server.config", "Print the settings in force, and where each comes from."),
+    "version": Subcommand("terminal.version", "Print the version, also that of a server."),
+    "completion": Subcommand("terminal.completion", "Print the script that teaches a shell our words."),
+}
+
+
+class RootGroup(NearestGroup):
+    """Imports a subcommand's module when it is asked for, and ends on Ctrl-C as shells expect it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"ternmq_command.{COMMANDS[cmd_name].module}").command
+        assert isinstance(command, click.Command)
+        if ctx.resilient_parsing:  # a shell asks for completions
+            from ternmq_command.terminal.name_completion import teach
+
+            teach(command, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, subcommand.text) for name, subcommand in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        if incomplete and not incomplete[0].isalnum():
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=subcommand.text)
+            for name, subcommand in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
+        """Run, and leave the process with one of the codes of this module's docstring."""
+        extra.pop("standalone_mode", None)
+        as_json = wants_json(sys.argv[1:] if args is None else args)
+        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False), as_json=as_json)
+
+
+def _print_version(context: click.Context, option: click.Parameter, is_given: bool) -> None:
+    del option
+    if is_given and not context.resilient_parsing:
+        from importlib import metadata
+
+        echo(f"ternmq {metadata.version('ternmq')}")
+        context.exit()
+
+
+def _choose_context(context: click.Context, option: click.Parameter, name: str | None) -> None:
+    if name is None:
+        return
+    context.meta["ternmq.context"] = name  # CONTEXT_KEY of `options`, which a call for help need not import
+    is_typed = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+    context.meta["ternmq.context.typed"] = is_typed
+
+
+@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit; `ternmq version` tells more.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    envvar="TERNMQ_CONTEXT",
+    show_envvar=True,
+    expose_value=False,
+    callback=_choose_context,
+    help="The context to use in this call (`ternmq context`), where no endpoint is given.",
+)
+def cli() -> None:
+    """A message broker that speaks the RocketMQ 5 protocol, and the tools to work with one.
+
+    \b
+    Examples:
+      ternmq up                                        start a broker here, on 127.0.0.1:8081
+      ternmq topic create orders --queues 16           make a topic
+      ternmq send orders 'hello' --tag paid            send a message
+      ternmq receive orders --group billing            take and acknowledge messages
+      ternmq tail orders                               watch a topic
+      ternmq message find orders --key order-7         find a message that is stored
+      ternmq topic create reminders --type delay       make a topic for messages that are for later
+      ternmq send reminders 'call back' --delay 2h     send one
+      ternmq dlq list billing                          see what a group gave up
+      ternmq transaction list                          see what waits for its producer's word
+      ternmq pipeline lake --topics orders --out out   write a topic to Parquet files, with Spark
+      ternmq status                                    see whether all is well, for scripts too
+      ternmq doctor                                    look for what is wrong, and what to do
+      ternmq backup monday                             back up a broker that runs here, into a folder
+      ternmq store verify                              check all files of a broker
+      ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster
+      ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
+
+    Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT, or the context in use). Exit codes:
+    0 done, 1 refused by the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted. With
+    --json a failure is JSON too, in the last line of standard error:
+    {"error": {"code": ..., "message": ..., "hint": ...}}.
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the `ternmq` script."""
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Messages: send, receive, tail, recall, and find what is stored."""

@@ -1,0 +1,60 @@
+"""The fields of messages as commands print them, in order: what `--format` may name. A body is one of the last two."""
+
+BODIES = ("body", "body_base64")
+# Of `library.message_record`.
+MESSAGE_FIELDS = (
+    "topic",
+    "message_id",
+    "broker",
+    "queue",
+    "offset",
+    "tag",
+    "keys",
+    "message_group",
+    "priority",
+    "properties",
+    "born",
+    "stored",
+    "delivery",
+    "attempt",
+    *BODIES,
+)
+# Of `message.whole_message`.
+STORED_FIELDS = (
+    "topic",
+    "stored",
+    "broker",
+    "queue",
+    "offset",
+    "message_id",
+    "tag",
+    "keys",
+    "body_bytes",
+    "message_group",
+    "priority",
+    "born",
+    "born_host",
+    "delivery",
+    "properties",
+    *BODIES,
+)
+# Of `dead_letters.whole_record`.
+LETTER_FIELDS = (
+    "broker",
+    "offset",
+    "message_id",
+    "origin_topic",
+    "origin_message_id",
+    "attempts",
+    "reason",
+    "tag",
+    "keys",
+    "message_group",
+    "priority",
+    "properties",
+    "born",
+    "stored",
+    "delivery",
+    "body_bytes",
+    *BODIES,
+)

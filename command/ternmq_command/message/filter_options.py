@@ -1,0 +1,47 @@
+"""Which messages are wanted, by tags or by a condition: the options that `tail`, `receive` and `message find` share."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ternmq_command.terminal.failures import Refused, WrongUsage
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2 import definition_pb2
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EVERY_TAG = "*"
+
+
+def filter_options(command: F) -> F:
+    """`--filter` as `tags`, and `--sql`."""
+    for option in (
+        click.option(
+            "--sql",
+            metavar="CONDITION",
+            help="Only messages whose properties meet this SQL92 condition: \"region = 'eu'\".",
+        ),
+        click.option(
+            "--filter", "tags", default=EVERY_TAG, metavar="TAGS", help="Only these tags: 'paid || refunded'."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def check_one_filter(tags: str, sql: str | None) -> None:
+    if sql is not None and tags != EVERY_TAG:
+        raise WrongUsage("give --filter or --sql, not both")
+
+
+def expression_of(tags: str, sql: str | None) -> "definition_pb2.FilterExpression":
+    """As the server reads it; Refused for one that says nothing."""
+    from ternmq.errors import BadRequest
+    from ternmq.filters import SqlFilter, TagFilter
+
+    try:
+        return TagFilter(tags).to_proto() if sql is None else SqlFilter(sql).to_proto()
+    except BadRequest as error:
+        raise Refused(error.code, error.message) from None

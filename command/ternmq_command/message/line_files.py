@@ -1,0 +1,55 @@
+"""Files of JSON lines, compressed by gzip if their name ends in .gz; - is standard input or output.
+
+What goes wrong with one is WrongUsage.
+"""
+
+import contextlib
+import gzip
+import zlib
+from collections.abc import Iterator
+from typing import IO, cast
+
+import click
+
+from ternmq_command.message.message_lines import BadLine, Readable
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_common.private_files import private_umask
+
+STANDARD = "-"
+# Messages are mostly text that repeats itself: more would take longer and save little.
+COMPRESS_LEVEL = 6
+
+
+@contextlib.contextmanager
+def written(name: str) -> Iterator[IO[bytes]]:
+    """The file to write, which nobody else may read; it is whole when the block has ended."""
+    try:
+        with private_umask(), click.open_file(name, "wb") as file:
+            if not _is_packed(name):
+                yield cast("IO[bytes]", file)
+                return
+            with gzip.GzipFile(fileobj=cast("IO[bytes]", file), mode="wb", compresslevel=COMPRESS_LEVEL) as packed:
+                yield cast("IO[bytes]", packed)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WrongUsage(f"can't write {name}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[Readable]:
+    """The file to read; a BadLine that the block raises names it."""
+    shown = "standard input" if name == STANDARD else name
+    try:
+        with click.open_file(name, "rb") as file:
+            yield cast("Readable", gzip.GzipFile(fileobj=cast("IO[bytes]", file)) if _is_packed(name) else file)
+    except BadLine as bad:
+        raise WrongUsage(f"{shown}, {bad}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise WrongUsage(f"can't read {shown}: it is no whole gzip file ({error})") from None
+    except OSError as error:
+        raise WrongUsage(f"can't read {shown}: {error.strerror or error}") from None
+
+
+def _is_packed(name: str) -> bool:
+    return name.endswith(".gz")

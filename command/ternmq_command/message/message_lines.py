@@ -1,0 +1,236 @@
+"""Messages as JSON lines, read back: what `tail --json`, `receive --json` and `dlq export` write, for `send --jsonl`.
+
+Line      one JSON object in UTF-8 of at most LINE_BYTES_MAX bytes, or blank.
+Sent      `body` or `body_base64`, and `tag`, `keys`, `properties`, `message_group` and `priority`, each of which may be
+          missing; of the properties not those by which a dead letter says why it is one. `delivery`, when it was to be
+          delivered, is for topics of that type.
+Ignored   the fields of IGNORED, which tell of a delivery or of a place that is not that of the message to send.
+Refused   any other field, a wrong type, a name that stands twice, and text that can't be UTF-8.
+
+A page is what could be read without waiting: behind a pipe, a message is sent when it comes, not when a batch is full.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from ternmq.errors import ClientError
+from ternmq_command.terminal.moments import exact_moment_of
+from ternmq_command.terminal.output import counted
+from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
+from ternmq_common.limits import KIB, MIB
+from ternmq_common.printable import cut
+
+if TYPE_CHECKING:
+    from ternmq import Message
+
+# A body of 4 MiB of which JSON escapes each byte (`\u0000`) takes 24 MiB.
+LINE_BYTES_MAX = 32 * MIB
+CHUNK_BYTES = 64 * KIB
+BATCH_MESSAGES = 100
+BATCH_BYTES = MIB
+PRIORITY_MAX = 2**31 - 1  # what the wire has room for
+SENT = frozenset({"body", "body_base64", "tag", "keys", "properties", "message_group", "priority", "delivery"})
+IGNORED = frozenset(
+    """
+    topic message_id broker queue offset born born_host stored attempt attempts body_bytes
+    origin_topic origin_message_id reason
+    """.split()  # noqa: SIM905
+)
+
+
+class Readable(Protocol):
+    """A file whose `read1` gives what is there, and waits only if that is nothing."""
+
+    def read1(self, size: int, /) -> bytes: ...
+
+
+class BadLine(ValueError):
+    """A line that is no message; `sent` messages of those before it, which is all of them, were sent."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        self.number, self.problem, self.sent = number, problem, 0
+        super().__init__(number, problem)
+
+    def __str__(self) -> str:
+        before = f"the {counted(self.sent, 'message')} before it went out" if self.sent else "nothing was sent"
+        return f"line {self.number}: {self.problem}; {before}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineContent:
+    """What a line says of the message to send."""
+
+    body: bytes
+    tag: str | None = None
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    message_group: str | None = None
+    priority: int | None = None
+    delivery: datetime | None = None
+
+
+def message_batches(source: Readable, message_of: "Callable[[LineContent], Message]") -> "Iterator[Sequence[Message]]":
+    """The messages; whoever asks for the next batch has sent the one before.
+
+    BadLine behind the last message before the line that is none.
+    """
+    sent = 0
+    try:
+        for page in numbered_pages(source):
+            messages, bad = _messages(page, message_of)
+            for batch in _batches(messages):
+                yield batch
+                sent += len(batch)
+            if bad is not None:
+                raise bad
+    except BadLine as bad:
+        bad.sent = sent
+        raise
+
+
+def numbered_pages(source: Readable) -> Iterator[list[tuple[int, bytes]]]:
+    """The lines, from number 1 on, as they come. BadLine for one that is too long, before all of it is read."""
+    number, rest = 1, bytearray()
+    while chunk := source.read1(CHUNK_BYTES):
+        first, *others = chunk.split(b"\n")
+        rest += first
+        if others:
+            lines = [bytes(rest), *others[:-1]]
+            rest = bytearray(others[-1])
+            yield list(enumerate(lines, number))
+            number += len(lines)
+        if len(rest) > LINE_BYTES_MAX:
+            raise BadLine(number, _too_long())
+    if rest:
+        yield [(number, bytes(rest))]
+
+
+def parsed_line(line: bytes) -> LineContent:
+    """ValueError says what is wrong with it."""
+    if len(line) > LINE_BYTES_MAX:
+        raise ValueError(_too_long())
+    record = _json_object(line)
+    if unknown := sorted(record.keys() - SENT - IGNORED):
+        raise ValueError(f"there is no field {cut(unknown[0])!r}")
+    properties = _texts_by_name(record.get("properties", {}))
+    return LineContent(
+        body=_body(record),
+        tag=_text_or_none(record, "tag"),
+        keys=_keys(record.get("keys", [])),
+        properties={name: value for name, value in properties.items() if name not in DEAD_LETTER_PROPERTIES},
+        message_group=_text_or_none(record, "message_group"),
+        priority=_priority(record.get("priority")),
+        delivery=_moment(record.get("delivery")),
+    )
+
+
+def _messages(
+    page: Sequence[tuple[int, bytes]], message_of: "Callable[[LineContent], Message]"
+) -> "tuple[list[Message], BadLine | None]":
+    """Those up to the first line that is none."""
+    messages = []
+    for number, line in page:
+        if not line.strip():
+            continue
+        try:
+            messages.append(message_of(parsed_line(line)))
+        except ClientError as error:
+            return messages, BadLine(number, error.message)
+        except ValueError as error:
+            return messages, BadLine(number, str(error))
+    return messages, None
+
+
+def _batches(messages: "Sequence[Message]") -> "Iterator[Sequence[Message]]":
+    start = batch_bytes = 0
+    for index, message in enumerate(messages):
+        if index > start and (index - start == BATCH_MESSAGES or batch_bytes + len(message.body) > BATCH_BYTES):
+            yield messages[start:index]
+            start, batch_bytes = index, 0
+        batch_bytes += len(message.body)
+    if messages:
+        yield messages[start:]
+
+
+def _too_long() -> str:
+    return f"it has more than {LINE_BYTES_MAX:,} bytes"
+
+
+def _json_object(line: bytes) -> dict[str, object]:
+    try:
+        record = json.loads(line.decode(), object_pairs_hook=_once)
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(record, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - as JSON's own errors are
+    return record
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    record: dict[str, object] = {}
+    for name, value in pairs:
+        if name in record:
+            raise ValueError(f"{cut(name)!r} stands in it twice")
+        record[name] = value
+    return record
+
+
+def _body(record: dict[str, object]) -> bytes:
+    if ("body" in record) == ("body_base64" in record):
+        raise ValueError("one of body and body_base64 is needed")
+    if "body" in record:
+        return _text(record["body"], "body").encode()
+    try:
+        return base64.b64decode(_text(record["body_base64"], "body_base64"), validate=True)
+    except ValueError:
+        raise ValueError("body_base64 is no base64") from None
+
+
+def _text_or_none(record: dict[str, object], name: str) -> str | None:
+    value = record.get(name)
+    return None if value is None else _text(value, name)
+
+
+def _keys(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("keys must be a list of texts")  # noqa: TRY004
+    return tuple(_text(key, "each of keys") for key in value)
+
+
+def _texts_by_name(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("properties must be an object of texts")  # noqa: TRY004
+    return {_text(name, "a name in properties"): _text(text, "each of properties") for name, text in value.items()}
+
+
+def _priority(value: object) -> int | None:
+    if value is not None and (type(value) is not int or not 0 <= value <= PRIORITY_MAX):
+        raise ValueError(f"priority must be a number from 0 to {PRIORITY_MAX}")
+    return value
+
+
+def _moment(value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return exact_moment_of(_text(value, "delivery"))
+    except ValueError:
+        raise ValueError("delivery must be a time like 2026-08-01T12:00:00Z") from None
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{what} must be text")  # noqa: TRY004
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} holds half of a character (a lone surrogate)") from None
+    return value

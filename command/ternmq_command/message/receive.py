@@ -1,0 +1,83 @@
+"""`ternmq receive`: take messages in a group's name, print them, acknowledge them."""
+
+from datetime import timedelta
+
+import click
+
+from ternmq_command.message.fields import MESSAGE_FIELDS
+from ternmq_command.message.filter_options import check_one_filter, filter_options
+from ternmq_command.terminal.options import Duration, endpoint_option, json_lines_option, raw_option
+from ternmq_command.terminal.printing import echo
+from ternmq_command.terminal.template import Template, check_one_form, format_option
+
+FOLLOW_WAIT = timedelta(seconds=15)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", required=True, help="The consumer group in whose name messages are taken.")
+@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: 32]")
+@click.option("--wait", type=Duration(), default="5s", show_default=True, help="Stop when nothing came for this long.")
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, or --max.")
+@click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages come again after 30 s.")
+@filter_options
+@endpoint_option
+@json_lines_option
+@format_option(*MESSAGE_FIELDS)
+@raw_option
+def command(
+    topic: str,
+    group: str,
+    messages_max: int | None,
+    wait: timedelta,
+    follow: bool,
+    no_ack: bool,
+    tags: str,
+    sql: str | None,
+    endpoint: str,
+    as_json: bool,
+    template: Template | None,
+    raw: bool,
+) -> None:
+    """Take messages of TOPIC in a group's name.
+
+    Each is printed and then acknowledged. What an interrupted call did not acknowledge comes again.
+
+    \b
+    Examples:
+      ternmq receive orders --group billing
+      ternmq receive orders --group billing --max 1 --json | jq -r .body
+      ternmq receive orders --group audit --follow --filter 'paid || refunded'
+      ternmq receive orders --group audit --no-ack
+      ternmq receive orders --group audit --format '{offset} {properties.region} {body}'
+    """
+    check_one_form(template, as_json=as_json)
+    check_one_filter(tags, sql)
+    import asyncio
+
+    from ternmq import SimpleConsumer
+    from ternmq.filters import SqlFilter
+    from ternmq_command.calls.library import client_errors
+    from ternmq_command.message.receiving import BATCH_MAX, Receiving
+    from ternmq_command.message.receiving import follow as follow_on
+
+    wanted = tags if sql is None else SqlFilter(sql)
+    wait = FOLLOW_WAIT if follow else wait
+    limit = messages_max or (None if follow else BATCH_MAX)
+    receiving = Receiving(limit, acknowledges=not no_ack, as_json=as_json, raw=raw, template=template)
+
+    def consumer(wait: timedelta) -> SimpleConsumer:
+        return SimpleConsumer(endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait)
+
+    async def receive() -> None:
+        if follow:
+            await follow_on(endpoint, receiving, consumer, wait)
+            return
+        async with consumer(wait) as running:
+            while not receiving.is_enough and await receiving.batch(running):
+                pass
+
+    with client_errors(endpoint):
+        asyncio.run(receive())
+    if not receiving.count:
+        echo(f"no message came within {wait.total_seconds():g} s", err=True)

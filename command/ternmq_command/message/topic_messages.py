@@ -1,0 +1,121 @@
+"""The stored messages of a topic, of all its queues or some, found and read as a stream: no group, no progress.
+
+Ends    reading stops at the end of each queue as it was at the first look, so that it ends while messages arrive.
+Order   that of their offsets within a queue, and of their storing between queues.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from ternmq.endpoints import Endpoints
+from ternmq.message_view import MessageView
+from ternmq_command.calls.admin import AdminClient
+from ternmq_command.calls.messaging import MessagingClient
+from ternmq_protos.v2 import definition_pb2 as pb
+
+# When as many messages as this have a key, there may be more, and all is read. Servers find a few at most.
+FOUND_MAX = 32
+
+Place = tuple[str, int]
+"""The name of a broker, and a queue's number there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one queue held at the first look: offsets `first` up to, not including, `end`."""
+
+    queue: pb.MessageQueue
+    first: int
+    end: int
+
+
+class TopicMessages:
+    """Reads the messages of these queues, which are all of one topic. `wanted` is the filter of what is read by offsets
+    and of what has a key; None for all."""
+
+    def __init__(
+        self, admin: AdminClient, messaging: MessagingClient, topic: str, queues: Iterable[pb.MessageQueue]
+    ) -> None:
+        self._admin, self._messaging, self._topic = admin, messaging, topic
+        self.wanted: pb.FilterExpression | None = None
+        by_place = sorted(((queue.broker.name, queue.id), queue) for queue in queues)
+        self._parts: dict[Place, _Part] = {
+            place: _Part(queue, messaging.first_offset(queue), messaging.end_offset(queue)) for place, queue in by_place
+        }
+
+    @property
+    def places(self) -> list[Place]:
+        return list(self._parts)
+
+    @property
+    def is_empty(self) -> bool:
+        return all(part.first == part.end for part in self._parts.values())
+
+    def ranges(self, *, since: datetime | None = None, until: datetime | None = None) -> dict[Place, range]:
+        """The offsets in each queue of what was stored between two times, the second not included."""
+        return {place: self._range(part, since, until) for place, part in self._parts.items()}
+
+    def in_ranges(self, within: dict[Place, range]) -> Iterator[MessageView]:
+        """All of these offsets, read as they are asked for."""
+        return _by_time(self._in_range(self._parts[place], offsets) for place, offsets in within.items())
+
+    def with_key(self, key: str, within: dict[Place, range]) -> Iterator[MessageView]:
+        """Those of these offsets that have the key."""
+        views = self.in_ranges(within)
+        # The server looks for a key without a filter: with one, all is read.
+        if self.wanted is None and len(found := self.found(key)) < FOUND_MAX:
+            by_offset = sorted(found, key=lambda view: view.offset)
+            views = _by_time([view for view in by_offset if place_of(view) == place] for place in within)
+        return (view for view in views if key in view.keys and view.offset in within[place_of(view)])
+
+    def of_id(self, message_id: str) -> list[MessageView]:
+        """Up to FOUND_MAX messages of that id, the newest first: what was sent twice is stored twice."""
+        views = [view for view in self.found(message_id) if view.message_id == message_id]
+        return sorted(views, key=lambda view: (stored_s(view), view.offset), reverse=True)
+
+    def found(self, key: str) -> list[MessageView]:
+        """Up to FOUND_MAX messages with that key or message id."""
+        if not self._parts:
+            return []
+        answered = self._admin.query_messages(self._topic, key, limit=FOUND_MAX)
+        return [view for view in answered if place_of(view) in self._parts]
+
+    def at(self, place: Place, queue_offset: int) -> MessageView | None:
+        part = self._parts.get(place)
+        if part is None or not part.first <= queue_offset < part.end:
+            return None
+        pulled = self._messaging.pull(part.queue, queue_offset, 1).messages
+        found = [message for message in pulled if message.system_properties.queue_offset == queue_offset]
+        return _view(part, found[0]) if found else None
+
+    def _range(self, part: _Part, since: datetime | None, until: datetime | None) -> range:
+        start, end = part.first, part.end
+        if since is not None:
+            start = max(start, self._messaging.offset_at(part.queue, since))
+        if until is not None:
+            end = min(end, self._messaging.offset_at(part.queue, until))
+        return range(start, end)
+
+    def _in_range(self, part: _Part, within: range) -> Iterator[MessageView]:
+        for message in self._messaging.messages(part.queue, within.start, within.stop, self.wanted):
+            yield _view(part, message)
+
+
+def place_of(view: MessageView) -> Place:
+    return view.broker, view.queue_id
+
+
+def stored_s(view: MessageView) -> float:
+    return view.store_timestamp.timestamp() if view.store_timestamp else 0.0
+
+
+def _view(part: _Part, message: pb.Message) -> MessageView:
+    broker = part.queue.broker
+    return MessageView(message, broker=broker.name, endpoints=Endpoints.from_proto(broker.endpoints))
+
+
+def _by_time(parts: Iterable[Iterable[MessageView]]) -> Iterator[MessageView]:
+    """The messages of all queues, each read as it is asked for; the order within a queue stays."""
+    return heapq.merge(*parts, key=stored_s)

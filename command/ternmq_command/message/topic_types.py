@@ -1,0 +1,17 @@
+"""Which messages a topic takes. The module imports the client library, so subcommands import it when they run."""
+
+from ternmq_command.calls.messaging import MessagingClient
+from ternmq_command.terminal.failures import Refused
+from ternmq_protos.v2 import definition_pb2 as pb
+
+
+def takes_timed(endpoint: str, topic: str) -> bool:
+    """Whether its messages have a time of delivery; one that is not there has no type yet."""
+    with MessagingClient(endpoint) as messaging:
+        try:
+            queues = messaging.queues(topic)
+        except Refused as refusal:
+            if refusal.code == pb.TOPIC_NOT_FOUND:
+                return False
+            raise
+    return any(list(queue.accept_message_types) == [pb.DELAY] for queue in queues)

@@ -1,0 +1,1 @@
+"""`ternmq pipeline`: Spark jobs around a broker."""

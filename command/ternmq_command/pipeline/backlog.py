@@ -1,0 +1,101 @@
+"""`ternmq pipeline backlog`: what a group has not consumed moves to a topic with more queues, by Spark."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
+from ternmq_command.pipeline.running import checked, running
+from ternmq_command.terminal.confirmation import confirm
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_ternmq.pipelines.backlog import BacklogOptions
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
+
+
+@click.command()
+@click.option("--group", required=True, metavar="GROUP", help="Whose backlog moves.")
+@click.option("--topic", required=True, metavar="TOPIC", help="The topic whose backlog moves.")
+@click.option("--to", required=True, metavar="TOPIC", help="Where it moves; made if it is not there.")
+@click.option("--queues", type=click.IntRange(min=1), required=True, help="Message queues of a topic that is made.")
+@click.option("--checkpoint", required=True, metavar="FOLDER", help="How far the move goes; one folder for one move.")
+@click.option(
+    "--step",
+    "step_rows",
+    type=click.IntRange(min=1),
+    default=50_000,
+    show_default=True,
+    help="Messages that are sent before the group's offset moves.",
+)
+@click.option("--include-in-flight", is_flag=True, help="Move although members of the group are at work on it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@connection_options
+@spark_options
+@json_option
+def command(
+    group: str,
+    topic: str,
+    to: str,
+    queues: int,
+    checkpoint: str,
+    step_rows: int,
+    include_in_flight: bool,
+    yes: bool,
+    connection: "Callable[[], PipelineConnection]",
+    spark_at: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Move the backlog of GROUP in a topic to a topic with more queues, so that more consumers can work on it.
+
+    The same as `ternmq backlog move`, for backlogs that take that command too long. Stop the group's consumers of the
+    topic first. Messages keep their ids, keys, tags, properties, bodies and message groups; they are born anew. What is
+    sent to the old topic from now on stays there, as does what waits for a retry.
+
+    The move can be stopped or killed and run again with the same words: it goes on where it was, nothing is lost, and
+    at most one step comes twice, with the same message ids.
+
+    Asks first when standard input is a terminal.
+
+    \b
+    Examples:
+      ternmq pipeline backlog --group billing --topic orders --to orders-wide --queues 64 --checkpoint /data/move
+    """
+    if topic == to:
+        raise WrongUsage("--topic and --to are the same topic")
+
+    def options() -> "BacklogOptions":
+        from pyspark_ternmq.pipelines.backlog import BacklogOptions
+
+        return BacklogOptions(
+            connection=connection(),
+            group=group,
+            topic=topic,
+            to=to,
+            queues=queues,
+            checkpoint=checkpoint,
+            step_rows=step_rows,
+            include_in_flight=include_in_flight,
+        )
+
+    def ask(left: int) -> None:
+        confirm(f"Move {counted(left, 'message')} of {topic} to {to} for group {group}?", yes=yes)
+
+    wanted = checked(options)
+    with running("backlog", spark_at) as (spark, line):
+        from pyspark_ternmq.pipelines import backlog
+
+        report = backlog.run(spark, wanted, line=line, confirm=ask)
+    if as_json:
+        print_json(dataclasses.asdict(report))
+    elif not report.moved:
+        echo(f"group {group} has no backlog in {topic} that is to move", err=True)
+    else:
+        echo(f"moved {counted(report.moved, 'message')} of {topic} to {to} for group {group}")
+        echo(f"let consumers of {group} subscribe {to}; what is sent to {topic} stays there", err=True)

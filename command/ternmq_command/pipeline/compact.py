@@ -1,0 +1,112 @@
+"""`ternmq pipeline compact`: small files of a lake merged into larger ones."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ternmq_command.pipeline.options import SparkOptions, spark_options, spark_session_for
+from ternmq_command.terminal.failures import CommandFailure
+from ternmq_command.terminal.options import Duration, json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+from ternmq_common.units import parsed_size
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.pipelines.lake import CompactionOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    SizeType = click.ParamType[int]
+else:  # older releases of click can't be subscripted
+    SizeType = click.ParamType
+
+
+class Size(SizeType):
+    """`128MiB`; a plain number is in bytes."""
+
+    name = "SIZE"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            size_bytes = parsed_size(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+        if size_bytes < 1:
+            self.fail(f"{value!r}: at least 1 byte is needed", param, ctx)
+        return size_bytes
+
+
+def compaction_options(command: F) -> F:
+    """Gives the command `older_than`, `target_bytes` and `min_files`."""
+    for option in (
+        click.option(
+            "--min-files", type=click.IntRange(min=2), default=4, show_default=True, help="Small files that it takes."
+        ),
+        click.option(
+            "--target-bytes", type=Size(), default="128MiB", show_default=True, help="How large a file may become."
+        ),
+        click.option(
+            "--older-than",
+            type=Duration(),
+            default="1h",
+            show_default=True,
+            help="How long ago a partition's hour must have ended to be compacted.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def compaction_of(older_than: timedelta, target_bytes: int, min_files: int) -> "CompactionOptions":
+    from pyspark_ternmq.pipelines.lake import CompactionOptions
+
+    return CompactionOptions(older_than=older_than, target_bytes=target_bytes, min_files=min_files)
+
+
+@click.command()
+@click.option("--out", required=True, metavar="FOLDER", help="The lake, as `ternmq pipeline lake` was told.")
+@compaction_options
+@spark_options
+@json_option
+def command(
+    out: str, older_than: timedelta, target_bytes: int, min_files: int, spark_at: SparkOptions, as_json: bool
+) -> None:
+    """Merge small files of a lake, hour by hour, into larger ones.
+
+    Only files of less than half of --target-bytes are merged. The lake pipeline may run beside it; a second compaction
+    is refused. One that is killed changes nothing, or is finished by the next. Who lists a partition as its files are
+    exchanged may see rows twice, for as long as _commits/compact-*.json is there.
+
+    \b
+    Examples:
+      ternmq pipeline compact --out /data/lake
+      ternmq pipeline compact --out s3a://bucket/lake --older-than 6h --target-bytes 512MiB
+    """
+    with spark_session_for("ternmq compact", spark_at) as spark:
+        from pyspark_ternmq.pipelines import lake
+        from pyspark_ternmq.pipelines.progress import ProgressLine
+
+        with ProgressLine("compact") as line:
+            try:
+                report = lake.compact(
+                    spark,
+                    out,
+                    compaction_of(older_than, target_bytes, min_files),
+                    on_group=lambda report: line.show(f"{report.removed:,} files merged into {report.added:,}"),
+                )
+            except (lake.CompactionLocked, lake.LakeBroken, OSError) as error:
+                raise CommandFailure(str(error)) from None
+    if as_json:
+        print_json(
+            {"partitions": report.partitions, "removed": report.removed, "added": report.added, "bytes": report.bytes}
+        )
+    elif not report.removed:
+        echo("nothing to compact")
+    else:
+        where = counted(report.partitions, "partition")
+        echo(f"merged {counted(report.removed, 'file')} of {where} into {report.added:,}, {report.bytes:,} bytes")

@@ -1,0 +1,126 @@
+"""`ternmq pipeline dlq`: dead letters of a group, looked at, repaired and sent back."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
+from ternmq_command.pipeline.running import checked, running
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import counted, iso_datetime, print_json, table
+from ternmq_command.terminal.printing import echo, echo_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
+    from pyspark_ternmq.pipelines.dlq import DlqOptions, DlqReport
+
+# Kinds of letters that a table has; the report has all.
+ROWS_MAX = 20
+
+
+@click.command()
+@click.option("--group", required=True, metavar="GROUP", help="Whose dead letters.")
+@click.option("--report", metavar="FOLDER", help="Write what was found and done to Parquet files.")
+@click.option(
+    "--repair",
+    metavar="MODULE:FUNCTION",
+    help="A function that gets a letter and returns the message to send, or None to leave the letter.",
+)
+@click.option("--send", is_flag=True, help="Send, instead of telling what would be sent; letters as they are without "
+              "--repair.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Most letters of this run, the oldest first.")
+@click.option(
+    "--step", "step_rows", type=click.IntRange(min=1), default=10_000, show_default=True, help="Letters of one step."
+)
+@click.option("--checkpoint", metavar="FOLDER", help="With --send: which letters were handled.")
+@connection_options
+@spark_options
+@json_option
+def command(
+    group: str,
+    report: str | None,
+    repair: str | None,
+    send: bool,
+    limit: int | None,
+    step_rows: int,
+    checkpoint: str | None,
+    connection: "Callable[[], PipelineConnection]",
+    spark_at: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Count the dead letters of GROUP by reason, origin, tag, attempts and hour; repair them and send them back.
+
+    A letter that is sent is a new message in the topic that it came from, for all groups of that topic: `ternmq dlq
+    resend` gives unchanged letters back to the one group. A checkpoint handles each letter once, also after a kill:
+    then some may be sent again with the same message id. The exit code is 1 if some could not be repaired or sent.
+
+    \b
+    repairs.py, in the current folder:
+      def add_currency(letter):
+          order = json.loads(letter.body)
+          return letter.message(body=json.dumps({**order, "currency": "EUR"}).encode())
+
+    \b
+    Examples:
+      ternmq pipeline dlq --group billing
+      ternmq pipeline dlq --group billing --repair repairs:add_currency --report /data/letters
+      ternmq pipeline dlq --group billing --repair repairs:add_currency --send --checkpoint /data/checkpoints/billing
+    """
+    if send and checkpoint is None:
+        raise WrongUsage("--send needs --checkpoint, which knows the letters that were sent")
+
+    def options() -> "DlqOptions":
+        from pyspark_ternmq.pipelines.dlq import DlqOptions
+
+        return DlqOptions(
+            connection=connection(),
+            group=group,
+            repair=repair,
+            send=send,
+            report=report,
+            checkpoint=checkpoint,
+            limit=limit,
+            step_rows=step_rows,
+        )
+
+    wanted = checked(options)
+    with running("dlq", spark_at) as (spark, line):
+        from pyspark_ternmq.pipelines import dlq
+
+        result = dlq.run(spark, wanted, line=line)
+    if as_json:
+        print_json(_record(result))
+    else:
+        _print(result, group, decided=send or repair is not None)
+    if result.failed:
+        click.get_current_context().exit(1)
+
+
+def _kinds(report: "DlqReport") -> list[dict[str, object]]:
+    return [
+        {**kind._asdict(), "hour": kind.hour and iso_datetime(kind.hour), "letters": letters}
+        for kind, letters in report.analysis.most_common()
+    ]
+
+
+def _record(report: "DlqReport") -> dict[str, object]:
+    names = ("letters", "sent", "ready", "left", "failed", "missing")
+    return {**{name: getattr(report, name) for name in names}, "analysis": _kinds(report)}
+
+
+def _print(report: "DlqReport", group: str, *, decided: bool) -> None:
+    if not report.letters:
+        echo(f"group {group} has no dead letters that were not handled", err=True)
+        return
+    kinds = _kinds(report)
+    echo_lines(table(kinds[:ROWS_MAX]))
+    if len(kinds) > ROWS_MAX:
+        echo(f"and {len(kinds) - ROWS_MAX} more kinds; --report writes them all", err=True)
+    text = counted(report.letters, "dead letter")
+    if decided:
+        text += f": {report.sent} sent, " if not report.ready else f": {report.ready} would be sent, "
+        text += f"{report.left} left, {report.failed} failed"
+    echo(text)

@@ -1,0 +1,172 @@
+"""`ternmq pipeline lake`: topics into Parquet files, partitioned by topic, date and hour."""
+
+import dataclasses
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from ternmq_command.pipeline.compact import compaction_of, compaction_options
+from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options, spark_session_for
+from ternmq_command.pipeline.running import checked
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.options import Duration, Pair, json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
+    from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
+
+DEFAULT_TRIGGER = timedelta(seconds=10)
+
+
+@click.command()
+@click.option("--topics", required=True, metavar="TOPIC,...", help="What to write; dead letters are in %DLQ%group.")
+@click.option("--out", required=True, metavar="FOLDER", help="A local folder, or whatever Spark can write: hdfs, s3a.")
+@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint if it is not given.")
+@click.option(
+    "--continuous/--available-now",
+    "is_continuous",
+    default=False,
+    help="Go on with what comes, or end when all that is there now is written; the latter.",
+)
+@click.option("--trigger", type=Duration(), help="With --continuous, how often to look for new messages; 10s.")
+@click.option(
+    "--starting",
+    default="earliest",
+    show_default=True,
+    metavar="earliest|latest|JSON",
+    help="Where the first run begins; later ones go on from the checkpoint.",
+)
+@click.option("--max-offsets-per-trigger", type=click.IntRange(min=1), metavar="N", help="Most messages of a batch.")
+@click.option("--tag", metavar="TAGS", help="Only messages with one of these tags, as in 'paid||shipped'.")
+@click.option("--filter", "sql_filter", metavar="SQL92", help="Only messages whose properties match.")
+@click.option("--group", metavar="GROUP", help="A consumer group that is told the progress, so that its lag shows.")
+@click.option(
+    "--source-option", "source_options", type=Pair(), multiple=True, help="Another option of the source; repeatable."
+)
+@click.option(
+    "--event-time",
+    type=click.Choice(["born", "stored"]),
+    default="born",
+    show_default=True,
+    help="The time that says which date and hour a message belongs to.",
+)
+@click.option(
+    "--dedup-window",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="How long a message's id is remembered, so that the same id is written once; 0 keeps all.",
+)
+@click.option(
+    "--lateness",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="Messages that were stored longer after their birth go to late/; not by --event-time stored.",
+)
+@click.option(
+    "--json-schema", metavar="DDL", help="Parse bodies as JSON, as in 'id long, amount double', into a column json."
+)
+@click.option(
+    "--compact", "is_compacted", is_flag=True, help="Merge small files afterwards, and with --continuous now and then."
+)
+@click.option(
+    "--compact-every", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="In batches."
+)
+@compaction_options
+@connection_options
+@spark_options
+@json_option
+def command(
+    topics: str,
+    out: str,
+    checkpoint: str | None,
+    is_continuous: bool,
+    trigger: timedelta | None,
+    starting: str,
+    max_offsets_per_trigger: int | None,
+    tag: str | None,
+    sql_filter: str | None,
+    group: str | None,
+    source_options: tuple[tuple[str, str], ...],
+    event_time: Literal["born", "stored"],
+    dedup_window: timedelta,
+    lateness: timedelta,
+    json_schema: str | None,
+    is_compacted: bool,
+    compact_every: int,
+    older_than: timedelta,
+    target_bytes: int,
+    min_files: int,
+    connection: "Callable[[], PipelineConnection]",
+    spark_at: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Write topics to Parquet files in FOLDER/data/topic=T/date=D/hour=H, each message exactly once.
+
+    Messages that are late go to FOLDER/late and those that can't be read to FOLDER/malformed, with a column `reason`.
+    The pipeline can be stopped or killed at any moment: the same command goes on where it was.
+
+    \b
+    Examples:
+      ternmq pipeline lake --topics orders,payments --out /data/lake
+      ternmq pipeline lake --topics orders --out /data/lake --json-schema 'id long, amount decimal(10,2)' --compact
+      ternmq pipeline lake --topics orders --out s3a://bucket/lake --continuous --trigger 30s --group lake
+    """
+    if trigger is not None and not is_continuous:
+        raise WrongUsage("--trigger goes with --continuous")
+
+    def options() -> "LakeOptions":
+        from pyspark_ternmq.pipelines.lake import LakeOptions
+
+        return LakeOptions(
+            connection=connection(),
+            topics=[topic.strip() for topic in topics.split(",")],
+            out=out,
+            checkpoint=checkpoint,
+            starting=starting,
+            max_offsets_per_trigger=max_offsets_per_trigger,
+            tag=tag,
+            filter=sql_filter,
+            group=group,
+            source_options=dict(source_options),
+            event_time=event_time,
+            dedup_window=dedup_window,
+            lateness=lateness,
+            json_schema=json_schema,
+            trigger=(trigger or DEFAULT_TRIGGER) if is_continuous else None,
+            compaction=compaction_of(older_than, target_bytes, min_files) if is_compacted else None,
+            compact_every_batches=compact_every,
+        )
+
+    _report(_carried_out(checked(options), spark_at), out, as_json=as_json)
+
+
+def _carried_out(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport":
+    with spark_session_for("ternmq lake", spark_at) as spark:
+        from pyspark_ternmq.pipelines import lake
+        from pyspark_ternmq.pipelines.progress import ProgressLine
+
+        try:
+            with ProgressLine("lake") as line:
+                return lake.run(spark, options, line=line)
+        except ValueError as error:
+            raise WrongUsage(str(error)) from None
+        except (lake.LakeBroken, OSError) as error:
+            raise CommandFailure(str(error)) from None
+
+
+def _report(report: "LakeReport", out: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(dataclasses.asdict(report))
+        return
+    batches = "1 batch" if report.batches == 1 else f"{report.batches} batches"
+    echo(
+        f"{report.rows:,} rows to {out} in {batches}, {counted(report.files, 'file')}; aside: {report.late:,} late, "
+        f"{report.malformed:,} malformed; dropped: {counted(report.duplicates, 'duplicate')}"
+    )

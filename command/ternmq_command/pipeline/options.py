@@ -1,0 +1,170 @@
+"""What all pipelines share on the command line: the connection, Spark's settings, and how errors become failures.
+
+Keys come from the environment or from a file, never from the command line, which every user of a machine can read.
+"""
+
+import functools
+import importlib.util
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.options import Duration, Pair, endpoint_option
+from ternmq_command.terminal.printing import echo_lines
+from ternmq_common.installing import install_hint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KEYS = ("TERNMQ_ACCESS_KEY", "TERNMQ_SECRET_KEY", "TERNMQ_SESSION_TOKEN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Where and how the session runs; `is_verbose` shows whole traces of errors."""
+
+    master: str | None
+    config: Mapping[str, str]
+    is_verbose: bool
+
+
+def connection_options(command: F) -> F:
+    """Gives the command a `connection`, a function that makes it."""
+    options = (
+        endpoint_option,
+        click.option("--tls", is_flag=True, help="Connect by TLS; implied by the other --tls options."),
+        click.option("--tls-ca-file", metavar="FILE", help="PEM file of the authorities to trust."),
+        click.option("--tls-certificate-file", metavar="FILE", help="PEM file of the client's own certificate."),
+        click.option("--tls-key-file", metavar="FILE", help="PEM file of its key."),
+        click.option(
+            "--credentials-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help=f"Lines of NAME=VALUE: {', '.join(KEYS)}. Without it, these are taken from the environment.",
+        ),
+        click.option("--request-timeout", type=Duration(), help="How long one request to the broker may take."),
+    )
+
+    @functools.wraps(command)
+    def connecting(
+        *arguments: Any,  # noqa: ANN401
+        endpoint: str,
+        tls: bool,
+        tls_ca_file: str | None,
+        tls_certificate_file: str | None,
+        tls_key_file: str | None,
+        credentials_file: Path | None,
+        request_timeout: timedelta | None,
+        **others: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        def connection() -> "PipelineConnection":
+            """Imported when the command runs: `--help` needs no Spark."""
+            check_spark()
+            from pyspark_ternmq.pipelines.connection import PipelineConnection
+
+            keys = credentials(credentials_file)
+            return PipelineConnection(
+                endpoint=endpoint,
+                tls=tls or any((tls_ca_file, tls_certificate_file, tls_key_file)),
+                tls_ca_file=tls_ca_file,
+                tls_certificate_file=tls_certificate_file,
+                tls_key_file=tls_key_file,
+                access_key=keys.get(KEYS[0]),
+                secret_key=keys.get(KEYS[1]),
+                session_token=keys.get(KEYS[2]),
+                request_timeout_ms=None if request_timeout is None else round(request_timeout.total_seconds() * 1000),
+            )
+
+        return command(*arguments, connection=connection, **others)
+
+    return _decorated(cast("F", connecting), options)
+
+
+def spark_options(command: F) -> F:
+    """Gives the command `spark_at`, a SparkOptions."""
+    options = (
+        click.option("--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077; here."),
+        click.option("--conf", type=Pair(), multiple=True, help="A setting of Spark; may be repeated."),
+        click.option("--verbose", is_flag=True, help="Show whole traces of errors, and what Spark logs."),
+    )
+
+    @functools.wraps(command)
+    def running(
+        *arguments: Any,  # noqa: ANN401
+        master: str | None,
+        conf: tuple[tuple[str, str], ...],
+        verbose: bool,
+        **others: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        config = {**({"spark.log.level": "WARN"} if verbose else {}), **dict(conf)}
+        return command(*arguments, spark_at=SparkOptions(master=master, config=config, is_verbose=verbose), **others)
+
+    return _decorated(cast("F", running), options)
+
+
+def _decorated(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def credentials(file: Path | None) -> dict[str, str]:
+    """Keys by their names: those of the file, or of the environment if there is none."""
+    if file is None:
+        return {name: value for name in KEYS if (value := os.environ.get(name))}
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"can't read {file}: {error}") from None
+    keys = dict[str, str]()
+    for number, line in enumerate(lines, start=1):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        # The line itself stays out of the message: it may hold a key.
+        if not equals or name not in KEYS:
+            raise WrongUsage(f"{file}, line {number}: one of {', '.join(KEYS)} and = is needed")
+        keys[name] = value
+    return keys
+
+
+def check_spark() -> None:
+    """WrongUsage unless what the extra `spark` brings is there."""
+    for package in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            raise WrongUsage(f"{package} is not installed: {install_hint('spark')}")
+
+
+@contextmanager
+def spark_session_for(name: str, spark_at: SparkOptions) -> "Iterator[SparkSession]":
+    """A session until the block ends; what goes wrong there becomes a failure of one line."""
+    check_spark()
+    from pyspark_ternmq.pipelines.session import SparkMissing, error_line, spark_session
+
+    try:
+        session = spark_session(name, master=spark_at.master, config=spark_at.config, is_quiet=not spark_at.is_verbose)
+    except SparkMissing as missing:
+        raise WrongUsage(str(missing)) from None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield session
+    except (PySparkException, Py4JError) as error:
+        if spark_at.is_verbose:
+            echo_lines("".join(traceback.format_exception(error)), err=True)
+        raise CommandFailure(error_line(error)) from None
+    finally:
+        session.stop()

@@ -1,0 +1,128 @@
+"""`ternmq pipeline replay`: files become messages of a topic again."""
+
+import dataclasses
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
+from ternmq_command.pipeline.running import checked, running
+from ternmq_command.terminal.options import Duration, Moment, json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
+    from pyspark_ternmq.pipelines.replay import ReplayOptions, ReplayReport
+
+
+@click.command()
+@click.option(
+    "--from", "paths", required=True, multiple=True, metavar="PATH", help="A lake's data folder, or files; repeatable."
+)
+@click.option("--to", required=True, metavar="TOPIC", help="The topic that gets the messages.")
+@click.option("--format", "file_format", type=click.Choice(["parquet", "json"]), help="What the names of files say.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Messages a second.")
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SPEED",
+    help="At the pace of their times: 1 as it was, 2 twice as fast.",
+)
+@click.option(
+    "--tick",
+    type=Duration(),
+    default="1s",
+    show_default=True,
+    help="With --pace, how long messages are collected that are sent together; so much later they come at most.",
+)
+@click.option("--since", type=Moment(), help="Only those since this time: ISO 8601, or 2h for two hours ago.")
+@click.option("--until", type=Moment(), help="Only those before this time.")
+@click.option(
+    "--order",
+    type=click.Choice(["born", "stored"]),
+    default="stored",
+    show_default=True,
+    help="The time that orders, and that --pace, --since and --until mean.",
+)
+@click.option("--keep-ids", is_flag=True, help="Send messages with the ids that they had, not with new ones.")
+@click.option(
+    "--step", "step_rows", type=click.IntRange(min=1), default=100_000, show_default=True, help="Messages of one step."
+)
+@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; without it, a replay can't go on later.")
+@connection_options
+@spark_options
+@json_option
+def command(
+    paths: tuple[str, ...],
+    to: str,
+    file_format: str | None,
+    rate: float | None,
+    pace: float | None,
+    tick: timedelta,
+    since: datetime | None,
+    until: datetime | None,
+    order: Literal["born", "stored"],
+    keep_ids: bool,
+    step_rows: int,
+    checkpoint: str | None,
+    connection: "Callable[[], PipelineConnection]",
+    spark_at: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Send rows of Parquet files or JSON lines to a topic, in the order of their times.
+
+    Message groups keep their order; other messages are in the order of their steps. A replay with a checkpoint can be
+    stopped or killed: the same command goes on, and repeats the step that it was in with the same message ids.
+
+    \b
+    Examples:
+      ternmq pipeline replay --from /data/lake/data/topic=orders --to orders-again --rate 5000
+      ternmq pipeline replay --from letters.jsonl --to orders --keep-ids
+      ternmq pipeline replay --from /data/lake/data/topic=orders --to orders-test --pace 10 \\
+        --since 2026-08-01T12:00 --until 2026-08-01T13:00 --checkpoint /data/checkpoints/replay
+    """
+
+    def options() -> "ReplayOptions":
+        from pyspark_ternmq.pipelines.replay import ReplayOptions
+
+        return ReplayOptions(
+            paths=paths,
+            to=to,
+            connection=connection(),
+            file_format=file_format,
+            order=order,
+            since=since,
+            until=until,
+            rows_per_second=rate,
+            speed=pace,
+            tick=tick,
+            step_rows=step_rows,
+            keep_ids=keep_ids,
+            checkpoint=checkpoint,
+        )
+
+    wanted = checked(options)
+    with running("replay", spark_at) as (spark, line):
+        from pyspark_ternmq.pipelines import replay
+
+        report = replay.run(spark, wanted, line=line)
+    if as_json:
+        print_json(dataclasses.asdict(report))
+    else:
+        echo(_sentence(report, to))
+
+
+def _sentence(report: "ReplayReport", to: str) -> str:
+    done = report.steps - report.steps_before
+    text = f"sent {counted(report.sent, 'message')} to {to} in {counted(done, 'step')}"
+    if report.steps_before:
+        text += f"; {counted(report.steps_before, 'step')} had been done before"
+    if report.skipped:
+        text += f"; {counted(report.skipped, 'row')} can't be sent"
+    if report.latest_s is not None:
+        text += f"; the latest step was done {report.latest_s:.1f} s after its time"
+    return text

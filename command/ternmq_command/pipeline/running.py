@@ -1,0 +1,49 @@
+"""How the commands of pipelines run: a session, a progress line, and every error that has a name as a failure."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from ternmq_command.pipeline.options import SparkOptions, check_spark, spark_session_for
+from ternmq_command.terminal.failures import CommandFailure, Unreachable, WrongUsage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_ternmq.pipelines.progress import ProgressLine
+
+OptionsT = TypeVar("OptionsT")
+
+
+def checked(make: Callable[[], OptionsT]) -> OptionsT:
+    """The options of a pipeline, before Java is started; what they refuse was typed wrong."""
+    check_spark()
+    try:
+        return make()
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+
+
+@contextmanager
+def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, ProgressLine]]":
+    """A session and a line for a pipeline, until the block ends."""
+    with spark_session_for(f"ternmq {name}", spark_at) as spark:
+        from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
+        from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
+        from pyspark_ternmq.pipelines.journal import JournalError
+        from pyspark_ternmq.pipelines.lake.commits import LakeBroken
+        from pyspark_ternmq.pipelines.progress import ProgressLine
+        from pyspark_ternmq.pipelines.replay_source import WrongRows
+        from ternmq.errors import ClientError, TransportError
+
+        try:
+            with ProgressLine(name) as line:
+                yield spark, line
+        except TransportError as error:
+            raise Unreachable(error.endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
+        except WrongRepair as error:
+            raise WrongUsage(str(error)) from None
+        except BrokenPipeError:
+            raise
+        except (BacklogRefused, ClientError, JournalError, LakeBroken, OSError, WrongRows) as error:
+            raise CommandFailure(str(error)) from None

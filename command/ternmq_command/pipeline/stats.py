@@ -1,0 +1,131 @@
+"""`ternmq pipeline stats`: counts, bytes and latencies by windows of time."""
+
+import dataclasses
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
+from ternmq_command.pipeline.running import checked, running
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import Duration, Pair, json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark_ternmq.pipelines.connection import PipelineConnection
+    from pyspark_ternmq.pipelines.stats import StatsOptions
+
+DEFAULT_TRIGGER = timedelta(seconds=10)
+
+
+@click.command()
+@click.option("--topics", required=True, metavar="TOPIC,...", help="What is counted.")
+@click.option("--window", type=Duration(), default="1m", show_default=True, help="How long a window is.")
+@click.option(
+    "--by", default="topic,tag", show_default=True, metavar="topic,tag,key", help="What is counted apart; some of them."
+)
+@click.option("--out", metavar="FOLDER", help="Where Parquet files go, below FOLDER/windows/date=D.")
+@click.option("--to", metavar="TOPIC", help="The topic that gets a message for each window, as JSON.")
+@click.option("--to-tag", default="stats", show_default=True, metavar="TAG", help="The tag of these messages.")
+@click.option(
+    "--delay",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="How long after its end a window waits for messages that come late.",
+)
+@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint of --out by default.")
+@click.option(
+    "--continuous/--available-now",
+    "is_continuous",
+    default=False,
+    help="Go on with what comes, or end when all that is there now is counted; the latter.",
+)
+@click.option("--trigger", type=Duration(), help="With --continuous, how often to look for new messages; 10s.")
+@click.option(
+    "--starting",
+    default="earliest",
+    show_default=True,
+    metavar="earliest|latest|JSON",
+    help="Where the first run begins; later ones go on from the checkpoint.",
+)
+@click.option(
+    "--max-offsets-per-trigger",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most messages of a batch; a queue that is read sooner to its end may make others come too late.",
+)
+@click.option(
+    "--source-option", "source_options", type=Pair(), multiple=True, help="Another option of the source; repeatable."
+)
+@connection_options
+@spark_options
+@json_option
+def command(
+    topics: str,
+    window: timedelta,
+    by: str,
+    out: str | None,
+    to: str | None,
+    to_tag: str,
+    delay: timedelta,
+    checkpoint: str | None,
+    is_continuous: bool,
+    trigger: timedelta | None,
+    starting: str,
+    max_offsets_per_trigger: int | None,
+    source_options: tuple[tuple[str, str], ...],
+    connection: "Callable[[], PipelineConnection]",
+    spark_at: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Count messages by windows of the time at which they were stored: how many, how many bytes, how late.
+
+    A window is written once: to files exactly once, to a topic at least once with an id of its own. That happens when
+    a message comes that is later than the window's end by --delay, so the last windows of a topic wait for more.
+
+    \b
+    Examples:
+      ternmq pipeline stats --topics orders,payments --out /data/stats
+      ternmq pipeline stats --topics orders --by topic,key --window 1h --out /data/stats
+      ternmq pipeline stats --topics orders --to orders-stats --checkpoint /data/checkpoints/stats --continuous
+    """
+    if trigger is not None and not is_continuous:
+        raise WrongUsage("--trigger goes with --continuous")
+    folder = checkpoint or (f"{out.rstrip('/')}/_checkpoint" if out else None)
+    if folder is None:
+        raise WrongUsage("--checkpoint is needed without --out")
+
+    def options() -> "StatsOptions":
+        from pyspark_ternmq.pipelines.stats import StatsOptions
+
+        return StatsOptions(
+            connection=connection(),
+            topics=[topic.strip() for topic in topics.split(",")],
+            checkpoint=folder,
+            out=out,
+            to=to,
+            to_tag=to_tag,
+            window=window,
+            by=[name.strip() for name in by.split(",")],  # type: ignore[misc]  # checked there
+            delay=delay,
+            starting=starting,
+            max_offsets_per_trigger=max_offsets_per_trigger,
+            trigger=(trigger or DEFAULT_TRIGGER) if is_continuous else None,
+            source_options=dict(source_options),
+        )
+
+    wanted = checked(options)
+    with running("stats", spark_at) as (spark, line):
+        from pyspark_ternmq.pipelines import stats
+
+        report = stats.run(spark, wanted, line=line)
+    if as_json:
+        print_json(dataclasses.asdict(report))
+        return
+    where = " and ".join(name for name in (out, to) if name)
+    echo(f"{counted(report.windows, 'row')} of {counted(report.messages, 'message')} to {where}")

@@ -1,0 +1,139 @@
+"""`ternmq registry`: the schema of a cluster's registry, and one that was lost."""
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ternmq_command.registry.rebuild import rebuild
+from ternmq_command.server.server_options import config_option, loaded_settings
+from ternmq_command.server.server_process import server_failures
+from ternmq_command.terminal.failures import RegistryUnreachable
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import Duration, json_option
+from ternmq_command.terminal.output import print_json
+from ternmq_command.terminal.printing import echo
+from ternmq_common.server_settings import BrokerServerSettings, ProxySettings
+from ternmq_common.settings import without_password
+
+T = TypeVar("T")
+
+RETRY_INTERVAL_S = 0.5
+
+REGISTRY_OPTION = click.option(
+    "--registry", metavar="URL",
+    help=f"The database; $TERNMQ_REGISTRY does too, and $PGPASSWORD.  [default: {BrokerServerSettings.registry}]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyMemberSettings(BrokerServerSettings, ProxySettings):
+    """Of a broker or a proxy: the file and the variables of either can be used here too."""
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost.
+
+    \b
+    Examples:
+      ternmq registry migrate --registry postgresql://ternmq@db:5432/ternmq
+      ternmq registry version
+      ternmq registry rebuild --data-dir /var/lib/ternmq
+    """
+
+
+def registry_options(function: Callable[..., None]) -> Callable[..., None]:
+    """`--registry` and `--config`; the function gets the URL that follows from them."""
+
+    @functools.wraps(function)
+    def with_url(config: Path | None, registry: str | None, **others: Any) -> None:  # noqa: ANN401 - click's
+        settings = loaded_settings(AnyMemberSettings, config, {"registry": registry}).settings
+        function(settings.registry, **others)
+
+    return config_option(REGISTRY_OPTION(with_url))
+
+
+@command.command()
+@registry_options
+@click.option(
+    "--wait",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="How long to wait for a database that can't be reached.",
+)
+@json_option
+def migrate(url: str, wait: timedelta, as_json: bool) -> None:
+    """Bring the database to the schema that this version needs.
+
+    Run it before brokers and proxies of a new version start; those never change the schema. It is safe to run it again,
+    and several times at once. Nothing is changed if a step fails.
+
+    \b
+    Examples:
+      ternmq registry migrate
+      ternmq registry migrate --registry postgresql://ternmq@db:5432/ternmq --wait 2m
+      PGPASSWORD=... ternmq registry migrate --config broker.toml
+    """
+    with server_failures():
+        from ternmq_registry import schema
+
+        done = _patiently(lambda: schema.migrate(url), wait.total_seconds())
+    shown = without_password(url)
+    if as_json:
+        print_json({"registry": shown, "before": done.before, "after": done.after})
+    elif done.before == done.after:
+        echo(f"the registry {shown} has schema {done.after} already")
+    else:
+        echo(f"the registry {shown} went from {_named(done.before)} to schema {done.after}")
+
+
+@command.command()
+@registry_options
+@json_option
+def version(url: str, as_json: bool) -> None:
+    """Print which schema the database has, and which one this version needs.
+
+    \b
+    Examples:
+      ternmq registry version
+      ternmq registry version --json
+    """
+    with server_failures():
+        from ternmq_registry import schema
+        from ternmq_registry.migrations import NEWEST
+
+        found = _patiently(lambda: schema.schema_version(url), 0)
+    if as_json:
+        print_json({"schema": found, "needed": NEWEST})
+        return
+    hint = "" if found == NEWEST else f"; this version needs {NEWEST}"
+    echo(f"{_named(found)}{hint}")
+
+
+command.add_command(rebuild)
+
+
+def _named(schema: str | None) -> str:
+    return "no schema" if schema is None else f"schema {schema}"
+
+
+def _patiently(call: Callable[[], T], wait_s: float) -> T:
+    """What `call` returns, called again while the database can't be reached."""
+    from ternmq_registry.errors import RegistryUnavailable
+
+    give_up = time.monotonic() + wait_s
+    while True:
+        try:
+            return call()
+        except RegistryUnavailable as error:
+            left_s = give_up - time.monotonic()
+            if left_s <= 0:
+                raise RegistryUnreachable(error.reason) from None
+            time.sleep(min(RETRY_INTERVAL_S, left_s))

@@ -1,0 +1,169 @@
+"""`ternmq registry rebuild`: topics and groups of a registry that was lost or damaged, of what a store holds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.server.server_options import config_option, loaded_settings
+from ternmq_command.server.server_process import server_failures
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable, WrongUsage
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import counted, print_json, table
+from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_common.server_settings import BrokerServerSettings, ServerSettings
+
+if TYPE_CHECKING:
+    from ternmq_broker.rebuilding.rebuilding import Rebuild, RebuildPlan
+    from ternmq_common.model import Group, Topic
+
+GUESSED = (
+    "guessed by the store: types are what the newest of the first and last messages of each queue say, queues are "
+    "counted up to the last that was used, and a group is fifo if all its topics are and it never retried; all other "
+    "settings are the defaults"
+)
+
+
+@click.command()
+@config_option
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of the server.  [default: ternmq-data]"
+)
+@click.option("--registry", metavar="URL", help="The database of a cluster, to be given what a broker of it has.")
+@click.option("--broker-name", metavar="NAME", help="That broker's name.  [default: broker-0]")
+@click.option("--dry-run", is_flag=True, help="Only print what would be made.")
+@yes_option
+@json_option
+def rebuild(
+    config: Path | None,
+    data_dir: Path | None,
+    registry: str | None,
+    broker_name: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Make the topics and groups again that a registry has lost, of what a store holds.
+
+    The server must not run. What the registry knows stays as it is. Of a registry.db that is damaged the rows that can
+    be trusted are taken over as they were; the damaged file is kept beside it. What the store says is less: a topic's
+    type and queues, and that there is a group; the other settings are the defaults, and topics without any message are
+    gone. Look at the result with --dry-run first.
+
+    With --registry it is the database of a cluster that gets what one of its brokers has: run it for each broker.
+
+    \b
+    Examples:
+      ternmq registry rebuild --data-dir /var/lib/ternmq --dry-run
+      ternmq registry rebuild --data-dir /var/lib/ternmq --yes
+      ternmq registry rebuild --data-dir /var/lib/b1 --broker-name b1 --registry postgresql://ternmq@db/ternmq
+    """
+    with _failures(), _planned(config, {"data_dir": data_dir, "broker_name": broker_name}, registry) as planned:
+        plan = planned.plan
+        if not as_json:
+            _print_plan(plan)
+        if not dry_run and not plan.is_nothing:
+            confirm("Make these topics and groups?", yes=yes)
+        aside = None if dry_run or plan.is_nothing else planned.carry_out()
+    if as_json:
+        shown = {"damage": plan.damage, "set_aside": aside and str(aside), "unreadable": plan.unreadable}
+        print_json({"dry_run": dry_run, "made": _records(plan), **shown})
+    elif not plan.is_nothing:
+        _print_end(plan, aside, dry_run=dry_run)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    with server_failures():
+        from ternmq_common.errors import MessagingError
+        from ternmq_registry.errors import RegistryUnavailable
+
+        try:
+            yield
+        except RegistryUnavailable as error:
+            raise RegistryUnreachable(error.reason) from None
+        except MessagingError as error:
+            raise CommandFailure(str(error)) from None
+
+
+@contextmanager
+def _planned(config: Path | None, flags: dict[str, object], registry: str | None) -> "Iterator[Rebuild]":
+    from ternmq_broker.rebuilding.rebuilding import cluster_rebuild, embedded_rebuild
+
+    if registry is not None:
+        member = loaded_settings(BrokerServerSettings, config, {**flags, "registry": registry}).settings
+        with cluster_rebuild(member, member.registry) as planned:
+            yield planned
+        return
+    settings = loaded_settings(ServerSettings, config, flags).settings
+    if (settings.data_dir / "store-id").exists():
+        raise WrongUsage(f"{settings.data_dir} is that of a broker of a cluster: name the database with --registry")
+    with embedded_rebuild(settings) as planned:
+        yield planned
+
+
+def _print_plan(plan: "RebuildPlan") -> None:
+    if plan.damage is not None:
+        echo(f"the registry is damaged: {plan.damage}", err=True)
+    for name in plan.unreadable:
+        echo(f"can't be read any more: {name}", err=True)
+    if records := _records(plan):
+        echo_lines(table(records))
+    else:
+        echo("the registry knows all topics and groups that the store has", err=True)
+
+
+def _print_end(plan: "RebuildPlan", aside: Path | None, *, dry_run: bool) -> None:
+    if plan.topics or plan.groups:
+        echo(GUESSED, err=True)
+    if aside is not None:
+        echo(f"the damaged registry is kept as {aside}", err=True)
+    topics, groups = len(plan.topics) + len(plan.kept_topics), len(plan.groups) + len(plan.kept_groups)
+    done = "would be there" if dry_run else "are there"
+    echo(f"{counted(topics, 'topic')} and {counted(groups, 'group')} {done} again", err=True)
+
+
+def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
+    """Topics and groups; `messages` are those that are left, `waiting` those that wait for their time or producer."""
+    rebuilt = {change.topic.name for change in plan.topics}
+    return [
+        *(_topic_record(topic, "registry") for topic in plan.kept_topics if topic.name not in rebuilt),
+        *(
+            _topic_record(change.topic, "store", change.stored.messages, change.stored.waiting)
+            for change in plan.topics
+        ),
+        *(_group_record(group, "registry") for group in plan.kept_groups),
+        *(_group_record(group, "store") for group in plan.groups),
+    ]
+
+
+def _topic_record(
+    topic: "Topic", source: str, messages: int | None = None, waiting: int | None = None
+) -> dict[str, object]:
+    from ternmq_protos.v2 import definition_pb2
+
+    return {
+        "kind": "topic",
+        "name": topic.name,
+        "type": definition_pb2.MessageType.Name(topic.type).lower(),
+        "queues": topic.queues,
+        "messages": messages,
+        "waiting": waiting,
+        "source": source,
+    }
+
+
+def _group_record(group: "Group", source: str) -> dict[str, object]:
+    return {
+        "kind": "group",
+        "name": group.name,
+        "type": "fifo" if group.fifo else None,
+        "queues": None,
+        "messages": None,
+        "waiting": None,
+        "source": source,
+    }

@@ -1,0 +1,198 @@
+"""The subcommands of `ternmq broker`: list, drain, resume, permission, remove."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option
+from ternmq_command.terminal.output import counted, iso, print_json, print_json_line, print_records
+from ternmq_command.terminal.printing import echo, echo_lines
+
+if TYPE_CHECKING:
+    from ternmq.admin.brokers import Broker, BrokerRemaining
+
+# The keys of `ternmq.admin.words.PERMISSIONS`, which needs the protocol's code to be imported.
+PERMISSION_NAMES = ("read-write", "read", "write", "none")
+LOOK_INTERVAL_S = 1.0
+
+
+@click.command(name="list")
+@endpoint_option
+@json_option
+def list_(endpoint: str, as_json: bool) -> None:
+    """List all brokers.
+
+    \b
+    Examples:
+      ternmq broker list
+      ternmq broker list --json | jq -r '.[] | select(.live | not).name'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        brokers = admin.brokers()
+    records = [broker_record(broker) for broker in brokers]
+    print_records(records if as_json else list(map(_for_people, records)), as_json=as_json, nothing="no brokers")
+
+
+def _for_people(record: dict[str, object]) -> dict[str, object]:
+    load = record["load"]
+    assert isinstance(load, dict)
+    shown = {name: value for name, value in record.items() if name not in ("load", "epoch", "started")}
+    return {**shown, "in/s": f"{load['messages_in']:.0f}", "out/s": f"{load['messages_out']:.0f}"}
+
+
+@click.command()
+@click.argument("name")
+@click.option("--wait", is_flag=True, help="Wait until nothing remains.")
+@endpoint_option
+@json_lines_option
+def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
+    """Let broker NAME give out what it has and take nothing new, and show what remains.
+
+    What remains are messages that some group has not finished, timed messages, and transactions. With --wait the
+    command ends when there are none, so that the broker can be stopped and removed. It is shown anew when it changes.
+
+    \b
+    Examples:
+      ternmq broker drain broker-1
+      ternmq broker drain broker-1 --wait && ternmq broker remove broker-1 --yes
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        admin.update_broker(name, draining=True)
+        if not as_json:
+            echo(f"broker {name} is draining")
+        shown = None
+        while True:
+            remaining = admin.remaining(name)
+            if remaining != shown:
+                _show_remaining(name, remaining, as_json=as_json)
+            shown = remaining
+            if not wait or remaining.is_nothing:
+                return
+            time.sleep(LOOK_INTERVAL_S)
+
+
+def _show_remaining(name: str, remaining: "BrokerRemaining", *, as_json: bool) -> None:
+    if not as_json:
+        echo_lines(_remaining_text(remaining))
+        return
+    backlogs = [
+        {"group": backlog.group, "topic": backlog.topic, "messages": backlog.messages} for backlog in remaining.backlogs
+    ]
+    waiting = {"timed_messages": remaining.timers, "transactions": remaining.transactions}
+    print_json_line({"name": name, "draining": True, "backlogs": backlogs, **waiting})
+
+
+def _remaining_text(remaining: "BrokerRemaining") -> str:
+    if remaining.is_nothing:
+        return "nothing remains"
+    backlogs = [
+        f"  {counted(backlog.messages, 'message')} of topic {backlog.topic} for group {backlog.group}"
+        for backlog in remaining.backlogs
+    ]
+    waiting = [
+        f"  {counted(number, thing)}"
+        for number, thing in ((remaining.timers, "timed message"), (remaining.transactions, "open transaction"))
+        if number
+    ]
+    return "\n".join(["there remain", *backlogs, *waiting])
+
+
+@click.command()
+@click.argument("name")
+@endpoint_option
+@json_option
+def resume(name: str, endpoint: str, as_json: bool) -> None:
+    """Let broker NAME, which is draining, take messages again.
+
+    \b
+    Examples:
+      ternmq broker resume broker-1
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        broker = admin.update_broker(name, draining=False)
+    if as_json:
+        print_json(broker_record(broker))
+    else:
+        echo(f"broker {name} takes messages again")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("permission", type=click.Choice(PERMISSION_NAMES), metavar="|".join(PERMISSION_NAMES))
+@endpoint_option
+@json_option
+def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None:
+    """Say what clients may do with all queues of broker NAME.
+
+    \b
+    Examples:
+      ternmq broker permission broker-1 read
+      ternmq broker permission broker-1 read-write
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        broker = admin.update_broker(name, permission_name=permission)
+    if as_json:
+        print_json(broker_record(broker))
+    else:
+        echo(f"broker {name} has permission {permission}")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Although messages are there that somebody may want: they are lost.")
+@yes_option
+@endpoint_option
+@json_option
+def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Forget broker NAME and take it off all topics. Asks first; without a terminal it needs --yes.
+
+    A broker that runs must be drained before. Stop its process then: one that goes on registers again, as a new broker.
+
+    \b
+    Examples:
+      ternmq broker remove broker-1
+      ternmq broker remove broker-1 --force --yes
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    confirm(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
+    with AdminClient(endpoint) as admin:
+        admin.remove_broker(name, force=force)
+    if as_json:
+        print_json({"name": name, "removed": True})
+    else:
+        echo(f"broker {name} removed")
+
+
+def broker_record(broker: "Broker") -> dict[str, object]:
+    load = broker.load
+    return {
+        "name": broker.name,
+        "address": broker.address or None,
+        "live": broker.live,
+        "permission": broker.permission,
+        "draining": broker.draining,
+        "epoch": broker.epoch,
+        "version": broker.version or None,
+        "started": iso(broker.started),
+        "load": {
+            "messages_in": load.messages_in,
+            "messages_out": load.messages_out,
+            "proxies": load.proxies,
+            "transactions": load.transactions,
+            "disk_used": load.disk_used,
+        },
+    }
+
+
+COMMANDS = (list_, drain, resume, permission, remove)

@@ -1,0 +1,76 @@
+"""The file that `ternmq diag` writes: a tar.gz of texts, in which secrets are masked whoever put them there.
+
+Masked      each text as a whole, or of JSON each value beside its name (`ternmq_common.masking`).
+Manifest    `manifest.json`: of each part its file, what it is, and the problem if it could not be had.
+"""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+
+from ternmq_command.terminal.failures import CommandFailure, Unreachable
+from ternmq_common.masking import masked
+from ternmq_common.private_files import new_file
+
+Text = Callable[[], str]
+PART_BYTES_MAX = 16 << 20
+FOLDER = "ternmq-diag"
+
+
+class Bundle:
+    """Parts are asked for one by one, and one that can't be had is no reason for the others not to be."""
+
+    def __init__(self, made: datetime) -> None:
+        self._made = made
+        self._texts: dict[str, str] = {}
+        self._parts: list[dict[str, str | None]] = []
+        self.is_nobody_there = False
+
+    def add(self, file: str, what: str, text: Text) -> None:
+        """A text, which becomes `file`."""
+        problem = None
+        try:
+            self._texts[file] = masked(text())[:PART_BYTES_MAX]
+        except Unreachable as failure:
+            self.is_nobody_there, problem = True, failure.what
+        except CommandFailure as failure:
+            problem = failure.what
+        except OSError as error:
+            problem = error.strerror or str(error)
+        self._parts.append({"file": file, "what": what, "problem": None if problem is None else masked(problem)})
+
+    def add_json(self, file: str, what: str, value: Callable[[], object]) -> None:
+        """A value that JSON can have."""
+        self.add(file, what, lambda: json.dumps(without_secrets(value()), indent=2))
+
+    def manifest(self) -> list[dict[str, str | None]]:
+        return list(self._parts)
+
+    def write(self, path: Path) -> None:
+        """Make the file, which must not be there, and which nobody else may read; OSError."""
+        manifest = {
+            "made": self._made.isoformat(timespec="seconds"),
+            "by": f"ternmq {metadata.version('ternmq')}",
+            "parts": self._parts,
+        }
+        with new_file(path) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, text in {"manifest.json": json.dumps(manifest, indent=2), **self._texts}.items():
+                data = text.encode(errors="backslashreplace")
+                entry = tarfile.TarInfo(f"{FOLDER}/{name}")
+                entry.size, entry.mtime, entry.mode = len(data), int(self._made.timestamp()), 0o600
+                archive.addfile(entry, io.BytesIO(data))
+
+
+def without_secrets(value: object, name: str = "") -> object:
+    """The value of JSON, each text in it masked by itself and by its name."""
+    if isinstance(value, dict):
+        return {masked(str(key)): without_secrets(each, str(key)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(each, name) for each in value]
+    if isinstance(value, str):
+        return masked(f"{name}={masked(value)}").removeprefix(f"{name}=")
+    return value

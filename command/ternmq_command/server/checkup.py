@@ -1,0 +1,232 @@
+"""What `ternmq doctor` looks at, from what everything stands on to a message that goes through.
+
+Each check gives findings and lets none of its failures out: the others are worth knowing too.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
+from ternmq_rpc.grpc_http2 import machine
+
+if TYPE_CHECKING:
+    from ternmq_command.calls.admin import AdminClient
+
+State = Literal["ok", "warning", "problem"]
+# Timed messages and leases go by clocks; people set clocks by the second.
+CLOCK_AHEAD_MAX_S = 1.0
+DESCRIPTORS_WANTED = 65_536
+# Of a disk, when brokers begin to refuse messages (`disk_free_min_bytes`, auto); doctors speak up at twice that.
+FREE_SHARE_MIN = 0.05
+HEALTH_BYTES_MAX = 64 << 10
+HTTP_TIMEOUT_S = 5.0
+ROUND_TRIP_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; `advice` says what to do, where something is to be done."""
+
+    subject: str
+    state: State
+    said: str
+    advice: str = ""
+
+
+def of_installation() -> Iterator[Finding]:
+    """This command's own version, and whether a server from this installation would be the quick one."""
+    said = f"ternmq {metadata.version('ternmq')}, Python {platform.python_version()}"
+    if machine.__file__.endswith(".py"):
+        advice = "with a C compiler and Python's headers, an installation sends at 0.6 of the CPU"
+        yield Finding("installation", "ok", f"{said}, plain Python", advice)
+    else:
+        yield Finding("installation", "ok", f"{said}, compiled")
+
+
+def of_descriptors() -> Iterator[Finding]:
+    """How many connections a server that is started here could have."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= DESCRIPTORS_WANTED:
+        yield Finding("descriptors", "ok", "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}")
+        return
+    yield Finding(
+        "descriptors",
+        "warning",
+        f"{hard:,} for a process started here: so many clients, less some hundreds, can be connected",
+        f"for more raise the limit to {DESCRIPTORS_WANTED:,} (systemd: LimitNOFILE, shells: ulimit -Hn as root)",
+    )
+
+
+def of_disk(data_dir: Path) -> Iterator[Finding]:
+    """Room where a broker keeps its data on this machine; nothing is said of a folder that isn't there."""
+    if not data_dir.is_dir():
+        return
+    try:
+        disk = shutil.disk_usage(data_dir)
+    except OSError as error:
+        yield Finding("disk", "problem", f"{data_dir}: {error.strerror or error}", "look at the file system")
+        return
+    share = disk.free / disk.total
+    said = f"{disk.free / 2**30:,.1f} GiB of {disk.total / 2**30:,.1f} free at {data_dir}"
+    if share < FREE_SHARE_MIN:
+        yield Finding("disk", "problem", said, "sends are refused about here: make room, or shorten retention_ms")
+    elif share < 2 * FREE_SHARE_MIN:
+        yield Finding("disk", "warning", said, "make room soon, or shorten retention_ms")
+    elif not os.access(data_dir, os.W_OK):
+        yield Finding("disk", "problem", f"{data_dir} can't be written by this user", "run the broker as its owner")
+    else:
+        yield Finding("disk", "ok", said)
+
+
+def of_registry(url: str) -> Iterator[Finding]:
+    """A cluster's database: whether it answers, and has the schema that this version needs."""
+    from ternmq_common.settings import without_password
+
+    shown = without_password(url)
+    try:
+        from ternmq_command.server.server_process import server_failures
+
+        with server_failures():
+            from ternmq_registry import schema
+            from ternmq_registry.errors import RegistryUnavailable
+            from ternmq_registry.migrations import NEWEST
+
+            try:
+                found = schema.schema_version(url)
+            except RegistryUnavailable as error:
+                raise RegistryUnreachable(error.reason) from None
+    except CommandFailure as failure:
+        yield Finding(
+            "registry", "problem", f"{shown}: {failure.message}", "check the URL, $PGPASSWORD and the database"
+        )
+        return
+    if found == NEWEST:
+        yield Finding("registry", "ok", f"{shown}, schema {found}")
+    else:
+        has = "no schema" if found is None else f"schema {found}"
+        yield Finding("registry", "problem", f"{shown} has {has}, {NEWEST} is needed", "ternmq registry migrate")
+
+
+def of_server(admin: "AdminClient") -> Iterator[Finding]:
+    """Whether it answers, its version and clock. CommandFailure when it doesn't: then the rest makes no sense."""
+    from ternmq_command.calls.server_time import now_of, timed
+
+    info, told = timed(admin.server_info, now_of)
+    own = metadata.version("ternmq")
+    said = f"version {info.version}, {info.resident_bytes / 2**20:,.0f} MiB"
+    if info.version == own:
+        yield Finding("server", "ok", said)
+    else:
+        yield Finding("server", "warning", f"{said}; this command is {own}", "use the command of the server's version")
+    if told is None:
+        yield Finding("clock", "warning", "the server does not tell its time", "it is an older one: upgrade it")
+        return
+    ahead_s = told.ahead.total_seconds()
+    if info.test_clock:
+        yield Finding(
+            "clock", "warning", f"test clock, {ahead_s:+.1f} s", "not for production: start without --test-clock"
+        )
+    elif abs(ahead_s) > CLOCK_AHEAD_MAX_S:
+        yield Finding("clock", "problem", f"the server's is {ahead_s:+.1f} s from this machine's", "set both by NTP")
+    else:
+        yield Finding("clock", "ok", f"the server's is {ahead_s:+.2f} s from this machine's")
+
+
+def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
+    for broker in admin.brokers():
+        if not broker.live:
+            yield Finding(
+                "broker", "problem", f"{broker.name} is away", "start it, or: ternmq broker remove " + broker.name
+            )
+        elif broker.draining:
+            yield Finding("broker", "warning", f"{broker.name} is being drained", f"ternmq broker resume {broker.name}")
+        else:
+            yield Finding("broker", "ok", f"{broker.name}, {broker.load.proxies} proxies connected")
+
+
+def of_health(http: str) -> Iterator[Finding]:
+    """What the server says of itself at its HTTP address."""
+    url = f"http://{http}/health/ready"
+    # Never by way of a proxy that the environment names for the web.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=HTTP_TIMEOUT_S) as answer:
+            status, body = answer.status, answer.read(HEALTH_BYTES_MAX)
+    except urllib.error.HTTPError as error:
+        with error:
+            status, body = error.code, error.read(HEALTH_BYTES_MAX)
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        yield Finding(
+            "health", "warning", f"nothing answers at {http}: {reason}", "name the server's address with --http"
+        )
+        return
+    try:
+        told = json.loads(body)
+        said, degraded = str(told["status"]), told.get("degraded")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        yield Finding("health", "warning", f"{url} is not TernMQ's", "name the server's address with --http")
+        return
+    if status != 200:
+        yield Finding("health", "problem", said, "the server's log says more")
+    elif degraded is not None:
+        yield Finding("health", "warning", str(degraded), "the server's log says more")
+    else:
+        yield Finding("health", "ok", said)
+
+
+def of_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
+    """A message through a topic of its own, which is deleted afterwards."""
+    topic = f"ternmq-doctor-{os.urandom(4).hex()}"
+    try:
+        admin.create_topic(topic, "normal", 1)
+        try:
+            began = time.monotonic()
+            broker = _through(endpoint, topic)
+            took_ms = (time.monotonic() - began) * 1000
+        finally:
+            admin.delete_topic(topic)
+    except CommandFailure as failure:
+        yield Finding("round trip", "problem", failure.message, "the server's log says more")
+        return
+    if broker is None:
+        said = f"a message was stored, and not found again within {ROUND_TRIP_PATIENCE_S:g} s"
+        yield Finding("round trip", "problem", said, "the server's log says more")
+    else:
+        yield Finding("round trip", "ok", f"sent to {broker} and read again in {took_ms:.0f} ms")
+
+
+def _through(endpoint: str, topic: str) -> str | None:
+    """Send one message and read it by offset; the broker that had it, None if it did not come in time."""
+    from ternmq_command.calls.messaging import MessagingClient
+    from ternmq_protos.v2 import definition_pb2 as pb
+
+    body = os.urandom(16)
+    message = pb.Message(topic=pb.Resource(name=topic), body=body)
+    message.system_properties.message_id = os.urandom(16).hex().upper()
+    message.system_properties.message_type = pb.NORMAL
+    message.system_properties.born_timestamp.GetCurrentTime()
+    with MessagingClient(endpoint) as client:
+        client.send([message])
+        give_up = time.monotonic() + ROUND_TRIP_PATIENCE_S
+        while time.monotonic() < give_up:
+            for queue in client.queues(topic):
+                start, end = client.first_offset(queue), client.end_offset(queue)
+                if any(found.body == body for found in client.messages(queue, start, end)):
+                    return queue.broker.name
+    return None

@@ -1,0 +1,125 @@
+"""`ternmq clock`: the time of a server, and letting it pass."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import Duration, endpoint_option, json_option
+from ternmq_command.terminal.output import age_text, described, iso_datetime, print_json
+from ternmq_command.terminal.printing import echo_lines
+
+if TYPE_CHECKING:
+    from ternmq_command.calls.server_time import ServerTime
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Look at a server's clock, or let time pass there.
+
+    Time can be moved where the server was started with `ternmq up --test-clock`: for tests of delays, retries and
+    transactions that need not wait for them.
+
+    \b
+    Examples:
+      ternmq clock show
+      ternmq clock advance 2h
+    """
+
+
+@command.command()
+@endpoint_option
+@json_option
+def show(endpoint: str, as_json: bool) -> None:
+    """Show what time it is at the server, how far that is ahead of this machine's, and whether it can be moved.
+
+    \b
+    Examples:
+      ternmq clock show
+      ternmq clock show --json | jq .ahead_s
+    """
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.server_time import now_of, timed
+
+    with AdminClient(endpoint) as admin:
+        info, time = timed(admin.server_info, now_of)
+    if time is None:
+        raise CommandFailure(f"the server at {endpoint} does not tell its time; it is an older one")
+    _print(time, test_clock=info.test_clock, as_json=as_json)
+
+
+@command.command()
+@click.argument("by", type=Duration())
+@endpoint_option
+@json_option
+def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
+    """Let BY pass at the server, at once: 90s, 1h30m, 3d. What is due until then happens now.
+
+    Delayed messages are delivered, hidden ones come again, producers get transaction checks. It is one
+    jump: what would have happened several times on the way happens once. The clock goes on from there, and can't be
+    moved back.
+
+    Times that applications name count by their own clocks: after an advance of two hours, a message that one of them
+    sends for in one hour is due at once. `ternmq send --delay` takes that into account.
+
+    \b
+    Examples:
+      ternmq clock advance 2h
+      ternmq clock advance 1h30m --endpoint broker.example:8081
+      ternmq clock advance 3d --json | jq -r .now
+    """
+    from ternmq_command.calls.server_time import timed
+
+    if not by:
+        raise WrongUsage("advance by more than nothing; `ternmq clock show` shows the time")
+    _, time = timed(lambda: _advanced(endpoint, by), lambda now: now)
+    assert time is not None, "the call is not older than the field"
+    _print(time, test_clock=True, as_json=as_json)
+
+
+def _advanced(endpoint: str, by: timedelta) -> datetime:
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_protos.v2 import definition_pb2
+
+    with AdminClient(endpoint) as admin:
+        try:
+            return admin.advance_clock(by)
+        except Refused as refusal:
+            if refusal.code != definition_pb2.FORBIDDEN:
+                raise
+            raise CommandFailure(
+                f"the server at {endpoint} has no test clock, so its time can't be moved; "
+                "start one with `ternmq up --test-clock`"
+            ) from None
+
+
+def _print(time: "ServerTime", *, test_clock: bool, as_json: bool) -> None:
+    record = {
+        "now": iso_datetime(time.now, timespec="milliseconds"),
+        "local": time.now.astimezone().isoformat(timespec="milliseconds"),
+        "ahead_s": round(time.ahead.total_seconds(), 3),
+        "test_clock": test_clock,
+    }
+    if as_json:
+        print_json(record)
+        return
+    echo_lines(
+        described(
+            {
+                "now": record["now"],
+                "local": record["local"],
+                "ahead": ahead_text(time.ahead),
+                "test_clock": True if test_clock else "no (start the server with `ternmq up --test-clock` to have one)",
+            }
+        )
+    )
+
+
+def ahead_text(ahead: timedelta) -> str:
+    """How the server's clock stands to this machine's; less than a second is the noise of asking."""
+    seconds = round(ahead.total_seconds())
+    if not seconds:
+        return "the same as this machine's"
+    return f"{age_text(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this machine's"

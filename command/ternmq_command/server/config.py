@@ -1,0 +1,78 @@
+"""`ternmq config`: settings in force, and where each came from."""
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from ternmq_command.server.server_options import config_option, loaded_settings, server_options
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import print_json, table
+from ternmq_command.terminal.printing import echo_lines
+from ternmq_common.server_settings import BrokerServerSettings, ProcessSettings, ProxySettings, ServerSettings
+from ternmq_common.settings import rendered, variable_name
+
+PROCESSES: dict[str, type[ProcessSettings]] = {
+    "up": ServerSettings,
+    "broker": BrokerServerSettings,
+    "proxy": ProxySettings,
+}
+
+
+@click.command()
+@click.option(
+    "--of", "process", type=click.Choice(list(PROCESSES)), default="up", show_default=True, help="Of which process."
+)
+@config_option
+@server_options(*PROCESSES.values())
+@json_option
+def command(process: str, config: Path | None, as_json: bool, **flags: object) -> None:
+    """Print the settings in force and their origins.
+
+    They are what `ternmq up`, or with --of `ternmq broker` or `ternmq proxy`, would run with here. Later sources win:
+    defaults, the file, variables, options.
+
+    \b
+    Examples:
+      ternmq config
+      ternmq config --config ternmq.toml --json
+      ternmq config --of broker --data-dir /var/lib/ternmq
+      TERNMQ_FLUSH=async ternmq config
+    """
+    loaded = loaded_settings(PROCESSES[process], config, _flags_of(process, flags))
+    values = {field.name: getattr(loaded.settings, field.name) for field in dataclasses.fields(loaded.settings)}
+    if as_json:
+        print_json(
+            {name: {"value": _plain(name, value), "from": loaded.origins[name]} for name, value in values.items()}
+        )
+        return
+    echo_lines(
+        table(
+            [
+                {
+                    "setting": name,
+                    "value": rendered(name, value),
+                    "from": loaded.origins[name],
+                    "variable": variable_name(name),
+                }
+                for name, value in values.items()
+            ]
+        )
+    )
+
+
+def _flags_of(process: str, flags: dict[str, object]) -> dict[str, object]:
+    """Those that the process has; the others must not be given."""
+    known = {field.name for field in dataclasses.fields(PROCESSES[process])}
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in flags.keys() - known and flags[parameter.name] is not None:
+            raise WrongUsage(f"`ternmq {process}` has no option {parameter.opts[0]}")
+    return {name: value for name, value in flags.items() if name in known}
+
+
+def _plain(name: str, value: object) -> object:
+    """As JSON has it; a URL without its password."""
+    if isinstance(value, Path):
+        return str(value)
+    return rendered(name, value) if isinstance(value, str) else value

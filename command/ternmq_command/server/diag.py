@@ -1,0 +1,59 @@
+"""`ternmq diag`: a bundle of what a server tells of itself, for whoever looks for a fault."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from ternmq_command.terminal.failures import CommandFailure, Unreachable, WrongUsage
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import print_json
+from ternmq_command.terminal.printing import echo
+from ternmq_common.addresses import DEFAULT_HTTP
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), help="The file.  [default: ternmq-diag-TIME.tar.gz, here]")
+@click.option("--http", default=DEFAULT_HTTP, show_default=True, metavar="HOST:PORT", help="The server's HTTP address.")
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file of this machine into which the server's log goes; its last 1000 lines are taken.",
+)
+@endpoint_option
+@json_option
+def command(out: Path | None, http: str, log: Path | None, endpoint: str, as_json: bool) -> int:
+    """Write a bundle (tar.gz) that says what a server is and how it is, to be sent to who looks for a fault.
+
+    Inside are version, platform, settings in force, status, health, metrics, topics, groups, brokers, clients, stacks
+    of threads, and the end of a log; manifest.json says what each file is, and what could not be had. Passwords, tokens
+    and other secrets are masked, and there are no messages; names of topics, groups and clients, and addresses, are
+    there. Look into it before you send it. Exit codes: 0 written; 3 written, though nothing answers at the endpoint.
+
+    \b
+    Examples:
+      ternmq diag
+      ternmq diag --out /tmp/ternmq.tar.gz --log /var/log/ternmq.log
+      ternmq diag --endpoint mq.example.com:8081 --http mq.example.com:8082
+    """
+    from ternmq_command.server.bundle import Bundle
+    from ternmq_command.server.diag_parts import fill
+
+    now = datetime.now(UTC)
+    file = out or Path(f"ternmq-diag-{now:%Y%m%dT%H%M%SZ}.tar.gz")
+    bundle = Bundle(now)
+    fill(bundle, endpoint, http, log)
+    try:
+        bundle.write(file)
+    except FileExistsError:
+        raise WrongUsage(f"{file} is there already", hint="name another with --out") from None
+    except OSError as error:
+        raise CommandFailure(f"can't write {file}: {error.strerror or error}") from None
+    if as_json:
+        print_json({"file": str(file), "parts": bundle.manifest()})
+    else:
+        for part in bundle.manifest():
+            if part["problem"]:
+                echo(f"ternmq: {part['file']} is not inside: {part['problem']}", err=True)
+        echo(f"{file} written; look into it before you send it: `tar xzf {file}`")
+    return Unreachable.exit_code if bundle.is_nobody_there else 0

@@ -1,0 +1,91 @@
+"""`ternmq doctor`: what may be wrong with a server, its machine and the way to it, and what to do."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.failures import CommandFailure, Unreachable
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import print_json
+from ternmq_command.terminal.printing import echo
+from ternmq_common.addresses import DEFAULT_HTTP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq_command.server.checkup import Finding
+
+PROBLEMS_FOUND = 1
+NOBODY_THERE = Unreachable.exit_code
+
+
+@click.command()
+@endpoint_option
+@click.option("--http", default=DEFAULT_HTTP, show_default=True, metavar="HOST:PORT", help="The server's HTTP address.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=Path("ternmq-data"),
+    show_default=True,
+    help="Where a broker of this machine keeps its data; looked at if it is there.",
+)
+@click.option("--registry", envvar="TERNMQ_REGISTRY", metavar="URL", help="A cluster's database, to be looked at too.")
+@click.option("--round-trip/--no-round-trip", default=True, help="Send a message through a topic made for that.")
+@json_option
+def command(endpoint: str, http: str, data_dir: Path, registry: str | None, round_trip: bool, as_json: bool) -> int:
+    """Look at a server, its machine and the way to it, and say what to do about what is wrong.
+
+    Exit codes: 0 all is well, or there are warnings only; 1 there is a problem; 3 nothing answers at the endpoint.
+
+    \b
+    Examples:
+      ternmq doctor
+      ternmq doctor --endpoint mq.example.com:8081 --http mq.example.com:8082 --no-round-trip
+      ternmq doctor --registry postgresql://ternmq@db:5432/ternmq --json
+    """
+    findings: list[Finding] = []
+    for finding in _examined(endpoint, http, data_dir, registry, round_trip=round_trip):
+        findings.append(finding)
+        if not as_json:
+            _show(finding)
+    if as_json:
+        print_json(
+            [{name: getattr(each, name) for name in ("subject", "state", "said", "advice")} for each in findings]
+        )
+    problems = {finding.subject for finding in findings if finding.state == "problem"}
+    if "server" in problems:
+        return NOBODY_THERE
+    return PROBLEMS_FOUND if problems else 0
+
+
+def _examined(
+    endpoint: str, http: str, data_dir: Path, registry: str | None, *, round_trip: bool
+) -> "Iterator[Finding]":
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.server import checkup
+
+    yield from checkup.of_installation()
+    yield from checkup.of_descriptors()
+    yield from checkup.of_disk(data_dir)
+    if registry:
+        yield from checkup.of_registry(registry)
+    with AdminClient(endpoint) as admin:
+        try:
+            yield from checkup.of_server(admin)
+        except CommandFailure as failure:
+            yield checkup.Finding("server", "problem", failure.message, "is it running, and is the port let through?")
+            return
+        yield from checkup.of_health(http)
+        try:
+            yield from checkup.of_brokers(admin)
+        except CommandFailure as failure:
+            yield checkup.Finding("broker", "problem", failure.message, "the server's log says more")
+        if round_trip:
+            yield from checkup.of_round_trip(endpoint, admin)
+
+
+def _show(finding: "Finding") -> None:
+    echo(f"{finding.state:<8} {finding.subject:<13} {finding.said}")
+    if finding.advice:
+        echo(f"{'':<22} -> {finding.advice}")

@@ -1,0 +1,107 @@
+"""The options of `ternmq up`, `ternmq broker`, `ternmq proxy` and `ternmq config`, and the settings that result."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.printing import echo
+from ternmq_common.log_levels import LogLevel
+from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings
+from ternmq_common.settings import Loaded, SettingsError, load
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound=ProcessSettings)
+
+# By the field that they set, without defaults of their own: what is not given here is left to variables, file and
+# settings class.
+_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "registry": click.option("--registry", metavar="URL", help="The cluster's registry: postgresql://USER@HOST/NAME; a "
+                             "password may be in $PGPASSWORD.  [default: postgresql://ternmq@127.0.0.1:5432/ternmq]"),
+    "data_dir": click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR",
+                             help="Where everything is kept.  [default: ternmq-data]"),
+    "storage": click.option("--storage", metavar="HOST:PORT",
+                            help="Address for proxies; port 0 picks one.  [default: 127.0.0.1:10911]"),
+    "advertised_storage": click.option("--advertised-storage", metavar="HOST:PORT",
+                                       help="How proxies reach that address, if they need another."),
+    "grpc": click.option("--grpc", metavar="HOST:PORT",
+                         help="gRPC address, or several, with commas; port 0 picks one. ADDRESS=OTHER tells clients to "
+                         "come to OTHER.  [default: 127.0.0.1:8081]"),
+    "http": click.option("--http", metavar="HOST:PORT",
+                         help="HTTP address; port 0 picks one.  [default: 127.0.0.1:8082]"),
+    "workers": click.option("--workers", metavar="NUMBER",
+                            help="Processes that serve clients, on as many cores.  [default: 1]"),
+    "auto_create": click.option("--auto-create/--no-auto-create", default=None,
+                                help="Create topics by their first message, groups by their first use.  [default: on]"),
+    "flush": click.option("--flush", type=click.Choice([each.value for each in FlushMode]),
+                          help="Acknowledge a message when it is on disk, or written.  [default: sync]"),
+    "broker_name": click.option("--broker-name", metavar="NAME",
+                                help="The broker's name in routes.  [default: broker-0]"),
+    "proxy_name": click.option("--proxy-name", metavar="NAME",
+                               help="The proxy's name in logs.  [default: of machine and process]"),
+    "retention_ms": click.option("--retention", "retention_ms", metavar="DURATION",
+                                 help="Keep messages this long.  [default: 72h]"),
+    "segment_bytes": click.option("--segment-size", "segment_bytes", metavar="SIZE",
+                                  help="Size of a log file.  [default: 1GiB]"),
+    "disk_free_min_bytes": click.option("--disk-free-min", "disk_free_min_bytes", metavar="SIZE",
+                                        help="Refuse messages when less is free on the disk.  [default: 5 % of it, at "
+                                        "least 1GiB, at most 10 %]"),
+    "accept_corruption": click.option("--accept-corruption", is_flag=True, default=None,
+                                      help="Start although stored messages are damaged; those are lost, no others."),
+    "rejoin": click.option("--rejoin", is_flag=True, default=None,
+                           help="Take part again although this broker was removed from the cluster."),
+    "test_clock": click.option("--test-clock", is_flag=True, default=None,
+                               help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests "
+                               "only."),
+    "log_level": click.option("--log-level", metavar="LEVEL[,PACKAGE=LEVEL]...",
+                              shell_complete=lambda *_: [each.value for each in LogLevel],
+                              help="What is logged, debug, info, warning or error: of our own packages, and of others "
+                              "warnings; info,ternmq_proxy=debug has a package tell more.  [default: info]"),
+    "log_format": click.option("--log-format", type=click.Choice([each.value for each in LogFormat]),
+                               help="[default: text]"),
+    "loop": click.option("--loop", type=click.Choice([each.value for each in EventLoop]),
+                         help="The event loop; auto takes uvloop where it is installed.  [default: auto]"),
+}  # fmt: skip
+
+
+def config_option(command: F) -> F:
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        envvar="TERNMQ_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        help="Settings in a TOML file.",
+    )(command)
+
+
+def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
+    """An option for each field of one of these classes that has any."""
+    names = {field.name for each in settings for field in dataclasses.fields(each)}
+
+    def decorated(command: F) -> F:
+        for name, option in reversed(_OPTIONS.items()):
+            if name in names:
+                command = option(command)
+        return command
+
+    return decorated
+
+
+def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> Loaded[S]:
+    """Settings in force, given the options; what is wrong with them ends the command with exit code 2."""
+    try:
+        loaded = load(settings, file=config, environ=os.environ, flags=flags)
+    except SettingsError as error:
+        raise WrongUsage(str(error)) from None
+    if loaded.ignored:
+        echo(
+            f"WARNING: ignored {', '.join(loaded.ignored)}: made by Kubernetes of a Service's name, no settings "
+            "(enableServiceLinks: false leaves them out)",
+            err=True,
+        )
+    return loaded

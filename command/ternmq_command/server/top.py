@@ -1,0 +1,164 @@
+"""`ternmq top`: rates of topics and lags of groups, again and again."""
+
+import contextlib
+import fnmatch
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.server.rates import Look, rates, total
+from ternmq_command.terminal.failures import CallBroken, Refused, Unreachable, WrongUsage
+from ternmq_command.terminal.options import Duration, endpoint_option, json_lines_option
+from ternmq_command.terminal.output import age_text, iso_datetime, print_json_line, table
+from ternmq_command.terminal.printing import echo, echo_lines
+
+if TYPE_CHECKING:
+    from ternmq_command.calls.admin import AdminClient
+
+LOOKED_AT_MAX = 200
+INTERVAL_MIN = timedelta(milliseconds=100)
+Rates = dict[str, list[dict[str, object]]]
+
+
+@click.command()
+@click.option("--interval", type=Duration(), default="1s", show_default=True, help="How often to look.")
+@click.option("--topic", "topics", default="*", show_default=True, metavar="PATTERN", help="Only these topics: 'ord*'.")
+@click.option("--group", "groups", default="*", show_default=True, metavar="PATTERN", help="Only these groups.")
+@click.option("--once", is_flag=True, help="Look twice, an interval apart, print that and end.")
+@endpoint_option
+@json_lines_option
+def command(interval: timedelta, topics: str, groups: str, once: bool, endpoint: str, as_json: bool) -> None:
+    """Watch messages in and out of topics, and the lags of groups, until Ctrl-C or q.
+
+    In is what was stored, out what groups have finished, for each second; the busiest topics and the groups that are
+    furthest behind come first. Where no terminal is, tables follow each other. At most 200 topics and 200 groups are
+    looked at: name those that matter where there are more.
+
+    \b
+    Examples:
+      ternmq top
+      ternmq top --interval 5s --topic 'orders*'
+      ternmq top --once
+      ternmq top --once --json | jq '.groups[] | select(.lag > 1000)'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    if interval < INTERVAL_MIN:
+        raise WrongUsage(f"--interval is at least {INTERVAL_MIN.total_seconds():g} s")
+    with AdminClient(endpoint) as admin:
+        watch = _Watch(lambda: _look(admin, topics, groups), interval.total_seconds())
+        if once or as_json or not sys.stdout.isatty():
+            _print(watch, once=once, as_json=as_json)
+        else:
+            _show(watch, endpoint)
+
+
+class _Watch:
+    """Looks, and looks again. `lost` says why the last look failed, None if it didn't; `refused` what the server could
+    not tell in the last one that did not."""
+
+    def __init__(self, look: Callable[[], Look], interval_s: float) -> None:
+        self._look = look
+        self.interval_s = interval_s
+        self._before = look()
+        self.now: Rates = rates(self._before, self._before)
+        self.left_out, self.refused = self._before.left_out, self._before.refused
+        self.lost: str | None = None
+
+    def again(self) -> None:
+        """Look; a server that is away now may be back the next time."""
+        try:
+            look = self._look()
+        except (Unreachable, CallBroken) as failure:
+            self.lost = failure.what
+            return
+        self.now, self.left_out, self.refused = rates(self._before, look), look.left_out, look.refused
+        self._before, self.lost = look, None
+
+
+def _look(admin: "AdminClient", topics: str, groups: str) -> Look:
+    look = Look(time.monotonic())
+    for name in _wanted(admin.topic_names(), topics, look):
+        with _whatever_it_says(look):
+            look.add_topic(admin.topic(name))
+    for name in _wanted(admin.group_names(), groups, look):
+        with _whatever_it_says(look):
+            look.add_group(admin.group(name))
+    return look
+
+
+def _wanted(names: list[str], pattern: str, look: Look) -> list[str]:
+    wanted = fnmatch.filter(names, pattern)
+    look.left_out += len(wanted[LOOKED_AT_MAX:])
+    return wanted[:LOOKED_AT_MAX]
+
+
+@contextlib.contextmanager
+def _whatever_it_says(look: Look) -> Iterator[None]:
+    """Look at the others too when one can't be told of, as while a broker is away. What was deleted is left out."""
+    try:
+        yield
+    except Refused as refusal:
+        if not refusal.word.endswith("NOT_FOUND"):
+            look.refused = refusal.message
+
+
+def _print(watch: _Watch, *, once: bool, as_json: bool) -> None:
+    while True:
+        time.sleep(watch.interval_s)
+        watch.again()
+        if watch.lost is not None:
+            if once:
+                raise CallBroken(watch.lost)
+            echo(f"ternmq: {watch.lost}; trying again", err=True)
+        elif as_json:
+            print_json_line(_record(watch))
+        else:
+            echo_lines("\n".join([*_lines(watch), ""]))
+        if once:
+            return
+
+
+def _record(watch: _Watch) -> dict[str, object]:
+    now = iso_datetime(datetime.now(UTC), timespec="milliseconds")
+    return {"time": now, **watch.now, "left_out": watch.left_out, "refused": watch.refused}
+
+
+def _show(watch: _Watch, endpoint: str) -> None:
+    from ternmq_command.terminal.screen import Screen
+
+    with Screen.entered() as screen:
+        while True:
+            screen.draw([f"ternmq top  {endpoint}  every {watch.interval_s:g} s, q to quit", *_lines(watch)])
+            if screen.wait(watch.interval_s):
+                return
+            watch.again()
+
+
+def _lines(watch: _Watch) -> list[str]:
+    topics, groups = watch.now["topics"], watch.now["groups"]
+    into, out, lag = total(topics, "in_per_s"), total(topics, "out_per_s"), total(groups, "lag")
+    lines = [f"{iso_datetime(datetime.now(UTC))}  in {into:,.1f}/s  out {out:,.1f}/s  lag {lag:,.0f}"]
+    if watch.lost is not None:
+        lines.append(f"{watch.lost}; trying again")
+    if watch.refused is not None:
+        lines.append(f"not all could be told: {watch.refused}")
+    if watch.left_out:
+        lines.append(f"{watch.left_out} more were not looked at; name topics with --topic, groups with --group")
+    return [*lines, "", *_table(topics, "no topics"), "", *_table(groups, "no groups")]
+
+
+def _for_people(row: dict[str, object]) -> dict[str, object]:
+    shown = {name.replace("_per_s", "/s"): value for name, value in row.items() if name != "lag_s"}
+    if "lag" in row:
+        age = row["lag_s"]
+        shown["oldest"] = age_text(age) if isinstance(age, float) and row["lag"] else None
+    return shown
+
+
+def _table(rows: list[dict[str, object]], nothing: str) -> list[str]:
+    return table([_for_people(row) for row in rows]).split("\n") if rows else [nothing]

@@ -1,0 +1,1 @@
+"""The files of a broker: `ternmq store`, `ternmq backup`, `ternmq restore`."""

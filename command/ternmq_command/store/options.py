@@ -1,0 +1,71 @@
+"""What the commands share that look into a store's files: the folder, a progress bar, and failures as one line."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ternmq_command.server.server_process import server_failures
+from ternmq_command.terminal.failures import CommandFailure
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_DIR = Path("ternmq-data")
+UNITS = ("B", "KiB", "MiB", "GiB")
+UNIT = 1024
+
+
+def directory_argument(command: F) -> F:
+    """DIR: the data directory of a broker, or the store in it."""
+    return click.argument(
+        "directory", metavar="[DIR]", type=click.Path(path_type=Path), default=DEFAULT_DIR, required=False
+    )(command)
+
+
+@contextmanager
+def store_failures() -> Iterator[None]:
+    """Around all that reads a store: what has a name becomes a failure of one line."""
+    # What a recovery logs is told by the command itself.
+    logging.getLogger("ternmq_broker").addHandler(logging.NullHandler())
+    logging.getLogger("ternmq_broker").propagate = False
+    with server_failures():
+        from ternmq_broker.store.checked_file import NewerFormat
+
+        try:
+            yield
+        except NewerFormat as error:
+            raise CommandFailure(f"the store was written by a newer version of TernMQ: {error}") from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise CommandFailure(f"{where}{error.strerror or error}") from None
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error if that is a terminal; the function takes the bytes that are done, and those in all."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _in_all: None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr, width=30) as bar:
+
+        def show(done: int, in_all: int) -> None:
+            bar.length = max(1, in_all)
+            bar.update(done - bar.pos)
+
+        yield show
+
+
+def size_text(size_bytes: int) -> str:
+    """`512 B`, `3.2 GiB`."""
+    size, unit = float(size_bytes), UNITS[0]
+    for unit in UNITS:
+        if size < UNIT or unit == UNITS[-1]:
+            break
+        size /= UNIT
+    return f"{size_bytes} B" if unit == UNITS[0] else f"{size:.1f} {unit}"

@@ -1,0 +1,89 @@
+"""`ternmq store repair`: put right what is wrong in a store."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.store.findings import UNSOUND, finding_line, print_findings, verified_record
+from ternmq_command.store.options import directory_argument, progress_bar, store_failures
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_broker.store_tools.repair import Repaired
+    from ternmq_broker.store_tools.verification import Verified
+
+
+@click.command()
+@directory_argument
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--cut-newer", is_flag=True, help="Set aside and cut off a newer version's records at the log's end.")
+@yes_option
+@json_option
+def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool, as_json: bool) -> int:
+    """Put right what `ternmq store verify` finds wrong in the store of DIR, which no broker may be using.
+
+    What is derived from the log is made anew. What is broken is copied to `store/set-aside` before anything else, and
+    then cut off or stepped over: those messages are lost, and no others. Make a copy first if you can.
+
+    \b
+    Examples:
+      ternmq store repair --dry-run
+      ternmq store repair /var/lib/ternmq --yes
+    """
+    with store_failures():
+        from ternmq_broker.store_tools import repair as repairing
+        from ternmq_broker.store_tools.verification import verified
+
+        if dry_run or not yes:
+            with progress_bar("verifying") as progress:
+                before = verified(directory, progress)
+            plan = repairing.planned(before, cut_newer=cut_newer)
+            if dry_run or not plan:
+                return _rehearsed(before, plan, as_json=as_json)
+            if not as_json:
+                print_findings(before)
+                _print_lines("would", plan)
+            confirm("Repair the store?", yes=yes)
+        with progress_bar("repairing") as progress:
+            repaired = repairing.repaired(directory, progress, cut_newer=cut_newer)
+    if as_json:
+        lost = {"messages_lost": repaired.before.messages_lost}
+        print_json({"dry_run": False, "done": repaired.done, **lost, **verified_record(repaired.after)})
+    else:
+        _print_repaired(repaired)
+    return 0 if repaired.after.findings.is_sound else UNSOUND
+
+
+def _rehearsed(before: "Verified", plan: "Sequence[str]", *, as_json: bool) -> int:
+    if as_json:
+        print_json({"dry_run": True, "would": list(plan), **verified_record(before)})
+    else:
+        print_findings(before)
+        _print_lines("would", plan)
+        echo("nothing is to be repaired" if not plan else "nothing was changed (--dry-run)", err=True)
+    return 0 if before.findings.is_sound else UNSOUND
+
+
+def _print_repaired(repaired: "Repaired") -> None:
+    _print_lines("", repaired.done or ["nothing was to be repaired"])
+    kept = repaired.after.findings.kept
+    if repaired.before.damage:
+        places, lost = counted(len(repaired.before.damage), "damaged place"), repaired.before.messages_lost
+        echo(f"lost: what was in {places} of the log; the index named {counted(lost, 'message')} there")
+        _print_lines("", [finding_line(finding) for finding in kept if finding.accepted])
+    if repaired.after.findings.is_sound:
+        echo("the store is sound")
+        return
+    _print_lines("", [finding_line(finding) for finding in kept if finding.is_problem])
+    echo("the store is not sound yet", err=True)
+
+
+def _print_lines(word: str, lines: "Sequence[str]") -> None:
+    for line in lines:
+        echo(f"{word} {line}".strip())

@@ -1,0 +1,56 @@
+"""`ternmq restore`: a data directory out of a backup."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from ternmq_command.store.options import DEFAULT_DIR, progress_bar, size_text, store_failures
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import age_text, counted, iso_datetime, print_json
+from ternmq_command.terminal.printing import echo
+
+
+@click.command()
+@click.argument("backup", type=click.Path(path_type=Path))
+@click.option("--data-dir", type=click.Path(path_type=Path), default=DEFAULT_DIR, show_default=True, metavar="DIR",
+              help="Where to restore to; a folder that is empty or is not there.")  # fmt: skip
+@json_option
+def command(backup: Path, data_dir: Path, as_json: bool) -> None:
+    """Make a data directory of BACKUP, which `ternmq backup` has made. The backup stays as it is.
+
+    Every file is compared with its checksum, and the directory appears when all of it is there and durable.
+
+    \b
+    Examples:
+      ternmq restore /backups/ternmq-monday
+      ternmq restore /backups/broker-1 --data-dir /var/lib/ternmq
+    """
+    with store_failures():
+        from ternmq_broker.store_tools.restore import restored
+
+        with progress_bar("restoring") as progress:
+            manifest = restored(backup, data_dir, progress)
+    made = iso_datetime(datetime.fromtimestamp(manifest.made_ms / 1000, UTC))
+    if as_json:
+        print_json(
+            {
+                "data_dir": str(data_dir),
+                "made": made,
+                "files": len(manifest.files),
+                "bytes": manifest.size_bytes,
+                "log_start": manifest.log_start,
+                "log_end": manifest.log_end,
+            }
+        )
+        return
+    files, size = counted(len(manifest.files), "file"), size_text(manifest.size_bytes)
+    age = age_text(max(0, time.time() - manifest.made_ms / 1000))
+    echo(f"restored {data_dir}: {files}, {size}, as it was at {made}, {age} ago")
+    echo("messages that were acknowledged since then may be delivered again", err=True)
+    if "store-id" in manifest.files:
+        echo(
+            "this is a cluster's broker: never run it beside the one that was backed up, which has the same store id",
+            err=True,
+        )

@@ -1,0 +1,27 @@
+"""`ternmq completion`: the script that teaches a shell our words."""
+
+import click
+
+from ternmq_command.terminal.printing import echo_lines
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print the completion script for SHELL.
+
+    \b
+    Examples:
+      ternmq completion bash >> ~/.bashrc
+      ternmq completion zsh >> ~/.zshrc
+      ternmq completion fish > ~/.config/fish/completions/ternmq.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from ternmq_command.main import cli
+
+    made_for = get_completion_class(shell)
+    assert made_for is not None
+    completion = made_for(cli, {}, "ternmq", "_TERNMQ_COMPLETE")
+    # Not `source()`: for bash it starts a bash, only to look at its version.
+    echo_lines(completion.source_template % completion.source_vars())

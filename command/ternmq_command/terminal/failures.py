@@ -1,0 +1,70 @@
+"""How a command fails: one line on standard error that says what to do, and an exit code."""
+
+from typing import IO, Any
+
+import click
+
+from ternmq_command.terminal.printing import echo
+
+
+class CommandFailure(click.ClickException):
+    """The call can't do what it was asked to: `what` went wrong, and a `hint` what to do, if there is one.
+
+    `word` is what programs tell it by (`leaving`).
+    """
+
+    exit_code = 1
+    word = "FAILED"
+
+    def __init__(self, what: str, *, hint: str | None = None) -> None:
+        self.what, self.hint = what, hint
+        super().__init__(f"{what}; {hint}" if hint else what)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        echo(f"ternmq: {' '.join(self.message.split())}", file=file, err=file is None)
+
+
+class Refused(CommandFailure):
+    """The server answered, and said no: the name of its status code and its words."""
+
+    def __init__(self, code: int, message: str, *, hint: str | None = None) -> None:
+        from ternmq_common.errors import code_name  # which knows protobuf, and takes longer than all of `--help`
+
+        self.code, self.word = code, code_name(code)
+        super().__init__(f"{self.word}: {message}" if message else self.word, hint=hint)
+        self.what = message or self.word
+
+
+class WrongUsage(CommandFailure):
+    """Options, settings or an input file are not what they should be."""
+
+    exit_code = 2
+    word = "USAGE"
+
+
+class Unreachable(CommandFailure):
+    """Nothing answers at the endpoint, or it is no broker."""
+
+    exit_code = 3
+    word = "UNREACHABLE"
+
+    def __init__(self, endpoint: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"can't reach a broker at {endpoint} ({reason})",
+            hint="start one with `ternmq up`, or name another with --endpoint",
+        )
+
+
+class CallBroken(CommandFailure):
+    """A call ended in the middle, as those of a server do that ends."""
+
+
+class RegistryUnreachable(CommandFailure):
+    """No database answers at the registry's URL."""
+
+    exit_code = 3
+    word = "REGISTRY_UNREACHABLE"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the registry can't be reached: {reason}", hint="check --registry")

@@ -1,0 +1,91 @@
+"""Completion of names of topics and groups: the server is asked for half a second; its silence means no names.
+
+Only a call of a shell for completions comes here. Commands need not know: an argument or option is one of a topic or a
+group by its name or metavar, where the command has an endpoint.
+"""
+
+import time
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from click.shell_completion import CompletionItem
+    from google.protobuf.message import Message
+
+PATIENCE_S = 0.5
+NAMES_MAX = 1000
+Kind = Literal["topic", "group"]
+_BY_NAME: dict[str, Kind] = {"topic": "topic", "to_topic": "topic", "group": "group"}
+_BY_METAVAR: dict[str, Kind] = {"TOPIC": "topic", "GROUP": "group"}
+# What NAME is in these groups of commands, where it is not what is to be made.
+_NAMED: dict[str, Kind] = {"topic": "topic", "group": "group"}
+
+
+def teach(command: click.Command, name: str) -> None:
+    """Have all arguments and options of a command and of those below it complete the names that they take; `name` is
+    that of the command itself."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            teach(below, name)
+    if not any(parameter.name == "endpoint" for parameter in command.params):
+        return
+    for parameter in command.params:
+        if (kind := kind_of(parameter, command, name)) is not None:
+            parameter.type = _Name(kind)
+
+
+def kind_of(parameter: click.Parameter, command: click.Command, group: str) -> Kind | None:
+    """What a parameter of a command in that group of commands names; None if neither."""
+    if getattr(parameter, "hidden", False) or parameter.type is not click.STRING:
+        return None
+    if parameter.name == "name":
+        return None if command.name == "create" else _NAMED.get(group)
+    return _BY_METAVAR.get(parameter.metavar or "") or _BY_NAME.get(parameter.name or "")
+
+
+class _Name(click.types.StringParamType):
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        del param
+        names = [name for name in _names(self.kind, ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in names[:NAMES_MAX]]
+
+
+def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
+    """Those that the server has, and that a shell can take as they are; none if it does not say in time."""
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_common.printable import problem_of_name
+
+    class Hurried(AdminClient):
+        """All calls together have the time that a person at a shell has."""
+
+        deadline = time.monotonic() + PATIENCE_S
+
+        def _exchange(self, method: str, request: "Message", timeout_s: float) -> list[bytes]:
+            return super()._exchange(method, request, min(timeout_s, max(0.01, self.deadline - time.monotonic())))
+
+    try:
+        with Hurried(_endpoint(ctx)) as admin:
+            names = admin.topic_names() if kind == "topic" else admin.group_names()
+    except (click.ClickException, ValueError):
+        return ()
+    return (name for name in names if name and not problem_of_name(name) and not any(map(str.isspace, name)))
+
+
+def _endpoint(ctx: click.Context) -> str:
+    """As the command would have it; completion parses without the defaults."""
+    from ternmq_command.context.contexts import endpoint_in_use
+    from ternmq_command.terminal.options import CONTEXT_KEY
+    from ternmq_common.addresses import DEFAULT_GRPC
+
+    given = ctx.params.get("endpoint")
+    if given and ctx.get_parameter_source("endpoint") is not click.core.ParameterSource.DEFAULT:
+        return str(given)
+    return endpoint_in_use(ctx.meta.get(CONTEXT_KEY)) or DEFAULT_GRPC

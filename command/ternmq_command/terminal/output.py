@@ -1,0 +1,146 @@
+"""What commands print: tables for people, JSON for programs. A record is a dict of plain values in print order."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from ternmq_command.terminal.paging import pages
+from ternmq_command.terminal.printing import echo, echo_lines, echo_raw
+from ternmq_common.printable import printable, printable_json, printable_lines
+
+Record = Mapping[str, object]
+# Records that a table looks at, at a time, to find how wide its columns are.
+STREAM_PAGE = 256
+AGE_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+
+
+def print_json(value: object) -> None:
+    echo_lines(json_text(value, indent=2))
+
+
+def print_json_line(record: Record) -> None:
+    echo(json_text(record))
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """JSON in which letters are themselves, and whatever acts on a terminal is escaped."""
+    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
+
+
+def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> None:
+    """All records, as one JSON list or a table; `nothing` tells a person that there are none."""
+    if as_json:
+        print_json(records)
+    elif records:
+        echo_lines(table(records))
+    else:
+        echo(nothing, err=True)
+
+
+def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
+    """Print records as they come, as JSON lines or a table whose columns only grow wider; how many there were."""
+    count, widths = 0, None
+    for page in pages(records, STREAM_PAGE):
+        count += len(page)
+        if as_json:
+            for record in page:
+                print_json_line(record)
+            continue
+        rows, is_first = _rows(page), widths is None
+        widths = _widths(rows, widths or [0] * len(rows[0]))
+        echo_lines(_aligned(rows if is_first else rows[1:], widths, _numeric(page)))
+    return count
+
+
+def table(records: Sequence[Record]) -> str:
+    """Columns under upper-case names, numbers to the right."""
+    rows = _rows(records)
+    return _aligned(rows, _widths(rows, [0] * len(rows[0])), _numeric(records))
+
+
+def _rows(records: Sequence[Record]) -> list[list[str]]:
+    """The names of the columns, then the records."""
+    columns = list(records[0])
+    names = [column.upper().replace("_", " ") for column in columns]
+    return [names, *([cell(record[column]) for column in columns] for record in records)]
+
+
+def _widths(rows: Sequence[Sequence[str]], at_least: Sequence[int]) -> list[int]:
+    return [max(least, *(len(row[i]) for row in rows)) for i, least in enumerate(at_least)]
+
+
+def _numeric(records: Sequence[Record]) -> list[bool]:
+    return [all(isinstance(record[column], int | float) for record in records) for column in records[0]]
+
+
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def described(record: Record, *, raw: bool = False) -> str:
+    """One record as lines of `name  value`; `raw` does not escape what is in them."""
+    shown = _raw_cell if raw else cell
+    width = max(map(len, record))
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(value)}" for name, value in record.items())
+
+
+def print_whole(record: Record, *, raw: bool = False) -> None:
+    """A message with all that belongs to it: its fields, then `properties`, then `body`, as far as there are any; a
+    body keeps its lines and tabs. With `raw` all of it is as it came."""
+    parts = [described({name: value for name, value in record.items() if name not in ("properties", "body")}, raw=raw)]
+    if properties := record["properties"]:
+        assert isinstance(properties, dict)
+        pairs = properties if raw else {printable(name): printable(value) for name, value in properties.items()}
+        width = max(map(len, pairs))
+        parts.append("\n".join(["properties", *(f"  {name:<{width}}  {value}" for name, value in pairs.items())]))
+    if "body" in record:
+        body = str(record["body"])
+        parts.append(body if raw else printable_lines(body))
+    (echo_raw if raw else echo_lines)("\n\n".join(parts))
+
+
+def iso(moment: datetime | None, *, timespec: str = "seconds") -> str | None:
+    """`2026-08-01T12:00:00Z`; None if the server did not say."""
+    return None if moment is None else iso_datetime(moment, timespec=timespec)
+
+
+def iso_datetime(moment: datetime, *, timespec: str = "seconds") -> str:
+    return moment.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def age_text(seconds: float) -> str:
+    """`0.4s`, `12s`, `5m3s`, `3h12m`, `2d3h`: the two largest units."""
+    if seconds < 1:
+        return f"{seconds:.1f}s"
+    rest, parts = int(seconds), list[str]()
+    for unit, size in AGE_UNITS_S.items():
+        number, rest = divmod(rest, size)
+        if number or parts:
+            parts.append(f"{number}{unit}" if number else "")
+    return "".join(parts[:2])
+
+
+def cell(value: object) -> str:
+    """A value as people read it, on one line and without anything that acts on their terminal."""
+    return printable(_raw_cell(value))
+
+
+def _raw_cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
+    return str(value)

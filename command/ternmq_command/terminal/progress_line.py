@@ -1,0 +1,46 @@
+"""A line on standard error that says how far a long call is, for a person at a terminal."""
+
+import sys
+import time
+from typing import Self
+
+from ternmq_command.terminal.output import counted
+from ternmq_command.terminal.printing import echo, echo_over
+
+INTERVAL_S = 0.5
+
+
+class ProgressLine:
+    """Counts messages; `verb` says what is done with them, and `where` behind their number at the end.
+
+    Nothing is written meanwhile where nobody looks, or where it would stand between other lines (`is_quiet`), nothing
+    at all of a call that failed before the first message.
+    """
+
+    def __init__(self, verb: str, where: str, *, total: int | None = None, is_quiet: bool = False) -> None:
+        self._verb, self._where, self._total = verb, where, total
+        self._is_shown = not is_quiet and sys.stderr is not None and sys.stderr.isatty()
+        self._began_s = self._told_s = time.monotonic()
+        self._has_told = False
+        self.count = 0
+
+    def add(self, count: int) -> None:
+        self.count += count
+        now_s = time.monotonic()
+        if self._is_shown and now_s - self._told_s >= INTERVAL_S:
+            self._told_s, self._has_told = now_s, True
+            of = "" if self._total is None else f" of {self._total:,}"
+            rate = self.count / (now_s - self._began_s)
+            echo_over(f"{self._verb} {self.count:,}{of} messages, {rate:,.0f}/s ")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Say how many in how long, on a line of its own."""
+        if self._has_told:
+            echo(err=True)
+        if kind is not None and not self.count:
+            return
+        took_s = time.monotonic() - self._began_s
+        echo(f"{self._verb} {counted(self.count, 'message')} {self._where} in {took_s:.2f} s", err=True)

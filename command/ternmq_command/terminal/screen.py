@@ -1,0 +1,78 @@
+"""A terminal whose whole screen is drawn again and again, until Ctrl-C or q."""
+
+import contextlib
+import os
+import select
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from ternmq_command.terminal.printing import control, printable_line
+
+# Where full-screen programs draw, so that what was there before is there again afterwards; and no cursor.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_KEYS_MAX = 64
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class Screen:
+    """Draws on standard output, which is a terminal, and hears the keys of standard input if that is one too."""
+
+    def __init__(self) -> None:
+        self._hears = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def entered(cls) -> "Iterator[Screen]":
+        """A screen that is left as it was found."""
+        screen = cls()
+        with screen._keys():
+            control(_ENTER)
+            try:
+                yield screen
+            finally:
+                control(_LEAVE)
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """As many lines, and as much of each, as there is room for now."""
+        control(drawn(lines, *shutil.get_terminal_size()))
+
+    def wait(self, seconds: float) -> bool:
+        """Whether q was pressed meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if not self._hears:
+                time.sleep(left)
+            elif select.select([sys.stdin], [], [], left)[0]:
+                keys = os.read(sys.stdin.fileno(), _KEYS_MAX)
+                if b"q" in keys.lower():
+                    return True
+                self._hears = keys != b""  # else the terminal is gone
+        return False
+
+    @contextlib.contextmanager
+    def _keys(self) -> Iterator[None]:
+        """Have keys one by one, and not shown."""
+        try:
+            import termios
+            import tty
+        except ImportError:  # Windows
+            yield
+            return
+        if not sys.stdin.isatty():
+            yield
+            return
+        before = termios.tcgetattr(sys.stdin)
+        tty.setcbreak(sys.stdin)
+        self._hears = True
+        try:
+            yield
+        finally:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def drawn(lines: Sequence[str], columns: int, rows: int) -> str:
+    """What draws these lines on a terminal of that size: each is cut, and the last row stays free."""
+    shown = [printable_line(line)[: max(1, columns)] for line in lines[: max(1, rows - 1)]]
+    return _HOME + "".join(f"{line}{_REST_OF_LINE}\r\n" for line in shown) + _REST_OF_SCREEN

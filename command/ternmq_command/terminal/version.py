@@ -1,0 +1,46 @@
+"""`ternmq version`: of this command and, if asked, of the server."""
+
+import platform
+from importlib import metadata
+
+import click
+
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import described, iso, print_json
+from ternmq_command.terminal.printing import echo, echo_lines
+
+
+@click.command()
+@click.option("--server", is_flag=True, help="Ask the server for its version, start time and memory too.")
+@endpoint_option
+@json_option
+def command(server: bool, endpoint: str, as_json: bool) -> None:
+    """Print the version, with --server that of the server too.
+
+    \b
+    Examples:
+      ternmq version
+      ternmq version --server --json
+    """
+    record: dict[str, object] = {"ternmq": metadata.version("ternmq"), "python": platform.python_version()}
+    if server:
+        record |= server_record(endpoint)
+    if as_json:
+        print_json(record)
+    elif server:
+        echo_lines(described(record))
+    else:
+        echo(f"ternmq {record['ternmq']} (Python {record['python']})")
+
+
+def server_record(endpoint: str) -> dict[str, object]:
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        info = admin.server_info()
+    return {
+        "server": info.version,
+        "server_endpoint": endpoint,
+        "server_started": iso(info.started),
+        "server_resident_bytes": info.resident_bytes,
+    }

@@ -1,0 +1,244 @@
+"""`ternmq topic`: create, list, describe, update, export, import, purge, delete."""
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from ternmq_command.server.broker_admin import PERMISSION_NAMES
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.near import naming_near
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import described, iso, print_json, print_records, table
+from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_command.terminal.template import Template, check_one_form, format_option
+from ternmq_command.topic import export as topic_export
+from ternmq_command.topic import importing as topic_importing
+from ternmq_command.topic import purge as topic_purge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq.admin.topics import Topic
+    from ternmq.admin.words import Permission
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.declaring.convergence import Change
+
+# The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
+TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite")
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Create, list, describe, update, export, import, purge and delete topics.
+
+    \b
+    Examples:
+      ternmq topic create orders --type fifo --queues 16
+      ternmq topic list
+      ternmq topic describe orders --json
+      ternmq topic update orders --queues 32
+      ternmq topic export orders orders.jsonl.gz
+      ternmq topic purge orders --dry-run
+    """
+
+
+command.add_command(topic_export.command, "export")
+command.add_command(topic_importing.command, "import")
+command.add_command(topic_purge.command, "purge")
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--type",
+    "type_name",
+    type=click.Choice(TYPE_NAMES, case_sensitive=False),
+    default="normal",
+    show_default=True,
+    help="What its messages must be: in order within a message group (fifo), timed (delay), part of a transaction, "
+    "taken by priority, or anything else (normal).",
+)
+@click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
+@click.option("--brokers", default="", metavar="A,B", help="Brokers of a cluster that have it.  [default: all]")
+@endpoint_option
+@json_option
+def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint: str, as_json: bool) -> None:
+    """Create topic NAME; succeeds when it is there with the same settings.
+
+    \b
+    Examples:
+      ternmq topic create orders
+      ternmq topic create orders --type fifo --queues 16
+      ternmq topic create reminders --type delay --endpoint broker.example:8081
+      ternmq topic create payments --type transaction
+      ternmq topic create alarms --type priority
+      ternmq topic create audit --brokers broker-0,broker-1
+    """
+    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.declaring.creating import telling_how_to_change
+
+    places = [place for broker in brokers.split(",") if (place := broker.strip())]
+    with (
+        AdminClient(endpoint) as admin,
+        telling_how_to_change(lambda: _compared(admin, name, type_name, queues, places)),
+    ):
+        created = admin.create_topic(name, type_name, queues or 0, places)
+    if as_json:
+        print_json({"name": name, "created": created})
+    else:
+        echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
+
+
+def _compared(
+    admin: "AdminClient", name: str, type_name: str, queues: int | None, places: "Sequence[str]"
+) -> "Change | None":
+    """What would make the topic that is there as asked; None if there is none, or if only its brokers differ."""
+    from ternmq_command.declaring.convergence import topic_change
+    from ternmq_command.declaring.declarations import DeclaredTopic
+
+    there = next((topic for topic in admin.topics() if topic.name == name), None)
+    if there is None:
+        return None
+    change = topic_change(DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None), there)
+    return None if places and not (change.is_needed or change.is_refused) else change
+
+
+@command.command(name="list")
+@endpoint_option
+@json_option
+@format_option("name", "type", "queues", "created")
+def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
+    """List all topics.
+
+    \b
+    Examples:
+      ternmq topic list
+      ternmq topic list --json | jq -r '.[].name'
+      ternmq topic list --format '{name} {queues}'
+    """
+    check_one_form(template, as_json=as_json)
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        topics = admin.topics()
+    records = [topic_record(topic) for topic in topics]
+    if template is not None:
+        template.write_all(records)
+    else:
+        print_records(records, as_json=as_json, nothing="no topics")
+
+
+@command.command()
+@click.argument("name")
+@endpoint_option
+@json_option
+def describe(name: str, endpoint: str, as_json: bool) -> None:
+    """Show topic NAME and what each of its queues holds.
+
+    \b
+    Examples:
+      ternmq topic describe orders
+      ternmq topic describe orders --json | jq '[.message_queues[].messages] | add'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
+        answer = admin.topic(name)
+    record = described_record(answer.topic)
+    queues = [
+        {
+            "broker": queue.broker,
+            "queue": queue.queue_id,
+            "first_offset": queue.min_offset,
+            "end_offset": queue.max_offset,
+            "messages": queue.max_offset - queue.min_offset,
+        }
+        for queue in answer.queues
+    ]
+    if answer.silent_brokers:
+        echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
+    if as_json:
+        print_json({**record, "message_queues": queues})
+        return
+    echo_lines(described(record))
+    if queues:
+        echo_lines("\n" + table(queues))
+
+
+@command.command()
+@click.argument("name")
+@click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker; never fewer than there are.")
+@click.option("--permission", type=click.Choice(PERMISSION_NAMES), help="What clients may do with it.")
+@click.option("--add-broker", "added", multiple=True, metavar="NAME", help="Have it on that broker too; repeatable.")
+@click.option("--remove-broker", "removed", multiple=True, metavar="NAME", help="Take it off that broker; repeatable.")
+@endpoint_option
+@json_option
+def update(
+    name: str,
+    queues: int | None,
+    permission: str | None,
+    added: tuple[str, ...],
+    removed: tuple[str, ...],
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Change topic NAME: more queues, another permission, other brokers.
+
+    To move a topic off a broker, drain the broker or make the topic read-only, have consumers take what is there, and
+    remove the broker then.
+
+    \b
+    Examples:
+      ternmq topic update orders --queues 32
+      ternmq topic update orders --add-broker broker-2
+      ternmq topic update orders --permission read
+      ternmq topic update orders --remove-broker broker-0
+    """
+    if queues is None and permission is None and not added and not removed:
+        raise WrongUsage("say what: --queues, --permission, --add-broker or --remove-broker")
+    from ternmq.admin import topics
+    from ternmq_command.calls.admin import AdminClient
+
+    permitted = cast("Permission | None", permission)
+    change = topics.update(name, queues=queues, permission=permitted, add_brokers=added, remove_brokers=removed)
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
+        record = described_record(admin.ask(change))
+    if as_json:
+        print_json(record)
+    else:
+        echo_lines(described(record))
+
+
+@command.command()
+@click.argument("name")
+@yes_option
+@endpoint_option
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Delete topic NAME with all its messages. Asks first; without a terminal it needs --yes.
+
+    \b
+    Examples:
+      ternmq topic delete orders
+      ternmq topic delete orders --yes
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    confirm(f"Delete topic {name} and all its messages?", yes=yes)
+    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
+        admin.delete_topic(name)
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"topic {name} deleted")
+
+
+def topic_record(topic: "Topic") -> dict[str, object]:
+    return {"name": topic.name, "type": topic.type, "queues": topic.queues, "created": iso(topic.created)}
+
+
+def described_record(topic: "Topic") -> dict[str, object]:
+    """A topic with what is of interest in a cluster."""
+    return {**topic_record(topic), "permission": topic.permission, "brokers": list(topic.brokers)}

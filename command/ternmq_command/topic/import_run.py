@@ -1,0 +1,158 @@
+"""One call of `ternmq topic import`: which messages of a file are stored already, and the sending of the others.
+
+Batches  of the same lines, whichever call makes them: so many lines, or bytes, from the first one on. One is sent when
+         all of the one before is stored.
+Stored   Therefore all of a batch is if anything behind it is, and it is enough to look for the first message of each
+         batch. The last one of which that is there, and the one behind it, may be stored in part: there each message is
+         looked for.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ternmq.blocking import Producer
+from ternmq.errors import ClientError, SendManyError
+from ternmq.message import Message, SendReceipt
+from ternmq_command.calls.admin import AdminClient
+from ternmq_command.message.message_lines import BATCH_BYTES, BATCH_MESSAGES, BadLine, numbered_pages, parsed_line
+from ternmq_command.message.topic_types import takes_timed
+from ternmq_command.terminal.failures import Refused
+from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ternmq_command.message.message_lines import Readable
+    from ternmq_command.terminal.progress_line import ProgressLine
+
+_ID_BYTES = 16
+
+
+@dataclass(slots=True)
+class Imported:
+    """What became of the messages so far: `found` were stored before."""
+
+    sent: int = 0
+    found: int = 0
+
+
+class Line(NamedTuple):
+    """A message of the file, and the id that it has by its place."""
+
+    message_id: str
+    message: Message
+
+
+class ImportRun:
+    """Sends to one topic."""
+
+    def __init__(self, endpoint: str, topic: str, *, again: bool) -> None:
+        self._topic = topic
+        self._is_timed = takes_timed(endpoint, topic)
+        self._stack = contextlib.ExitStack()
+        self._admin = None if again else self._stack.enter_context(AdminClient(endpoint))
+        self._producer = self._stack.enter_context(Producer(endpoint, topics=[topic]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take(self, source: "Readable", imported: Imported, progress: "ProgressLine") -> None:
+        """Send what is not stored. BadLine behind the messages before the line that is none; ClientError, Refused."""
+        looks, before, bad = self._admin is not None, list[Line](), None
+        try:
+            for batch in self._batches(source):
+                if looks and self._is_stored(batch[0]):
+                    imported.found += len(before)  # as something behind it is stored
+                    before = batch
+                    continue
+                missing = [line for line in (*before, *batch) if not (looks and self._is_stored(line))]
+                imported.found += len(before) + len(batch) - len(missing)
+                looks, before = False, []
+                self._send(missing, imported, progress)
+        except BadLine as error:
+            bad = error
+        missing = [line for line in before if not self._is_stored(line)]
+        imported.found += len(before) - len(missing)
+        self._send(missing, imported, progress)
+        if bad is not None:
+            bad.sent = imported.sent + imported.found
+            raise bad
+
+    def _batches(self, source: "Readable") -> Iterator[list[Line]]:
+        """BadLine behind the last message before the line that is none."""
+        batch, batch_bytes = list[Line](), 0
+        bad = None
+        try:
+            for line in self._lines(source):
+                if batch and (len(batch) == BATCH_MESSAGES or batch_bytes + len(line.message.body) > BATCH_BYTES):
+                    yield batch
+                    batch, batch_bytes = [], 0
+                batch.append(line)
+                batch_bytes += len(line.message.body)
+        except BadLine as error:
+            bad = error
+        if batch:
+            yield batch
+        if bad is not None:
+            raise bad
+
+    def _lines(self, source: "Readable") -> Iterator[Line]:
+        for page in numbered_pages(source):
+            for number, line in page:
+                if line.strip():
+                    yield self._line(number, line)
+
+    def _line(self, number: int, line: bytes) -> Line:
+        place = b"%b\n%d\n%b" % (self._topic.encode(), number, line)
+        try:
+            return Line(hashlib.blake2b(place, digest_size=_ID_BYTES).hexdigest().upper(), self._message(line))
+        except ClientError as error:
+            raise BadLine(number, error.message) from None
+        except ValueError as error:
+            raise BadLine(number, str(error)) from None
+
+    def _message(self, line: bytes) -> Message:
+        content = parsed_line(line)
+        delivery: datetime | int | None = None
+        if self._is_timed:
+            delivery = 0 if content.delivery is None else content.delivery  # what has no time has come
+        return Message(
+            self._topic,
+            content.body,
+            tag=content.tag,
+            keys=content.keys,
+            properties=content.properties,
+            message_group=content.message_group,
+            delivery_timestamp=delivery,
+            priority=content.priority,
+        )
+
+    def _is_stored(self, line: Line) -> bool:
+        assert self._admin is not None
+        try:
+            return bool(self._admin.query_messages(self._topic, line.message_id, limit=1))
+        except Refused as refusal:
+            if refusal.code != pb.TOPIC_NOT_FOUND:
+                raise
+            return False  # the first message makes it
+
+    def _send(self, lines: Sequence[Line], imported: Imported, progress: "ProgressLine") -> None:
+        """In batches, each when the one before is stored."""
+        while lines:
+            batch, lines = lines[:BATCH_MESSAGES], lines[BATCH_MESSAGES:]
+            count = 0
+            try:
+                ids = [line.message_id for line in batch] if self._admin is not None else None
+                count = len(self._producer.send_many([line.message for line in batch], message_ids=ids))
+            except SendManyError as error:
+                count = sum(isinstance(outcome, SendReceipt) for outcome in error.outcomes)
+                raise
+            finally:
+                imported.sent += count
+                progress.add(count)

@@ -1,0 +1,96 @@
+"""`ternmq topic purge` and `ternmq dlq purge`: have a topic hold nothing, or nothing that is older than a time."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.near import naming_near
+from ternmq_command.terminal.options import Moment, endpoint_option, json_option
+from ternmq_command.terminal.output import counted, iso_datetime, print_json, table
+from ternmq_command.terminal.printing import echo, echo_lines
+
+if TYPE_CHECKING:
+    from ternmq.admin.topics import PurgedQueue
+    from ternmq_command.calls.admin import AdminClient
+
+before_option = click.option(
+    "--before", type=Moment(), help="Only what was stored before this time: ISO 8601, or 2h for two hours ago."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be removed, and change nothing.")
+
+
+@click.command()
+@click.argument("topic")
+@before_option
+@dry_run_option
+@yes_option
+@endpoint_option
+@json_option
+def command(topic: str, before: datetime | None, dry_run: bool, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Remove the messages of TOPIC, and keep the topic. Asks first; without a terminal it needs --yes.
+
+    All groups go on with what is sent from now on, or with what was stored at --before or later. Without --before what
+    waits for another delivery to a group goes too. Dead letters, messages whose time has not come, and open
+    transactions stay. The disk space is free when retention removes the files.
+
+    \b
+    Examples:
+      ternmq topic purge orders --dry-run
+      ternmq topic purge orders
+      ternmq topic purge orders --before 7d --yes
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin, naming_near("topic", topic, admin.topic_names):
+        purge(admin, topic, f"topic {topic}", "message", before, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def purge(
+    admin: "AdminClient",
+    topic: str,
+    whose: str,
+    thing: str,
+    before: datetime | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Count, ask, remove and tell; `whose` things those are. How many went is what the server counted in the end."""
+    since = f" stored before {iso_datetime(before)}" if before is not None else ""
+
+    def question() -> str:
+        there = removed(admin.purge_topic(topic, before, dry_run=True))
+        return f"Remove {counted(there, thing)} of {whose}{since} for good?"
+
+    if not dry_run:
+        confirm(question, yes=yes)
+    queues = admin.purge_topic(topic, before, dry_run=dry_run)
+    if as_json:
+        total = removed(queues)
+        print_json(
+            {"topic": topic, "dry_run": dry_run, "messages": total, "queues": [_record(each) for each in queues]}
+        )
+        return
+    if some := [_record(each) for each in queues if each.removed]:
+        echo_lines(table(some) + "\n")
+    count = counted(removed(queues), thing)
+    if dry_run:
+        echo(f"{count} of {whose}{since} would be removed; nothing was changed (--dry-run)")
+    else:
+        echo(f"removed {count} of {whose}{since}")
+
+
+def removed(queues: "list[PurgedQueue]") -> int:
+    return sum(queue.removed for queue in queues)
+
+
+def _record(queue: "PurgedQueue") -> dict[str, object]:
+    return {
+        "broker": queue.broker,
+        "queue": queue.queue_id,
+        "first_offset": queue.after,
+        "removed": queue.removed,
+    }

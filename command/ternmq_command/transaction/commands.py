@@ -1,0 +1,197 @@
+"""`ternmq transaction`: list, show, commit and roll back transactions that no producer has ended."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import CommandFailure, Refused
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option, raw_option
+from ternmq_command.terminal.output import counted, iso, print_json, print_json_line, print_stream, print_whole
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq.admin.messages import OpenTransaction
+    from ternmq.message_view import MessageView
+    from ternmq_command.terminal.output import Record
+
+# The keys of `ternmq.admin.words.OPEN_STATES`, which needs the protocol's code to be imported.
+OPEN_STATES = ("pending", "discarded")
+DONE = {"commit": "committed", "rollback": "rolled back"}
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Look at open transactions, and end them in the place of their producers.
+
+    A transaction is pending until its producer commits it or rolls it back; producers get checks of it again and
+    again. It is discarded when none gave an answer to the last check, or when its time was over. Nobody receives
+    the message of either unless it is committed.
+
+    \b
+    Examples:
+      ternmq transaction list --state discarded
+      ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction commit 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40 --yes
+    """
+
+
+@command.command(name="list")
+@click.option(
+    "--state",
+    type=click.Choice([*OPEN_STATES, "all"]),
+    default="all",
+    show_default=True,
+    help="Only those that wait for their producer, or only those that no producer ended.",
+)
+@click.option("--topic", default="", help="Only those of this topic.")
+@endpoint_option
+@json_lines_option
+def list_(state: str, topic: str, endpoint: str, as_json: bool) -> None:
+    """List open transactions: first the pending ones, then the discarded ones, of each the oldest first.
+
+    \b
+    Examples:
+      ternmq transaction list
+      ternmq transaction list --state pending --topic payments
+      ternmq transaction list --state discarded --json | jq -r .transaction_id
+    """
+    states = OPEN_STATES if state == "all" else (state,)
+    records = _listed(endpoint, states, topic)
+    if not print_stream(records if as_json else map(_for_people, records), as_json=as_json):
+        kind = "open" if state == "all" else state
+        echo(f"no {kind} transactions" + (f" of topic {topic}" if topic else ""), err=True)
+
+
+def _listed(endpoint: str, states: tuple[str, ...], topic: str) -> "Iterator[Record]":
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        for state in states:
+            yield from map(transaction_record, admin.transactions(state, topic=topic))
+
+
+def _for_people(record: "Record") -> "Record":
+    """Without the message's id, which the transaction's begins with."""
+    return {name: value for name, value in record.items() if name != "message_id"}
+
+
+@command.command()
+@click.argument("transaction_id", metavar="ID")
+@endpoint_option
+@json_option
+@raw_option
+def show(transaction_id: str, endpoint: str, as_json: bool, raw: bool) -> None:
+    """Show transaction ID, with the properties and the body of its message.
+
+    \b
+    Examples:
+      ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40 --json | jq -r .body
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        answer = admin.transaction(transaction_id)
+    record = {**transaction_record(answer.transaction), **_message_record(answer.message)}
+    if as_json:
+        print_json(record)
+    else:
+        print_whole(record, raw=raw)
+
+
+def _message_record(view: "MessageView") -> dict[str, object]:
+    from ternmq_command.calls.library import body_record, iso_ms, readable_body
+
+    return {
+        "tag": view.tag,
+        "keys": list(view.keys),
+        "properties": dict(sorted(view.properties.items())),
+        "born": iso_ms(view.born_timestamp),
+        "body_bytes": view.stored_bytes,
+        **body_record(readable_body(view)),
+    }
+
+
+@command.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@yes_option
+@endpoint_option
+@json_lines_option
+def commit(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> None:
+    """Commit transactions: their messages are delivered. Asks first; without a terminal it needs --yes.
+
+    Each is tried by itself; the exit code is 1 if the server refused one.
+
+    \b
+    Examples:
+      ternmq transaction commit 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction list --topic payments --json | jq -r .transaction_id | xargs ternmq transaction commit --yes
+    """
+    chosen = list(dict.fromkeys(ids))
+    confirm(f"Commit {_named(chosen)}, so that what was sent is delivered?", yes=yes)
+    _resolve(chosen, "commit", endpoint, as_json=as_json)
+
+
+@command.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@yes_option
+@endpoint_option
+@json_lines_option
+def rollback(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> None:
+    """Roll transactions back: their messages are never delivered. Asks first; without a terminal it needs --yes.
+
+    Each is tried by itself; the exit code is 1 if the server refused one.
+
+    \b
+    Examples:
+      ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40
+      ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40 01E6E1FC7D8B4C0002@broker-0@2c18 --yes
+    """
+    chosen = list(dict.fromkeys(ids))
+    confirm(f"Roll {_named(chosen)} back, so that what was sent is never delivered?", yes=yes)
+    _resolve(chosen, "rollback", endpoint, as_json=as_json)
+
+
+def _named(ids: list[str]) -> str:
+    return f"transaction {ids[0]}" if len(ids) == 1 else counted(len(ids), "transaction")
+
+
+def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -> None:
+    """Each by itself; CommandFailure at the end if some were refused."""
+    from ternmq_command.calls.admin import AdminClient
+
+    refused = 0
+    with AdminClient(endpoint) as admin:
+        for transaction_id in ids:
+            try:
+                transaction = admin.resolve_transaction(transaction_id, resolution)
+            except Refused as refusal:
+                if len(ids) == 1:
+                    raise
+                refused += 1
+                echo(f"{transaction_id}: {refusal.message}", err=True)
+                continue
+            if as_json:
+                print_json_line(transaction_record(transaction))
+            else:
+                echo(f"transaction {transaction_id} {DONE[resolution]}")
+    if refused:
+        raise CommandFailure(f"{refused} of {counted(len(ids), 'transaction')} could not be {DONE[resolution]}")
+
+
+def transaction_record(transaction: "OpenTransaction") -> dict[str, object]:
+    return {
+        "transaction_id": transaction.transaction_id,
+        "topic": transaction.topic,
+        "message_id": transaction.message_id,
+        "state": transaction.state,
+        "stored": iso(transaction.stored, timespec="milliseconds"),
+        "checks": transaction.checks,
+        "next_check": iso(transaction.next_check, timespec="milliseconds"),
+        "sender": transaction.sender or None,
+    }

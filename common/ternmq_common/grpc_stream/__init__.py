@@ -1,6 +1,0 @@
-"""gRPC of opaque messages: shells around the machines of `ternmq_common.grpc_http2`, which move the bytes.
-
-`call_server.CallServer` serves any methods on asyncio, each call with headers and a deadline; `client.connect` opens
-one stream on a connection of its own, for one long conversation; `blocking_calls` is for threads, and imports no
-asyncio, which takes as long as the rest of a command.
-"""

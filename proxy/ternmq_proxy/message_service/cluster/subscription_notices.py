@@ -1,0 +1,48 @@
+"""Notifies brokers of what groups subscribe through this proxy; they count what waits for these groups."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ternmq_common.model import Subscription
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
+
+_log = logging.getLogger(__name__)
+# A frame's worth; others use the link between two of them.
+_AT_ONCE = 1000
+
+
+class SubscriptionNotices:
+    """`_knowing` are the brokers that were notified of everything, since their links were made last."""
+
+    def __init__(self, links: "Links") -> None:
+        self._links = links
+        self._knowing: set[str] = set()
+
+    def link_changed(self, broker: str) -> None:
+        """The broker may be another process now, which knows nothing."""
+        self._knowing.discard(broker)
+
+    async def tell(self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]") -> None:
+        """See `MessageService.notify_subscriptions`."""
+        brokers = self._links.connected()
+        unknowing = {broker.name for broker in brokers} - self._knowing
+        told = everything() if unknowing else ()
+        self._knowing |= unknowing  # before the calls: a link that is lost meanwhile takes the broker out again
+        await asyncio.gather(*(self._tell(broker, told if broker.name in unknowing else news) for broker in brokers))
+
+    async def _tell(self, broker: "RemoteBroker", subscriptions: "Sequence[Subscription]") -> None:
+        try:
+            for start in range(0, len(subscriptions), _AT_ONCE):
+                await broker.shard.subscribed(subscriptions[start : start + _AT_ONCE])
+        except MessagingError as error:
+            self._knowing.discard(broker.name)
+            _log.warning(
+                "broker %s does not know what groups subscribe here, and hears it again: %s", broker.name, error
+            )

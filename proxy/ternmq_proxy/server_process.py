@@ -1,0 +1,30 @@
+"""The process that activities answer for: its name, its settings, and the processes beside it."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_runtime.workers.siblings import Answers, Siblings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.server_settings import FrontSettings
+
+
+def _nothing() -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerProcess:
+    """`server` is what people call the server, a stack or a proxy, of which this process, `name`, may be one of
+    several: `kind` is server, proxy or worker. `answers` are those to its siblings; `degraded` says what is amiss
+    although messages are served."""
+
+    kind: str
+    server: str
+    name: str
+    settings: "FrontSettings"
+    siblings: Siblings = field(default_factory=Siblings)
+    answers: Answers = field(default_factory=dict)
+    degraded: "Callable[[], str | None]" = _nothing

@@ -1,0 +1,72 @@
+"""What the other side of a connection may make grow, and how fast it may ask for what costs and brings nothing."""
+
+from dataclasses import dataclass
+
+from ternmq_common.limits import KIB, MIB
+
+# More than comes of one stream, so that a stream that nobody reads does not stop the others.
+STREAM_WINDOW = 16 * MIB
+# Beyond its time, a request may take a second more for so many bytes.
+BODY_BYTES_PER_S = 64 * KIB
+# What was earned by calls may be spent later, up to this.
+_EARNED_MAX = 100_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """Of a connection where nothing else is said; `in_bytes_max` and `out_bytes_max` are all connections' together.
+    Sizes in bytes, times in seconds."""
+
+    message_bytes_max: int = 256 * MIB
+    streams_max: int = 1000
+    connection_in_bytes_max: int = 32 * MIB
+    in_bytes_max: int = 1024 * MIB
+    connection_out_bytes_max: int = 8 * MIB
+    out_bytes_max: int = 1024 * MIB
+    control_frames_per_s: int = 1000
+    resets_per_s: int = 200
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0
+    output_timeout_s: float = 60.0
+    idle_s: float = 600.0
+    keepalive_s: float = 120.0
+    keepalive_timeout_s: float = 20.0
+
+
+class BudgetLedger:
+    """What all connections of a server hold together: `held` bytes of requests under way, `unread` bytes of answers."""
+
+    __slots__ = ("held", "unread")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.unread = 0
+
+
+class Allowance:
+    """So many a second, and at once as many as a `burst`; what is earned is added to it.
+
+    The time is asked for only when all is spent.
+    """
+
+    __slots__ = ("_burst", "_left", "_per_s", "_since")
+
+    def __init__(self, per_s: float, burst: float, now: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._left = burst
+        self._since = now
+
+    def spend(self, cost: float, now: float) -> bool:
+        """Whether it was there."""
+        self._left -= cost
+        if self._left >= 0:
+            return True
+        grown = (now - self._since) * self._per_s
+        self._since = now
+        self._left = min(self._burst, self._left + grown)
+        return self._left >= 0
+
+    def earn(self, gain: float) -> None:
+        if self._left < _EARNED_MAX:
+            self._left += gain

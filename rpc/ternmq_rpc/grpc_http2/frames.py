@@ -1,0 +1,235 @@
+"""The framing of HTTP/2 (RFC 9113), without a network: bytes in, frames out, and frames made.
+
+Frame     length u24 | type u8 | flags u8 | stream u32 (31 bits) | payload; big-endian.
+Settings  pairs of id u16 | value u32.
+DATA without padding is passed on as it comes, so that a large frame is not collected first; every other frame whole.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+WINDOW_MAX = 2**31 - 1
+DEFAULT_WINDOW = 65_535
+DEFAULT_FRAME_MAX = 16_384
+_FRAME_MAX_LIMIT = 2**24 - 1
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+
+END_STREAM = ACK = 0x1
+END_HEADERS = 0x4
+PADDED = 0x8
+PRIORITIZED = 0x20
+
+HEADER_BYTES = 9
+HEADER = struct.Struct(">IBI")
+_U32 = struct.Struct(">I")
+_SETTING = struct.Struct(">HI")
+_GOAWAY = struct.Struct(">II")
+
+
+class ErrorCode(IntEnum):
+    """Why a stream or a connection is ended."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
+
+class Setting(IntEnum):
+    """The settings that mean something here."""
+
+    HEADER_TABLE_SIZE = 1
+    ENABLE_PUSH = 2
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    MAX_HEADER_LIST_SIZE = 6
+
+
+class Http2Error(Exception):
+    """The other side broke a rule after which the connection can't go on."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        self.code = code
+        super().__init__(text)
+
+
+class FramePart(NamedTuple):
+    """A frame, or a part of a DATA frame: the payload is `FrameReader.data[start:stop]`."""
+
+    kind: int
+    flags: int
+    stream: int
+    start: int
+    stop: int
+
+
+class FrameReader:
+    """Finds the frames in a stream of bytes that comes in pieces of any size.
+
+    Holds less than one frame: what has begun and is not whole yet.
+    """
+
+    __slots__ = ("_data_flags", "_data_left", "_data_stream", "_frame_max", "_kept", "_rest", "_rest_needs", "data")
+
+    def __init__(self, frame_max: int) -> None:
+        self._frame_max = frame_max
+        self._rest = bytearray()
+        self._rest_needs = 0
+        self._kept = 0
+        self._data_left = 0
+        self._data_flags = self._data_stream = 0
+        self.data = b""
+
+    @property
+    def half(self) -> int:
+        """Which frame has begun that must come whole; 0 if none has."""
+        return self._kept if self._rest else 0
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+        """What `FramePart` describes, as plain tuples, as there are many frames; `data` holds until the next call.
+        Http2Error: a frame is larger than was allowed."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._rest_needs:
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        self.data = data
+        at, end = 0, len(data)
+        if self._data_left:
+            at = min(end, self._data_left)
+            self._data_left -= at
+            yield DATA, 0 if self._data_left else self._data_flags, self._data_stream, 0, at
+        while end - at >= HEADER_BYTES:
+            size, flags, stream = HEADER.unpack_from(data, at)
+            kind = size & 0xFF
+            size >>= 8
+            start = at + HEADER_BYTES
+            stop = start + size
+            if size > self._frame_max:
+                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {size} bytes; {self._frame_max} are allowed")
+            if stop > end:
+                if kind != DATA or flags & PADDED:
+                    break
+                self._data_left, self._data_flags, self._data_stream = stop - end, flags, stream & WINDOW_MAX
+                if end > start:
+                    yield DATA, 0, stream & WINDOW_MAX, start, end
+                return
+            yield kind, flags, stream & WINDOW_MAX, start, stop
+            at = stop
+        if at < end:
+            self._keep(data, at)
+
+    def _keep(self, data: bytes, at: int) -> None:
+        self._kept += 1
+        self._rest += memoryview(data)[at:]
+        self._rest_needs = HEADER_BYTES
+        if len(self._rest) >= HEADER_BYTES:
+            self._rest_needs += HEADER.unpack_from(self._rest)[0] >> 8
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return HEADER.pack(len(payload) << 8 | kind, flags, stream) + payload
+
+
+def settings(values: dict[Setting, int]) -> bytes:
+    return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(number, value) for number, value in values.items()))
+
+
+def rst_stream(stream: int, code: ErrorCode) -> bytes:
+    return frame(RST_STREAM, 0, stream, _U32.pack(code))
+
+
+def window_update(stream: int, increment: int) -> bytes:
+    return frame(WINDOW_UPDATE, 0, stream, _U32.pack(increment))
+
+
+def goaway(last_stream: int, code: ErrorCode, text: str) -> bytes:
+    return frame(GOAWAY, 0, 0, _GOAWAY.pack(last_stream, code) + text.encode())
+
+
+def header_frames(stream: int, block: bytes, frame_max: int, *, end_stream: bool) -> bytes:
+    """A header block as one HEADERS frame, and CONTINUATION where it does not fit."""
+    first, rest = block[:frame_max], block[frame_max:]
+    flags = (END_STREAM if end_stream else 0) | (0 if rest else END_HEADERS)
+    frames = [frame(HEADERS, flags, stream, first)]
+    while rest:
+        first, rest = rest[:frame_max], rest[frame_max:]
+        frames.append(frame(CONTINUATION, 0 if rest else END_HEADERS, stream, first))
+    return b"".join(frames)
+
+
+def read_settings(payload: bytes) -> list[tuple[int, int]]:
+    """Ids and values in order, checked as far as RFC 9113, section 6.5.2, has limits for them."""
+    if len(payload) % _SETTING.size:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
+    pairs = list(_SETTING.iter_unpack(payload))
+    for number, value in pairs:
+        if number == Setting.ENABLE_PUSH and value > 1:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"SETTINGS_ENABLE_PUSH={value}")
+        if number == Setting.INITIAL_WINDOW_SIZE and value > WINDOW_MAX:
+            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"SETTINGS_INITIAL_WINDOW_SIZE={value}")
+        if number == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME_MAX <= value <= _FRAME_MAX_LIMIT:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"SETTINGS_MAX_FRAME_SIZE={value}")
+    return pairs
+
+
+def read_u32(payload: bytes, kind: str) -> int:
+    """The number that is the whole payload of some frames."""
+    if len(payload) != _U32.size:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes")
+    return int(_U32.unpack(payload)[0])
+
+
+def read_goaway(payload: bytes) -> tuple[int, int, str]:
+    """Last stream, error code, text."""
+    if len(payload) < _GOAWAY.size:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes")
+    last, code = _GOAWAY.unpack_from(payload)
+    return last & WINDOW_MAX, code, payload[_GOAWAY.size :].decode(errors="replace")
+
+
+def unpadded(payload: bytes, flags: int) -> bytes:
+    """The payload of HEADERS without padding and priority."""
+    start, stop = 0, len(payload)
+    if flags & PADDED:
+        if not payload:
+            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without a length of the padding")
+        start, stop = 1, stop - payload[0]
+    if flags & PRIORITIZED:
+        start += 5
+    if start > stop:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "padding or priority longer than the frame")
+    return payload[start:stop]
+
+
+def without_padding(data: bytes, start: int, stop: int) -> tuple[int, int]:
+    """Where the contents of a padded DATA frame are."""
+    if start == stop:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without a length of the padding")
+    padding = data[start]
+    if padding >= stop - start:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "padding longer than the frame")
+    return start + 1, stop - padding
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,41 @@
+"""Header blocks that come in several frames: HEADERS, and CONTINUATION until the block is whole."""
+
+from ternmq_rpc.grpc_http2 import frames as h2
+from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error
+
+
+class HeaderBlocks:
+    """Collects the block of one stream at a time.
+
+    `stream`: whose block has begun and is not whole, 0 if none has. Nothing may come between its frames.
+    """
+
+    __slots__ = ("_block", "_bytes_max", "end_stream", "stream")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._block = b""
+        self.stream = 0
+        self.end_stream = False
+
+    def begin(self, stream: int, flags: int, payload: bytes) -> bytes | None:
+        """Take a HEADERS frame; the block if it is whole."""
+        self.stream = stream
+        self.end_stream = bool(flags & h2.END_STREAM)
+        return self._add(h2.unpadded(payload, flags), flags)
+
+    def go_on(self, flags: int, payload: bytes) -> bytes | None:
+        """Take a CONTINUATION frame; the block if it is whole now."""
+        if not self.stream:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        return self._add(payload, flags)
+
+    def _add(self, fragment: bytes, flags: int) -> bytes | None:
+        self._block += fragment
+        if len(self._block) > self._bytes_max:
+            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, f"a header block of more than {self._bytes_max} bytes")
+        if not flags & h2.END_HEADERS:
+            return None
+        block, self._block = self._block, b""
+        self.stream = 0
+        return block

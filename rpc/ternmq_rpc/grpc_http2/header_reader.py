@@ -1,0 +1,270 @@
+"""Reads header blocks (RFC 7541): each connection has its table, and all share what is known of names and values.
+
+Fields     are looked up by the bytes in which they came, since clients say nearly the same again and again. Entries of
+           tables are shared in this way too, and a table is a list of references.
+Evictions  happen late, and only for memory's sake. How long a coded value is says only its decoding, so fields that
+           nobody asks for are not decoded and count for their names. That a table has entries that its client has given
+           up already does no harm: clients refer to an entry by how many came after it.
+Rules      every name is held against those of `header_rules`, and every value that is asked for. A malformed block is
+           read to its end, for the connection goes on, and so does its table. The first block of a connection is held
+           against the whole RFC: who codes badly hears it at once.
+Limits     a block's length bounds how many fields it has, a table's bytes what it holds, and what is remembered for all
+           has a limit.
+"""
+
+from collections.abc import Iterable
+
+from hpack import Decoder
+from hpack.exceptions import HPACKError
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable as _HpackTable
+
+from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error
+from ternmq_rpc.grpc_http2.header_rules import RULED, MalformedHeaders, checked_name, checked_value
+
+# What a client may have before it has heard anything, and official ones don't use more.
+TABLE_BYTES_MAX = 4096
+_STATIC = tuple((name.decode(), value.decode()) for name, value in _HpackTable.STATIC_TABLE)
+_STATIC_LAST = len(_STATIC)
+_STATIC_LAST_BYTE = 0x80 + _STATIC_LAST
+# Literal, with its name spelt out: not to be indexed, never to be, or to be.
+_SPELT = frozenset((0x00, 0x10, 0x40))
+_ENTRY_BYTES = 32
+# No name; in what was read, the reason why it is malformed has it.
+_MALFORMED = "\0"
+_CACHED_BYTES_MAX = 256
+_CACHED_MAX = 8192
+# So much more than it may a table holds for a while: to evict for each entry would cost as much as to read it.
+_LATE_BYTES = 512
+# A number that needs more bytes than these is longer than any block.
+_INTEGER_BYTES_MAX = 4
+
+
+class _Name:
+    """`same`: the field that stands for all of this name if nobody asks for its values; else None, and `values` are
+    those that were seen, by their coded bytes. `bytes_min`: what an entry of it counts at least."""
+
+    __slots__ = ("bytes_min", "same", "text", "values")
+
+    def __init__(self, text: str, *, wanted: bool = False) -> None:
+        self.text = text
+        self.bytes_min = _ENTRY_BYTES + len(text)
+        self.values: dict[bytes, _Field] = {} if wanted else _NO_VALUES
+        self.same: _Field | None = None
+        if not wanted:
+            try:
+                checked_name(text)
+                self.same = _Field(None, "", self, self.bytes_min)
+            except MalformedHeaders as error:
+                self.same = _Field(_MALFORMED, str(error), self, self.bytes_min)
+
+
+class _Field:
+    """`name` is None if nobody asks for it; `size`: for how many bytes it counts. No tuple: compiled code makes a new
+    one wherever one is kept, and tables share their fields."""
+
+    __slots__ = ("known", "name", "size", "value")
+
+    def __init__(self, name: str | None, value: str, known: _Name, size: int) -> None:
+        self.name = name
+        self.value = value
+        self.known = known
+        self.size = size
+
+
+_NO_VALUES: dict[bytes, _Field] = {}
+
+
+class HeaderTable:
+    """The dynamic table of one connection: `entries`, the newest last. `held`: the bytes that they count for, up to
+    `bytes_max`, which the client chooses."""
+
+    __slots__ = ("bytes_max", "entries", "held")
+
+    def __init__(self) -> None:
+        self.entries: list[_Field] = []
+        self.held = 0
+        self.bytes_max = TABLE_BYTES_MAX
+
+    def resize(self, block: bytes) -> int:
+        """Take the sizes that a block begins with; where its fields begin."""
+        at = 0
+        while at < len(block) and block[at] & 0xE0 == 0x20:
+            self.bytes_max, at = _integer(block, at, 0x1F)
+            if self.bytes_max > TABLE_BYTES_MAX:
+                raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a table of {self.bytes_max} bytes is too large")
+            self.evict()
+        return at
+
+    def evict(self) -> None:
+        """Give up the oldest entries until the others fit."""
+        gone = 0
+        while self.held > self.bytes_max:
+            self.held -= self.entries[gone].size
+            gone += 1
+        del self.entries[:gone]
+
+    def add_large(self, field: _Field, coded: bytes) -> None:
+        """Add what may be larger than the table, which is emptied then."""
+        size = field.known.bytes_min
+        if size > self.bytes_max or size + len(_text(coded)) > self.bytes_max:
+            self.held = 0
+            self.entries.clear()
+        else:
+            self.entries.append(field)
+            self.held += field.size
+            self.evict()
+
+
+class HeaderReader:
+    """Reads blocks of any connections; `wanted` are the names of those fields that somebody asks for."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._wanted = {name: _Name(name, wanted=True) for name in {*wanted, *RULED}}
+        self._names: dict[bytes, _Name] = {}
+        self._values = 0
+        static = [self._static(name, value) for name, value in _STATIC]
+        # By the byte that refers to it; those before are none.
+        self._by_byte = (*[static[0]] * 0x81, *static)
+
+    @staticmethod
+    def check(block: bytes) -> None:
+        """Http2Error if the first block of a connection is badly coded, be it where `read` does not look."""
+        try:
+            Decoder().decode(block, raw=True)
+        except HPACKError as error:
+            raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
+
+    def read(self, block: bytes, table: HeaderTable) -> dict[str, str]:
+        """The wanted fields and those that begin with a colon; the last one of a name counts. Http2Error: this is no
+        block; MalformedHeaders: it says what it may not."""
+        try:
+            at = table.resize(block) if block and block[0] & 0xE0 == 0x20 else 0
+            found = self._read(block, at, table)
+        except (IndexError, HPACKError) as error:
+            raise Http2Error(ErrorCode.COMPRESSION_ERROR, "a header block can't be read") from error
+        if _MALFORMED in found:
+            raise MalformedHeaders(found[_MALFORMED])
+        return found
+
+    def _read(  # noqa: C901 - a call for each field would cost as much as all the rest
+        self, block: bytes, at: int, table: HeaderTable
+    ) -> dict[str, str]:
+        found: dict[str, str] = {}
+        names, static, entries = self._names, self._by_byte, table.entries
+        regular, end = False, len(block)
+        bytes_max = table.bytes_max + _LATE_BYTES
+        while at != end:
+            first = block[at]
+            if first > 0x80:
+                at += 1
+                if first <= _STATIC_LAST_BYTE:
+                    field = static[first]
+                elif first < 0xFF:
+                    field = entries[_STATIC_LAST_BYTE - first]
+                else:
+                    index, at = _integer(block, at - 1, 0x7F)
+                    field = entries[_STATIC_LAST - index]
+            else:
+                # The two usual ways to name a field are read here: by a dynamic entry, and spelt out.
+                if first == 0x7F and (more := block[at + 1]) < 0x80:
+                    middle = at + 2
+                    known = entries[_STATIC_LAST - 0x3F - more].known
+                elif first in _SPELT and (length := block[at + 1] & 0x7F) < 0x7F:
+                    middle = at + 2 + length
+                    known = names.get(block[at + 1 : middle]) or self._name(block[at + 1 : middle])
+                else:
+                    known, middle = self._named(block, at, entries)
+                length = block[middle] & 0x7F
+                at = middle + 1 + length if length < 0x7F else _past(block, middle)
+                field = known.same or known.values.get(block[middle:at]) or self._value(known, block[middle:at])
+                if first >= 0x40:
+                    if known.bytes_min + 2 * (at - middle) > table.bytes_max:
+                        table.add_large(field, block[middle:at])
+                    else:
+                        entries.append(field)
+                        table.held = held = table.held + field.size
+                        if held > bytes_max:
+                            table.evict()
+            name = field.name
+            if name is None:
+                regular = True
+                continue
+            value = field.value
+            if name[0] != ":":
+                regular = True
+            elif regular or name in found:
+                name, value = _MALFORMED, f"the field {name} is there twice, or after others"
+            found[name] = value
+        return found
+
+    def _named(self, block: bytes, at: int, entries: list[_Field]) -> tuple[_Name, int]:
+        """The name of a literal field, and where its value begins."""
+        first = block[at]
+        if first == 0x80 or first & 0xE0 == 0x20:  # no index; a size of the table that stands too late
+            raise IndexError(at)
+        index, middle = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
+        if index:
+            field = self._by_byte[0x80 + index] if index <= _STATIC_LAST else entries[_STATIC_LAST - index]
+            return field.known, middle
+        begin, middle = middle, _past(block, middle)
+        return self._name(block[begin:middle]), middle
+
+    def _static(self, name: str, value: str) -> _Field:
+        known = self._wanted.get(name) or _Name(name)
+        return known.same or _Field(name, value, known, known.bytes_min + len(value))
+
+    def _name(self, coded: bytes) -> _Name:
+        text = _text(coded)
+        known = self._wanted.get(text) or _Name(text)
+        if len(coded) <= _CACHED_BYTES_MAX:
+            if len(self._names) >= _CACHED_MAX:
+                self._names.clear()
+            self._names[coded] = known
+        return known
+
+    def _value(self, known: _Name, coded: bytes) -> _Field:
+        value = _text(coded)
+        size = known.bytes_min + len(value)
+        try:
+            field = _Field(known.text, checked_value(known.text, value), known, size)
+        except MalformedHeaders as error:
+            field = _Field(_MALFORMED, str(error), known, size)
+        if len(coded) <= _CACHED_BYTES_MAX:
+            self._values += 1
+            if self._values > _CACHED_MAX:
+                self._forget_values()
+            known.values[coded] = field
+        return field
+
+    def _forget_values(self) -> None:
+        self._values = 1
+        for known in self._wanted.values():
+            known.values.clear()
+
+
+def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
+    """The number that begins there in the bits of the mask, and where it ends."""
+    number = block[at] & mask
+    at += 1
+    if number < mask:
+        return number, at
+    for shift in range(0, 7 * _INTEGER_BYTES_MAX, 7):
+        part = block[at]
+        at += 1
+        number += (part & 0x7F) << shift
+        if part < 0x80:
+            return number, at
+    raise IndexError(at)
+
+
+def _past(block: bytes, at: int) -> int:
+    """Where the string that begins there ends."""
+    length, at = _integer(block, at, 0x7F)
+    return at + length
+
+
+def _text(coded: bytes) -> str:
+    _, begin = _integer(coded, 0, 0x7F)
+    text = coded[begin:]
+    return (decode_huffman(text) if coded[0] & 0x80 else text).decode("latin-1")

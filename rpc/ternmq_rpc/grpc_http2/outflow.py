@@ -1,0 +1,199 @@
+"""What is written and may not be sent yet: frames within the windows of HTTP/2's flow control.
+
+Window    how many bytes of DATA the other side takes: one for each stream, one for the connection. It makes them larger
+          by WINDOW_UPDATE, and may change all streams' windows by SETTINGS, also to below zero.
+Order     bytes of one stream are sent in the order in which they were written, then its tail; streams take turns, a
+          frame each.
+Cost      a stream that has no room stands in no line, so that those that wait cost nothing.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from ternmq_rpc.grpc_http2.budgets import BudgetLedger
+from ternmq_rpc.grpc_http2.frames import (
+    DATA,
+    DEFAULT_FRAME_MAX,
+    DEFAULT_WINDOW,
+    HEADER,
+    WINDOW_MAX,
+    ErrorCode,
+    Http2Error,
+)
+from ternmq_rpc.grpc_http2.messages import PREFIX, PREFIX_BYTES
+
+# Frame header and message prefix in one.
+_MESSAGE_HEAD = struct.Struct(">IBIBI")
+
+
+class OutStream:
+    """A stream's part: its window, and what waits; `tail` makes the frame after which nothing follows."""
+
+    __slots__ = ("_pieces", "in_line", "number", "out_bytes", "out_window", "tail")
+
+    def __init__(self, number: int, out_window: int) -> None:
+        self.number = number
+        self.out_window = out_window
+        self.out_bytes = 0
+        self.in_line = False
+        self.tail: Callable[[], bytes] | None = None
+        self._pieces: deque[memoryview] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.out_bytes > 0 or self.tail is not None
+
+    def add(self, message: bytes) -> int:
+        """Have the message wait; how many bytes that are."""
+        pieces = self._pieces
+        if pieces is None:
+            pieces = self._pieces = deque()
+        pieces.append(memoryview(PREFIX.pack(0, len(message))))
+        if message:
+            pieces.append(memoryview(message))
+        self.out_bytes += PREFIX_BYTES + len(message)
+        return PREFIX_BYTES + len(message)
+
+    def frame(self, size: int, buffers: list[bytes | memoryview]) -> None:
+        """Move that many bytes from what waits into one frame."""
+        assert self._pieces is not None
+        self.out_window -= size
+        self.out_bytes -= size
+        buffers.append(HEADER.pack(size << 8 | DATA, 0, self.number))
+        while size:
+            piece = self._pieces.popleft()
+            if len(piece) > size:
+                self._pieces.appendleft(piece[size:])
+                piece = piece[:size]
+            buffers.append(piece)
+            size -= len(piece)
+
+    def drop(self) -> int:
+        """Forget what waits; how many bytes that were."""
+        dropped, self.out_bytes = self.out_bytes, 0
+        self._pieces = None
+        self.tail = None
+        return dropped
+
+
+class Outflow:
+    """All streams of a connection. `bytes` wait; `sent` only grows, so that it tells whether the other side takes any.
+
+    Invariants: what was sent of a stream or of all streams never exceeds what the windows allowed; nothing of a stream
+    overtakes what waits of it; a stream is in the wait queue if and only if it has bytes and a window for them.
+    """
+
+    __slots__ = ("_ledger", "_line", "_tails", "bytes", "first_window", "frame_max", "sent", "window")
+
+    def __init__(self, ledger: BudgetLedger) -> None:
+        self.window = DEFAULT_WINDOW
+        self.first_window = DEFAULT_WINDOW
+        self.frame_max = DEFAULT_FRAME_MAX
+        self.bytes = 0
+        self.sent = 0
+        self._ledger = ledger
+        # Not there while nothing waits: an empty deque takes 600 bytes of each idle connection.
+        self._line: deque[OutStream] | None = None
+        self._tails: list[OutStream] = []
+
+    @property
+    def sendable(self) -> bool:
+        """Whether `take` would give something."""
+        return bool(self._tails or (self._line and self.window > 0))
+
+    def close(self, out: OutStream) -> None:
+        """Forget what the stream has to send."""
+        if out.out_bytes or out.tail is not None:
+            self._count(-out.drop())
+
+    def at_once(self, out: OutStream, messages: Sequence[bytes]) -> bytes | None:
+        """The messages as one frame that may be sent now; None: they have to wait."""
+        count = len(messages)
+        size = PREFIX_BYTES * count + (len(messages[0]) if count == 1 else sum(map(len, messages)))
+        if size > out.out_window or size > self.window or size > self.frame_max or self._line or out.out_bytes:
+            return None
+        out.out_window -= size
+        self.window -= size
+        if count == 1:
+            return _MESSAGE_HEAD.pack(size << 8, 0, out.number, 0, size - PREFIX_BYTES) + messages[0]
+        pieces = [HEADER.pack(size << 8, 0, out.number)]
+        for message in messages:
+            pieces += (PREFIX.pack(0, len(message)), message)
+        return b"".join(pieces)
+
+    def add(self, out: OutStream, messages: Sequence[bytes]) -> None:
+        """Have the messages wait for their turn."""
+        self._count(sum(map(out.add, messages)))
+        self._queue(out)
+
+    def end(self, out: OutStream, tail: Callable[[], bytes]) -> None:
+        """Have the stream ended after what waits."""
+        out.tail = tail
+        if not out.out_bytes:
+            self._tails.append(out)
+
+    def take(self, bytes_max: int) -> list[bytes | memoryview]:
+        """Buffers of whole frames that may be sent now, about `bytes_max` in all; empty: nothing may."""
+        buffers: list[bytes | memoryview] = []
+        tails, self._tails = self._tails, []
+        for out in tails:
+            self._tail(out, buffers)
+        left = bytes_max
+        line = self._line
+        while line and self.window > 0 and left > 0:
+            out = line.popleft()
+            out.in_line = False
+            size = min(self.frame_max, self.window, out.out_window, out.out_bytes)
+            if size <= 0:
+                continue  # it was closed, or its window shrank
+            out.frame(size, buffers)
+            self.window -= size
+            left -= size
+            self.sent += size
+            self._count(-size)
+            if out.out_bytes:
+                self._queue(out)
+            else:
+                self._tail(out, buffers)
+        if not line:
+            self._line = None
+        return buffers
+
+    def _tail(self, out: OutStream, buffers: list[bytes | memoryview]) -> None:
+        if out.tail is not None:
+            buffers.append(out.tail())
+            out.tail = None
+
+    def _queue(self, out: OutStream) -> None:
+        if out.out_bytes and out.out_window > 0 and not out.in_line:
+            out.in_line = True
+            if self._line is None:
+                self._line = deque()
+            self._line.append(out)
+
+    def _count(self, size: int) -> None:
+        self.bytes += size
+        self._ledger.unread += size
+
+    # --- what the other side allows
+
+    def grow(self, increment: int) -> None:
+        """The connection's window is larger."""
+        self.window += increment
+        if self.window > WINDOW_MAX:
+            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is larger than there can be")
+
+    def grow_stream(self, out: OutStream, increment: int) -> bool:
+        """A stream's window is larger; False: larger than there can be."""
+        out.out_window += increment
+        self._queue(out)
+        return out.out_window <= WINDOW_MAX
+
+    def set_first_window(self, size: int, streams: Iterable[OutStream]) -> None:
+        """The windows of all streams that there are change by as much as the size that they begin with."""
+        change = size - self.first_window
+        self.first_window = size
+        for out in streams:
+            if not self.grow_stream(out, change):
+                raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is larger than there can be")

@@ -1,0 +1,340 @@
+"""The serving end: streams are calls, opened by a client of which nothing good is expected.
+
+Budgets     what passes one ends the call with RESOURCE_EXHAUSTED where that is enough, else the connection with
+            ENHANCE_YOUR_CALM; `time_limits.py` looks for what takes too long.
+Lingering   calls that ended here before their client ended them: what it sent meanwhile is let pass. Whatever else
+            comes for a call that is no more is the client's mistake.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ternmq_rpc.grpc_http2 import frames as h2
+from ternmq_rpc.grpc_http2.budgets import Allowance, BudgetLedger, Budgets
+from ternmq_rpc.grpc_http2.events import Event
+from ternmq_rpc.grpc_http2.frames import HEADER, PREFACE, ErrorCode, Http2Error, Setting
+from ternmq_rpc.grpc_http2.header_reader import HeaderReader, HeaderTable
+from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders, check_request, check_trailers
+from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.machine import Events, Machine, OverBudget, S, greeting
+from ternmq_rpc.grpc_http2.messages import MessageRefused, Status, percent_encoded
+
+Fields = Sequence[tuple[str, str]]
+_BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
+_DONE = literal_block((("grpc-status", "0"),))
+_NOT_GRPC = literal_block(((":status", "415"),))
+# What a call brings: it may cost so many frames that ask for nothing.
+_EARNED_BY_CALL = 2
+_LINGERING_PER_STREAM = 4
+
+
+class ServerMachine(Machine[S]):
+    """`make` makes a stream of its number, the window for answers, and the headers; `reader` reads those, for all
+    connections of a server.
+
+    `unfinished`: calls whose request has not come whole, the oldest first; conversations while a message of theirs has
+    not. `used`: when a call was opened last.
+    """
+
+    __slots__ = (
+        "_extra",
+        "_lingering",
+        "_make",
+        "_preface",
+        "_reader",
+        "_resets",
+        "_table",
+        "leaving",
+        "unfinished",
+        "used",
+    )
+
+    def __init__(
+        self,
+        make: Callable[[int, int, dict[str, str]], S],
+        reader: HeaderReader,
+        budgets: Budgets,
+        ledger: BudgetLedger,
+        now: float,
+    ) -> None:
+        super().__init__(budgets, ledger, now)
+        self._make = make
+        self._reader = reader
+        self._table = HeaderTable()
+        self._extra = 0
+        self._preface = PREFACE
+        self._resets: Allowance | None = None  # most connections never need it
+        self._lingering: dict[int, None] = {}
+        self.unfinished: dict[int, S] = {}
+        self.leaving = False
+        self.used = now
+        self._ready.append(
+            greeting({Setting.MAX_CONCURRENT_STREAMS: budgets.streams_max}, budgets.connection_in_bytes_max)
+        )
+
+    # --- bytes in
+
+    def receive(self, data: bytes, now: float) -> Events[S]:
+        if self._preface and data:
+            size = min(len(data), len(self._preface))
+            if self._preface[:size] != data[:size]:
+                self.fail(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
+                return []
+            self._preface, data = self._preface[size:], data[size:]
+        return super().receive(data, now)
+
+    def _headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
+        stream = self.streams.get(number)
+        malformed: MalformedHeaders | None = None
+        fields: dict[str, str] = {}
+        if not self._last_stream:
+            self._reader.check(block)
+        try:
+            fields = self._reader.read(block, self._table)
+            if stream is not None:
+                self._trailers(stream, fields, end_stream=end_stream)
+                return
+            check_request(fields, end_stream=end_stream)
+        except MalformedHeaders as error:
+            malformed = error
+        if stream is None and self._is_late(number, end_stream=end_stream):
+            return
+        self._last_stream = max(number, self._last_stream)
+        if malformed is not None:
+            self._malformed(number, stream, malformed)
+            return
+        if self.leaving or len(self.streams) >= self.budgets.streams_max:
+            self._turn_away(number)
+        else:
+            self._open(number, fields, end_stream=end_stream)
+
+    def _is_late(self, number: int, *, end_stream: bool) -> bool:
+        """Whether these headers are for a call that is no more."""
+        if number % 2 == 0:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"stream {number} can't be opened by a client")
+        if number > self._last_stream:
+            return False
+        self._stray(number, end_stream=end_stream)
+        return True
+
+    def _turn_away(self, number: int) -> None:
+        """There are as many calls as there may be, which the client was told: it may ask again elsewhere."""
+        self._answer(h2.rst_stream(number, ErrorCode.REFUSED_STREAM))
+        self._linger(number)
+        if not self.leaving:
+            self._passed("connection_streams")
+            self._stream_reset()
+
+    def _open(self, number: int, fields: dict[str, str], *, end_stream: bool) -> None:
+        length = fields.get("content-length")
+        self.used = self.now
+        self._control.earn(_EARNED_BY_CALL)
+        stream = self._make(number, self._outflow.first_window, fields)
+        if length is not None:
+            stream.expected = int(length)
+        self.streams[number] = stream
+        self._events.append((Event.STARTED, stream, ""))
+        if end_stream:
+            self._stream_ended(stream)
+        else:
+            stream.began = self.now
+            self.unfinished[number] = stream
+
+    def _trailers(self, stream: S, fields: dict[str, str], *, end_stream: bool) -> None:
+        """Clients of gRPC send none, and they say nothing."""
+        if not end_stream or stream.ended_there:
+            code = ErrorCode.STREAM_CLOSED if stream.ended_there else ErrorCode.PROTOCOL_ERROR
+            self._reset(stream, code, "it sent headers a second time")
+            return
+        check_trailers(fields)
+        if stream.expected:
+            raise MalformedHeaders("less content than content-length said")
+        self._content_ended(stream)
+
+    def _stream_ended(self, stream: S) -> None:
+        stream.ended_there = True
+        self.unfinished.pop(stream.number, None)
+        self._events.append((Event.ENDED, stream, ""))
+
+    def _stray(self, number: int, *, end_stream: bool) -> None:
+        if number not in self._lingering:
+            raise Http2Error(ErrorCode.STREAM_CLOSED, f"stream {number} has ended")
+        if end_stream:
+            del self._lingering[number]
+
+    def _reset_came(self, number: int) -> None:
+        self._lingering.pop(number, None)
+
+    def _stream_reset(self) -> None:
+        if self._resets is None:
+            budgets = self.budgets
+            self._resets = Allowance(budgets.resets_per_s, max(budgets.streams_max, budgets.resets_per_s), self.now)
+        if not self._resets.spend(1, self.now):
+            raise OverBudget("resets", f"too many calls are broken off: {self.budgets.resets_per_s} a second may be")
+
+    # --- what one connection holds
+
+    def converse(self, stream: S) -> None:
+        """The call is a conversation: it may last, and what comes is held until it is read."""
+        stream.talks = True
+        self.unfinished.pop(stream.number, None)
+
+    def took(self, stream: S, size: int) -> None:
+        super().took(stream, size)
+        if stream.talks:
+            self._watch(stream)
+
+    def _watch(self, stream: S) -> None:
+        """A conversation may wait between its messages for ever, but not within one."""
+        if not stream.incoming.partial:
+            self.unfinished.pop(stream.number, None)
+        elif stream.number not in self.unfinished and not stream.gone:
+            stream.began = self.now
+            self.unfinished[stream.number] = stream
+
+    def _may_come_early(self, stream: S) -> bool:
+        if self.held <= self.budgets.connection_in_bytes_max:
+            return True
+        # Else no message would ever be whole.
+        return next(iter(self.unfinished), stream.number) == stream.number
+
+    def _holds_much(self) -> None:
+        """Whole requests will end by themselves; if parts of many fill the budget, the youngest are given up."""
+        enough = (self.budgets.connection_in_bytes_max + self._extra) * 7 // 8
+        if self.partial <= enough or self._extend():
+            return
+        text = (
+            f"too many requests of this connection are half sent: {self.held} bytes are held "
+            f"(connection_in_bytes_max is {self.budgets.connection_in_bytes_max})"
+        )
+        for stream in list(self.unfinished.values())[:0:-1]:
+            if stream.incoming.partial and self.partial > enough:
+                self._passed("connection_in_bytes")
+                self._break(stream, Status.RESOURCE_EXHAUSTED, text)
+
+    def _extend(self) -> bool:
+        """Let the client send as much again, while all connections together have half of their budget left."""
+        extra = self.budgets.connection_in_bytes_max
+        if self.ledger.held + extra > self.budgets.in_bytes_max // 2:
+            return False
+        self._extra += extra
+        self._ready.append(self._inflow.extend(extra))
+        return True
+
+    def _release(self, stream: S, size: int) -> None:
+        super()._release(stream, size)
+        if self.unfinished and self.partial > h2.DEFAULT_FRAME_MAX:
+            oldest = next(iter(self.unfinished.values()))
+            if oldest is not stream and oldest.incoming.partial:
+                super().took(oldest, 0)
+
+    def _refused_message(self, stream: S, refused: MessageRefused) -> None:
+        if refused.status is Status.RESOURCE_EXHAUSTED:
+            self._passed("request_bytes")
+        super()._refused_message(stream, refused)
+
+    def forget(self, stream: S) -> None:
+        if not stream.gone:
+            self.unfinished.pop(stream.number, None)
+            if not stream.ended_there:
+                self._linger(stream.number)
+            super().forget(stream)
+
+    def _linger(self, number: int) -> None:
+        self._lingering[number] = None
+        if len(self._lingering) > _LINGERING_PER_STREAM * self.budgets.streams_max:
+            # Halved at once: the first of a dict is hard to find again and again.
+            for old in list(self._lingering)[: len(self._lingering) // 2]:
+                del self._lingering[old]
+
+    # --- answers
+
+    def leave(self, why: str) -> None:
+        """Take no more calls."""
+        if not self.leaving and self.failure is None:
+            self.leaving = True
+            self._ready.append(h2.goaway(self._last_stream, ErrorCode.NO_ERROR, why))
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._ready.append(h2.frame(h2.PING, 0, 0, bytes(8)))
+
+    def begin(self, stream: S, fields: Fields = ()) -> None:
+        """Send the headers of the answer."""
+        stream.begun = True
+        self._ready.append(self._block(stream.number, _with(_BEGIN, fields)))
+
+    def finish(self, stream: S, messages: Sequence[bytes], trailers: Fields) -> bool:
+        """Send the messages and the end of the call, if nothing has to wait for the client."""
+        if self.blocked or stream.out_bytes:
+            return False
+        body = self._outflow.at_once(stream, messages) if messages else b""
+        if body is None:
+            return False
+        number = stream.number
+        head = b"" if stream.begun else self._block(number, _BEGIN)
+        tail = self._block(number, _with(_DONE, trailers), h2.END_STREAM)
+        reset = b"" if stream.ended_there else h2.rst_stream(number, ErrorCode.NO_ERROR)
+        self._ready.append(b"".join((head, body, tail, reset)))
+        self._control.earn(_EARNED_BY_CALL)
+        self.forget(stream)
+        return True
+
+    def end(self, stream: S, trailers: Fields) -> None:
+        """End the call in order, after all that waits; its headers are sent."""
+
+        def tail() -> bytes:
+            block = self._block(stream.number, _with(_DONE, trailers), h2.END_STREAM)
+            reset = b"" if stream.ended_there else h2.rst_stream(stream.number, ErrorCode.NO_ERROR)
+            stream.tail = None
+            self.forget(stream)
+            return block + reset
+
+        stream.ended_here = True
+        if stream.out_bytes or self.blocked:
+            self._outflow.end(stream, tail)
+        else:
+            self._ready.append(tail())
+
+    def abort(self, stream: S, status: Status, text: str) -> None:
+        if stream.gone:
+            return
+        number = stream.number
+        if stream.out_bytes:  # maybe a part of a message is sent, after which there can't be a status
+            self._ready.append(h2.rst_stream(number, ErrorCode.CANCEL))
+        else:
+            fields = _status(status, text)
+            block = self._block(number, fields if stream.begun else _BEGIN + fields, h2.END_STREAM)
+            reset = b"" if stream.ended_there else h2.rst_stream(number, ErrorCode.NO_ERROR)
+            self._ready.append(block + reset)
+        self.forget(stream)
+
+    def refuse_http(self, stream: S) -> None:
+        """Answer what is no call of gRPC."""
+        block = self._block(stream.number, _NOT_GRPC, h2.END_STREAM)
+        reset = b"" if stream.ended_there else h2.rst_stream(stream.number, ErrorCode.NO_ERROR)
+        self._ready.append(block + reset)
+        self.forget(stream)
+
+    def overfull(self) -> bool:
+        """Whether the client reads so little that no further call of it is served."""
+        return self.unread > self.budgets.connection_out_bytes_max
+
+    def _block(self, number: int, block: bytes, flags: int = 0) -> bytes:
+        """Frames of a header block; the first of the connection says that none has a table."""
+        if self._table_update:
+            block = self._table_update + block
+            self._table_update = b""
+        if len(block) > self._outflow.frame_max:
+            return h2.header_frames(number, block, self._outflow.frame_max, end_stream=bool(flags))
+        return HEADER.pack(len(block) << 8 | h2.HEADERS, flags | h2.END_HEADERS, number) + block
+
+
+def _with(block: bytes, fields: Fields) -> bytes:
+    return block + literal_block(fields) if fields else block
+
+
+def _status(status: Status, text: str) -> bytes:
+    fields = [("grpc-status", str(int(status)))]
+    if text:
+        fields.append(("grpc-message", percent_encoded(text)))
+    return literal_block(fields)

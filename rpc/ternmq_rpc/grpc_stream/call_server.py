@@ -1,0 +1,209 @@
+"""A server of many methods, also for clients that we did not write: it expects nothing good of them.
+
+Lean      a connection that does nothing keeps no buffer and no timer, and its header table is a list; a call has a
+          task if it waits.
+Bounded   by `Budgets`: each connection's machine ends what goes beyond its own; what all hold together is looked after
+          here. One walk over the connections looks for what takes too long, a few hundred in a turn of the loop.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ternmq_common.eager import begin
+from ternmq_rpc.grpc_http2.budgets import BudgetLedger, Budgets
+from ternmq_rpc.grpc_http2.header_reader import HeaderReader
+from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
+from ternmq_rpc.grpc_stream.accepting import Acceptor
+from ternmq_rpc.grpc_stream.call_connection import CallConnection
+from ternmq_rpc.grpc_stream.connection import READ_BYTES
+from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, Deadlines
+from ternmq_rpc.grpc_stream.limit_log import LimitLog
+from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_log = logging.getLogger(__name__)
+CONNECTIONS_MAX = 10_000
+# In which whoever serves a call notices that it was cancelled.
+_NOTICE_S = 1.0
+_LAST_WORDS_S = 0.1
+_WALK_EVERY_S = 1.0
+_WALKED_AT_ONCE = 200
+# Of what all connections may hold: beyond it, those wait whose requests will end by themselves.
+_MUCH = 0.75
+
+Find = Callable[[str], ServedMethod | None]
+
+
+class CallServer:
+    """Serves what `find` knows by its path, on any sockets, from `listen` to `stop`.
+
+    Calls have those of their headers that are in `headers`.
+    """
+
+    def __init__(
+        self,
+        find: Find,
+        *,
+        headers: Sequence[str] = (),
+        budgets: Budgets | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self.find = find
+        self.budgets = budgets or Budgets()
+        self.ledger = BudgetLedger()
+        self.headers = HeaderReader(("content-type", TIMEOUT, *headers))
+        self.deadlines = Deadlines()
+        # One for all connections: what is read is taken out of it at once.
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.connections: set[CallConnection] = set()
+        self.tasks: dict[asyncio.Task[None], ServedCall] = {}
+        self.pending = 0
+        """Calls that are served without a task, and not answered yet."""
+        self.leaving = False
+        self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
+        self._acceptor = Acceptor(self._connection, lambda: len(self.connections), connections_max)
+        self._walk: asyncio.TimerHandle | None = None
+        self._empty: asyncio.Future[None] | None = None
+        self._none_pends: asyncio.Future[None] | None = None
+
+    @property
+    def passed(self) -> dict[str, int]:
+        """How often each limit was reached."""
+        return {**self.limits.passed, "connections": self._acceptor.stopped}
+
+    async def listen(self, sock: socket.socket, listener: str = "") -> None:
+        """Serve what comes in at this socket of `sockets.bound`; calls tell the name of the listener."""
+        self._acceptor.listen(sock, listener)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more calls, leave those that there are some time to end, then break them off, conversations too."""
+        self.leaving = True
+        await self._acceptor.close()
+        if self._walk is not None:
+            self._walk.cancel()
+        for connection in self.connections:
+            connection.leave()
+        ending: list[asyncio.Future[None]] = [
+            task for task, call in self.tasks.items() if call.method is not None and not call.method.talks
+        ]
+        if self.pending:
+            self._none_pends = asyncio.get_running_loop().create_future()
+            ending.append(self._none_pends)
+        if ending:
+            await asyncio.wait(ending, timeout=grace_s)
+        for connection in list(self.connections):
+            connection.end_calls()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=_NOTICE_S)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.connections:
+            # Clients that have no calls any more close by themselves: then nothing that is on its way is lost.
+            self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._empty,), timeout=_LAST_WORDS_S)
+            for connection in list(self.connections):
+                connection.hang_up("the server ends")
+            await self._empty
+
+    # --- connections
+
+    def _connection(self, listener: str) -> CallConnection:
+        return CallConnection(self, listener)
+
+    def made(self, connection: CallConnection) -> None:
+        """A connection is there."""
+        self.connections.add(connection)
+        self._acceptor.made(connection)
+        if self._walk is None and not self.leaving:
+            self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
+
+    def lost(self, connection: CallConnection) -> None:
+        """A connection is no more."""
+        self.connections.discard(connection)
+        self._acceptor.lost()
+        if self._empty is not None and not self.connections and not self._empty.done():
+            self._empty.set_result(None)
+
+    def _begin_walk(self) -> None:
+        self._go_on(iter(list(self.connections)))
+
+    def _go_on(self, walk: "Iterable[CallConnection]") -> None:
+        """Look at some connections, the others in another turn of the loop."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        left = _WALKED_AT_ONCE
+        for connection in walk:
+            connection.look(now, crowded=self._acceptor.full)
+            left -= 1
+            if not left:
+                pause_s = _WALK_EVERY_S * _WALKED_AT_ONCE / (2 * len(self.connections) + 1)
+                self._walk = loop.call_later(pause_s, self._go_on, walk)
+                return
+        self._relieve_of_output()
+        self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if self.connections else None
+
+    # --- what all hold together
+
+    @property
+    def holds_much(self) -> bool:
+        """Whether requests under way have taken nearly all room that there is for them."""
+        return self.ledger.held > self.budgets.in_bytes_max * _MUCH
+
+    def relieve(self) -> None:
+        """Close the connection that holds most, if all together hold too much."""
+        if self.ledger.held > self.budgets.in_bytes_max:
+            worst = max(self.connections, key=lambda connection: connection.machine.held)
+            worst.cut_off(
+                "in_bytes", f"{self.ledger.held} bytes of requests are under way, {worst.machine.held} of them its own"
+            )
+
+    def _relieve_of_output(self) -> None:
+        """Close the connections that read nothing while all together have too much unread, the worst first."""
+        while self.ledger.unread > self.budgets.out_bytes_max:
+            stuck = [connection for connection in self.connections if connection.reads_nothing]
+            if not stuck:
+                return
+            worst = max(stuck, key=lambda connection: connection.machine.unread)
+            worst.cut_off(
+                "out_bytes", f"{self.ledger.unread} bytes of answers are unread, {worst.machine.unread} of them its own"
+            )
+
+    # --- calls
+
+    def answered(self) -> None:
+        """A call that is served without a task is about to be answered."""
+        self.pending -= 1
+        if not self.pending and self._none_pends is not None and not self._none_pends.done():
+            self._none_pends.set_result(None)
+
+    def serve(self, call: ServedCall) -> asyncio.Task[None] | None:
+        """Begin to serve it; the task that goes on with that, None if it is done."""
+        task = begin(self._serve(call), name="call")
+        if task is not None:
+            self.tasks[task] = call
+            task.add_done_callback(call.served)
+        return task
+
+    async def _serve(self, call: ServedCall) -> None:
+        try:
+            assert call.method is not None
+            await call.method.serve(call)
+            if not call.ended_here and not call.concluded:
+                await call.end()
+        except CallRefused as refused:
+            self._refuse(call, refused.status, str(refused))
+        except StreamBroken as broken:
+            _log.debug("a call of %s: %s", call.peer, broken)
+        except Exception:  # noqa: BLE001 - the outermost of this call
+            _log.exception("a call of %s failed", call.peer)
+            self._refuse(call, Status.UNKNOWN, "unexpected error; the log of the server has it")
+
+    def _refuse(self, call: ServedCall, status: Status, text: str) -> None:
+        call.task = None  # it ends by itself
+        call.abort(text, status=status)

@@ -1,0 +1,317 @@
+"""One connection on asyncio, whatever its end: moves bytes between a transport and a machine.
+
+Reading   one buffer for all that comes. A machine that is behind is called again in the next turn of the loop, and
+          nothing is read meanwhile, so that the others have their turn.
+Writing   once at the end of a turn for all that became ready in it: the kernel takes as long for a write as a call.
+          Nothing is given to a transport that has not handed all to the kernel yet; what waits, waits in the machine.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from ternmq_common.turn_end import turn_end
+from ternmq_rpc.grpc_http2.events import Event
+from ternmq_rpc.grpc_http2.machine import Machine
+from ternmq_rpc.grpc_stream.sockets import address, keep_alive
+from ternmq_rpc.grpc_stream.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_rpc.grpc_http2.machine import ConnectionFailure, Events
+    from ternmq_rpc.grpc_http2.messages import Status
+
+_log = logging.getLogger(__name__)
+_BATCH_BYTES = 256 << 10
+_LAST_WORDS_S = 0.25
+_TOLD_AT_ONCE = 50
+_IGNORED_MAX = 4 << 20
+READ_BYTES = 256 << 10
+A = TypeVar("A", bound=Stream)
+M = TypeVar("M", bound=Machine[Any])
+
+
+class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
+    """What the asyncio ends share. `machine` is made with the connection; `closed`: nothing is read or written."""
+
+    __slots__ = (
+        "_blocked",
+        "_buffer",
+        "_cut",
+        "_ends",
+        "_ignored",
+        "_paused",
+        "_scheduled",
+        "_transport",
+        "_turn_end",
+        "_writers",
+        "closed",
+        "loop",
+        "machine",
+        "peer",
+    )
+
+    machine: M
+
+    def __init__(self, *, buffer: memoryview | None = None) -> None:
+        self.peer = ""
+        self.loop = asyncio.get_running_loop()
+        # One for all that comes: without it every read would get new memory of the most that there may be.
+        self._buffer = buffer or memoryview(bytearray(READ_BYTES))
+        self._transport: asyncio.Transport | None = None
+        self._turn_end = turn_end()
+        # Who waits for what it wrote to be gone: those that have it in the kernel with the next write, and the others.
+        self._writers: set[Stream] | None = None
+        self._blocked: set[Stream] | None = None
+        self._paused = False
+        self._scheduled = False
+        self._ends: str | None = None
+        self._ignored = 0
+        # Something that was to be written never was.
+        self._cut = False
+        self.closed = False
+
+    # --- what the ends do differently
+
+    @abstractmethod
+    def make_machine(self) -> M:
+        """The machine of a connection that was made."""
+
+    @abstractmethod
+    def on_event(self, event: Event, stream: A, text: str) -> None:
+        """What a stream's event means: STARTED, MESSAGES, ENDED."""
+
+    def on_greeted(self) -> None:
+        """The other side speaks HTTP/2."""
+
+    def on_leaving(self, why: str) -> None:
+        """The other side takes no more streams."""
+
+    def on_failure(self, failure: "ConnectionFailure") -> None:
+        """The connection ends for what the other side did."""
+        _log.info("the connection to %s is closed: %s, %s", self.peer, failure.code.name, failure)
+
+    @abstractmethod
+    def on_lost(self) -> None:
+        """The connection is no more."""
+
+    @abstractmethod
+    def end(self, stream: A) -> None:
+        """Tell the other side that nothing follows after all that waits."""
+
+    # --- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Other loops have transports of their own, which need not be asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)
+        self.peer = address(transport.get_extra_info("peername"))
+        keep_alive(transport.get_extra_info("socket"))
+        self.machine = self.make_machine()
+        self.flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.closed:
+            self._ignore(nbytes)
+        else:
+            self.received(bytes(self._buffer[:nbytes]))
+
+    def _ignore(self, size: int) -> None:
+        """Bytes of one who does not know yet that it is over."""
+        self._ignored += size
+        if self._ignored > _IGNORED_MAX and self._transport is not None:
+            self._transport.abort()
+
+    def received(self, data: bytes) -> None:
+        """Take bytes that came."""
+        if self.closed:
+            return
+        events = self.machine.receive(data, self.loop.time())
+        if self.machine.failure is not None:  # the others end with the connection
+            events = [told for told in events if told[1] is not None and told[1].gone]
+        if events:
+            self._tell(events)
+        self.after_receive()
+        if self.closed:
+            return
+        if self.machine.failure is not None:
+            self._failed(self.machine.failure)
+        elif self.machine.behind:
+            self._pause_reading()
+            self.loop.call_soon(self._go_on)
+        if self.machine.has_output:
+            self.schedule()
+
+    def _go_on(self) -> None:
+        """Take what came before and was not looked at."""
+        if not self.closed:
+            self.received(b"")
+            if not self.machine.behind and not self.closed:
+                self.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again, if nothing speaks against it."""
+        transport = self._transport
+        if transport is not None and not self.machine.behind and not self.closed and not transport.is_closing():
+            transport.resume_reading()
+
+    def after_receive(self) -> None:
+        """Bytes came, and the events of them are told."""
+
+    def _tell(self, events: "Events[A]") -> None:
+        for event, stream, text in events:
+            if stream is None:
+                if event is Event.GREETED:
+                    self.on_greeted()
+                else:
+                    self.on_leaving(text)
+            elif event is Event.BROKEN:
+                stream.break_off(f"{self.peer}: {text}", stream.status)
+            else:
+                self.on_event(event, stream, text)
+
+    def pause_writing(self) -> None:
+        self._paused = self.machine.blocked = True
+
+    def resume_writing(self) -> None:
+        self._paused = self.machine.blocked = False
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._cut = self._cut or self._paused or self.machine.has_output
+        self._paused = False
+        why = f"the connection to {self.peer} was lost: {exc}" if exc else f"{self.peer} closed the connection"
+        self._break_all(self._ends or why)
+        writers = (self._writers or set()) | (self._blocked or set())
+        self._writers = self._blocked = None
+        for stream in writers:  # those that have ended, and whose last bytes were not sent
+            stream.break_off(self._ends or why)
+        self.on_lost()
+
+    # --- for streams
+
+    def send(self, stream: A, messages: "Sequence[bytes]") -> None:
+        """Send messages, or have them wait for their turn."""
+        self.machine.send(stream, messages)
+        self.schedule()
+
+    def took(self, stream: A, size: int) -> None:
+        """So many bytes of the stream's messages were read."""
+        self.machine.took(stream, size)
+        if self.machine.has_output:
+            self.schedule()
+
+    def holds(self, stream: A) -> bool:
+        """Whether something of the stream is not in the kernel's hands; then it is woken when that may have changed."""
+        if self.closed:
+            if self._cut:
+                stream.break_off(self._ends or f"the connection to {self.peer} was lost")
+            return False
+        if stream.waits:
+            self._blocked = self._blocked or set()
+            self._blocked.add(stream)
+        elif self._paused or self._scheduled:
+            self._writers = self._writers or set()
+            self._writers.add(stream)
+        else:
+            return False
+        return True
+
+    def schedule(self) -> None:
+        """Write at the end of this turn of the loop."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._turn_end.write(self.flush)
+
+    def flush(self) -> None:
+        """Write what may be sent, as long as the kernel takes it."""
+        self._scheduled = False
+        machine, transport = self.machine, self._transport
+        while machine.has_output and not self._paused and not self.closed and transport is not None:
+            buffers = machine.outgoing(_BATCH_BYTES)
+            if transport.is_closing():  # who writes to a lost one floods the log
+                self._cut = True
+            if not buffers or self._cut:
+                break
+            transport.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+        self.wake_writers()
+
+    def wake_writers(self) -> None:
+        """Have those look again who wait for what they wrote to be gone."""
+        if self._blocked:
+            gone = {stream for stream in self._blocked if not stream.waits}
+            self._blocked = (self._blocked - gone) or None
+            self._writers = (self._writers or set()) | gone
+        if self._writers and not self._paused:
+            writers, self._writers = self._writers, None
+            for stream in writers:
+                stream.wake_writers()
+
+    def abort(self, stream: A, status: "Status", text: str) -> None:
+        """End the stream now."""
+        self.machine.abort(stream, status, text)
+        stream.break_off(text, status)
+        self.schedule()
+
+    # --- the end
+
+    def hang_up(self, why: str) -> None:
+        """Close the connection, after what the kernel takes at once."""
+        self._ends = self._ends or why
+        if self.closed:
+            return
+        if self._transport is not None:
+            self.flush()
+            if self._paused:
+                self._cut = True
+                self._transport.abort()
+            else:
+                self._transport.close()
+        self.closed = True
+        self._break_all(why)
+
+    def _failed(self, failure: "ConnectionFailure") -> None:
+        """The other side broke the rules, and is told so. What it still sends is let pass for a moment: a connection
+        that is closed over unread bytes takes the reason with it."""
+        self.on_failure(failure)
+        why = f"{self.peer} is not understood: {failure}"
+        self._ends = self._ends or why
+        transport = self._transport
+        if self.closed or transport is None:
+            return
+        self.flush()
+        self.closed = True
+        self._break_all(why)
+        if self._paused or transport.is_closing() or not transport.can_write_eof():
+            self._cut = True
+            transport.abort()
+            return
+        try:
+            transport.write_eof()
+        except OSError:  # it is gone already, and nothing was read that would say so
+            transport.abort()
+            return
+        self.loop.call_later(_LAST_WORDS_S, transport.abort)
+        if not transport.is_reading():
+            transport.resume_reading()
+
+    def _break_all(self, why: str) -> None:
+        if hasattr(self, "machine"):
+            self._tell_broken([stream for stream in self.machine.close() if stream.mark_broken(why)])
+
+    def _tell_broken(self, streams: list[A]) -> None:
+        """A few of them in a turn: a thousand calls that end at once would hold up everybody."""
+        for stream in streams[:_TOLD_AT_ONCE]:
+            stream.tell_broken()
+        if len(streams) > _TOLD_AT_ONCE:
+            self.loop.call_soon(self._tell_broken, streams[_TOLD_AT_ONCE:])

@@ -1,0 +1,188 @@
+"""One call, as who serves it sees it: a stream with the headers and the deadline that it came with."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.callbacks import tell
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.stream import Stream
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ternmq_common.output_room import AnswerRoom
+    from ternmq_rpc.grpc_http2.server_machine import Fields
+    from ternmq_rpc.grpc_stream.call_connection import CallConnection
+
+
+class ServedMethod(NamedTuple):
+    """How calls of a method are served: in a task each, from their first message on.
+
+    `talks` is for conversations: they are served from their headers on, and a server that ends does not wait for them.
+    `at_once` is tried first, with the first message: it does without a task. If it returns True it has answered the
+    call (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
+    """
+
+    serve: Callable[["ServedCall"], Awaitable[None]]
+    talks: bool = False
+    at_once: Callable[["ServedCall", bytes], bool] | None = None
+
+
+class CallRefused(Exception):
+    """Ends the call that is served with this status; the text is for the client."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+class ServedCall(Stream):
+    """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed.
+
+    `method` is None for a call that is not served. `pends`: it is served without a task, and not answered yet.
+    `concluded`: who served it has left it with its answer.
+    """
+
+    __slots__ = (
+        "_client",
+        "_told",
+        "concluded",
+        "deadline",
+        "headers",
+        "method",
+        "moment",
+        "pends",
+        "task",
+        "trailers",
+    )
+
+    def __init__(self, connection: "CallConnection", number: int, out_window: int, headers: dict[str, str]) -> None:
+        super().__init__(connection, number, out_window, message_max=connection.message_max)
+        self._client = connection
+        self.method: ServedMethod | None = None
+        self.headers = headers
+        self.deadline: float | None = None
+        self.moment = 0.0
+        self.pends = False
+        self.concluded = False
+        self._told: Callable[[bool], None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.trailers: Fields = ()
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener where it came in."""
+        return self._client.listener
+
+    @property
+    def note(self) -> object:
+        """What who serves calls has noted of the connection, for the next call; None at first."""
+        return self._client.note
+
+    @note.setter
+    def note(self, note: object) -> None:
+        self._client.note = note
+
+    def room(self) -> "AnswerRoom":
+        """A place for what is taken for its answer, which is to be had before anything is taken."""
+        return self._client.answer_room()
+
+    def remaining_s(self) -> float | None:
+        """How long the client will wait, None for ever."""
+        if self.deadline is None:
+            return None
+        return max(0.0, self.deadline - self._client.loop.time())
+
+    def begin(self, *fields: tuple[str, str]) -> None:
+        """Send the headers of the answer now, with these fields; else they go with its first message."""
+        if not self.begun and self._shut is None:
+            self._client.begin(self, fields)
+
+    def write(self, *messages: bytes) -> None:
+        self.begin()
+        super().write(*messages)
+
+    async def finish(self, *messages: bytes, assured: bool = False, trailers: "Fields" = ()) -> None:
+        """Send the rest of the answer, and end it in order, with these fields after it.
+
+        `assured`: return when the kernel has it all; StreamBroken if it never will.
+        """
+        if self._shut is not None:
+            raise self._why()
+        if self._client.finish(self, messages, trailers):
+            self.ended_here = True
+            self._shut = "the call was answered"
+            if assured:
+                await self.drained()
+        else:
+            self.write(*messages)
+            await self.end(trailers=trailers)
+
+    def answer(self, message: bytes) -> None:
+        """End a call that is served without a task, with this message; nothing happens if the client has gone."""
+        self._client.answered(self)
+        if self._shut is None:
+            self._finish((message,))
+
+    def conclude(self, messages: "Sequence[bytes]", told: "Callable[[bool], None]") -> None:
+        """Send the rest of the answer and end it in order, for who does not wait: `told` hears whether the kernel has
+        got all of it, or never will. Nothing more is to be done for the call, and its task, if it has one, may end."""
+        assert not self.concluded
+        self.concluded = True
+        self._told = told
+        self._client.concludes(self)
+        if self._shut is None:
+            self._finish(messages)
+        self._look()
+
+    def _finish(self, messages: "Sequence[bytes]") -> None:
+        """Nothing waits: what can't be sent now follows."""
+        if self._client.finish(self, messages, ()):
+            self.ended_here = True
+            self._shut = "the call was answered"
+        else:
+            self.write(*messages)
+            self._shut = "this side has ended the stream"
+            self._end()
+
+    def _look(self) -> None:
+        """Report the outcome of the answer, if that is known."""
+        if self._broken is None and self._client.holds(self):
+            return
+        told, self._told = self._told, None
+        if told is not None:  # else it was told meanwhile
+            self._client.concluded(self)
+            tell(told, self._broken is None and self.ended_here)
+
+    async def end(self, *, trailers: "Fields" = ()) -> None:
+        """End the call in order, with these fields after what was written."""
+        if trailers:
+            self.trailers = trailers
+        await super().end()
+
+    def _end(self) -> None:
+        if not self.begun:
+            self._client.begin(self, ())
+        super()._end()
+
+    # --- for the connection
+
+    def wake_writers(self) -> None:
+        super().wake_writers()
+        if self._told is not None:
+            self._look()
+
+    def tell_broken(self) -> None:
+        super().tell_broken()
+        self._client.deadlines.unset(self)
+        if self.task is not None:
+            self.task.cancel()
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.abort("the deadline has passed", status=Status.DEADLINE_EXCEEDED)
+
+    def served(self, task: "asyncio.Task[None]") -> None:
+        """Its task has ended."""
+        self.task = None
+        self._client.served(self, task)

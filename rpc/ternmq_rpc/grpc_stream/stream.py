@@ -1,0 +1,162 @@
+"""One stream of messages, as its user sees it, at either end."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ternmq_rpc.grpc_http2.messages import PREFIX_BYTES, Status, StreamBroken
+from ternmq_rpc.grpc_http2.wire_stream import WireStream
+
+if TYPE_CHECKING:
+    from ternmq_rpc.grpc_stream.connection import Http2Connection
+
+
+class Stream(WireStream):
+    """Read by one task; written by any, in the order of the calls.
+
+    What has come whole before the stream broke can still be read; after that everything raises StreamBroken.
+    """
+
+    __slots__ = ("_broken", "_connection", "_messages", "_reader", "_shut", "_writers")
+
+    def __init__(
+        self, connection: "Http2Connection[Any, Any]", number: int, out_window: int, *, message_max: int
+    ) -> None:
+        super().__init__(number, out_window, message_max=message_max)
+        self._connection = connection
+        self._messages = self.incoming.messages
+        self._reader: asyncio.Future[None] | None = None
+        self._writers: list[asyncio.Future[None]] | None = None
+        self._broken: StreamBroken | None = None
+        self._shut: str | None = None
+
+    @property
+    def peer(self) -> str:
+        """The address of the other side."""
+        return self._connection.peer
+
+    async def read(self) -> bytes | None:
+        """The next message, without a turn of the loop if it is there; None: the other side has ended in order."""
+        if not self._messages and not await self._readable():
+            return None
+        message = self._messages.popleft()
+        self._connection.took(self, PREFIX_BYTES + len(message))
+        return message
+
+    async def read_all(self) -> list[bytes]:
+        """All messages that are there, of which the first is waited for; empty: the other side has ended in order."""
+        if not self._messages and not await self._readable():
+            return []
+        messages = list(self._messages)
+        self._messages.clear()
+        self._connection.took(self, PREFIX_BYTES * len(messages) + sum(map(len, messages)))
+        return messages
+
+    def write(self, *messages: bytes) -> None:
+        """Send messages, or have them wait for their turn; several that are written together travel together."""
+        if self._shut is not None:
+            raise self._why()
+        if messages:
+            self._connection.send(self, messages)
+
+    async def drained(self) -> None:
+        """Return when all that was written has been handed to the kernel."""
+        while self._connection.holds(self):
+            if self._broken is None:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                if self._writers is None:
+                    self._writers = []
+                self._writers.append(waiter)
+                await waiter
+            if self._broken is not None:
+                raise self._why()
+        if self._broken is not None or (self._shut is not None and not self.ended_here):
+            raise self._why()
+
+    async def end(self) -> None:
+        """End this side in order: nothing more is written, what was is delivered. A server's status is OK."""
+        if self.ended_here:
+            await self.drained()
+            return
+        if self._shut is not None:
+            raise self._why()
+        self._shut = "this side has ended the stream"
+        self._end()
+        await self.drained()
+
+    def abort(self, text: str, *, status: Status = Status.CANCELLED) -> None:
+        """End the stream at once, whatever waits; a server tells the other side status and text. Nothing happens to a
+        stream that has ended at both sides."""
+        if self._broken is None and not (self.ended_here and self.ended_there and not self.waits):
+            self._messages.clear()
+            self._connection.abort(self, status, text)
+
+    @property
+    def broken(self) -> StreamBroken | None:
+        """Why the stream is no more; None for one that is there, or has ended in order."""
+        return self._broken
+
+    # --- for the connection
+
+    def wake_reader(self) -> None:
+        """Messages came, or the end."""
+        reader = self._reader
+        if reader is not None and not reader.done():
+            reader.set_result(None)
+
+    def shut(self, why: str) -> None:
+        """Nothing more can be written, for the other side wants no more."""
+        if self._shut is None:
+            self._shut = why
+        self.wake_writers()
+
+    def break_off(self, why: str, status: int | None = None) -> None:
+        """The stream is no more."""
+        if self.mark_broken(why, status):
+            self.tell_broken()
+
+    def mark_broken(self, why: str, status: int | None = None) -> bool:
+        """Whether it is broken by this: whoever uses it hears it from now on, and whoever waits by `tell_broken`."""
+        if self._broken is not None:
+            return False
+        self._broken = StreamBroken(why, status=status)
+        self._shut = why
+        return True
+
+    def tell_broken(self) -> None:
+        """Wake whoever waits."""
+        self.wake_reader()
+        self.wake_writers()
+
+    def wake_writers(self) -> None:
+        """Have those who wait in `drained` look again."""
+        writers, self._writers = self._writers, None
+        for writer in writers or ():
+            if not writer.done():
+                writer.set_result(None)
+
+    # --- inside
+
+    async def _readable(self) -> bool:
+        """Wait for a message; False: none comes any more."""
+        while not self._messages:
+            if self._broken is not None:
+                raise self._why()
+            if self.ended_there:
+                return False
+            assert self._reader is None, "a stream is read by one task"
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        return True
+
+    def _end(self) -> None:
+        """Tell the other side that nothing follows."""
+        self._connection.end(self)
+
+    def _why(self) -> StreamBroken:
+        """A new one each time, for a traceback grows with every raise."""
+        if self._broken is not None:
+            return StreamBroken(str(self._broken), status=self._broken.status)
+        return StreamBroken(self._shut or "")

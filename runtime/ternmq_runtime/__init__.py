@@ -1,0 +1,1 @@
+"""What every server process of ours stands on: its life, its event loop, logs, metrics, HTTP, workers."""

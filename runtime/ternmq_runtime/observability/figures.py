@@ -1,0 +1,181 @@
+"""Figures of the parts of a process: plain numbers, kept by the part itself and read when somebody asks.
+
+Threads     the owner's thread writes; `otel_metrics` reads in another, so everything that is read here is a number, or
+            a dict that is copied in one step.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ternmq_runtime.observability.durations import Durations
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+TOPICS_MAX = 1000
+OTHER = "other"
+
+
+class ByTopic:
+    """A count for each topic; those that come after the first thousand are counted together, as `other`."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, topic: str, count: int = 1) -> None:
+        counts = self._counts
+        if topic in counts:
+            counts[topic] += count
+        else:
+            name = topic if len(counts) < TOPICS_MAX else OTHER
+            counts[name] = counts.get(name, 0) + count
+
+    def counts(self) -> dict[str, int]:
+        """A copy, for any thread."""
+        return self._counts.copy()
+
+    def total(self) -> int:
+        return sum(self.counts().values())
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What the connections of a front hold together, in bytes, and how often each limit was passed."""
+
+    connections: int = 0
+    requests_held: int = 0
+    answers_unread: int = 0
+    limits_passed: "Mapping[str, int]" = field(default_factory=dict)
+
+
+class FrontFigures:
+    """What a front counts of its calls; codes are the names of the protocol's. `traffic` is asked of its server."""
+
+    def __init__(self, traffic: "Callable[[], Traffic]" = Traffic) -> None:
+        self.traffic = traffic
+        self.calls: dict[tuple[str, str], Durations] = {}
+        self.polls: dict[tuple[str, str], Durations] = {}
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.polls_waiting = 0
+        self.streams = 0
+        self._clients: Counter[str] = Counter()
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """A call has ended."""
+        _of(self.calls, method, code).record(seconds)
+
+    def polled(self, method: str, code: str, seconds: float) -> None:
+        """A call that may wait for messages has ended; how much of that was waiting nobody knows."""
+        _of(self.polls, method, code).record(seconds)
+
+    def stream_began(self, client_id: str) -> None:
+        self.streams += 1
+        self._clients[client_id] += 1
+
+    def stream_ended(self, client_id: str) -> None:
+        self.streams -= 1
+        self._clients[client_id] -= 1
+        if not self._clients[client_id]:
+            del self._clients[client_id]
+
+    @property
+    def clients(self) -> int:
+        """Clients that have a stream."""
+        return len(self._clients)
+
+
+def _of(durations: dict[tuple[str, str], Durations], method: str, code: str) -> Durations:
+    found = durations.get((method, code))
+    if found is None:
+        found = durations[method, code] = Durations()
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class MessageCounts:
+    """What a broker counts of its messages, since it was started."""
+
+    sent: ByTopic = field(default_factory=ByTopic)
+    delivered: ByTopic = field(default_factory=ByTopic)
+    acknowledged: ByTopic = field(default_factory=ByTopic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFigures:
+    """A broker at one moment. `records` counts what was appended to the log, of any kind."""
+
+    messages: MessageCounts
+    retries: int
+    dead_letters: int
+    lost: int
+    accepts: bool
+    polls_waiting: int
+    transactions: int
+    log_bytes: int
+    segments: int
+    records: int
+    skipped_bytes: int
+    torn_bytes: int
+    journal_lines_skipped: int
+    files_set_aside: int
+    disk_used: float
+    disk_free_bytes: int
+    disk_free_min_bytes: int
+    disk_refuses: bool
+    syncs: Durations
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a group has to do in a topic on this broker, its retries included: messages that are not finished, and how
+    many of these are in flight. In a queue in which it was never, they count from where it would begin."""
+
+    group: str
+    topic: str
+    messages: int
+    in_flight: int
+
+
+class BrokerSource(Protocol):
+    """Where a broker's figures come from."""
+
+    def now(self) -> BrokerFigures:
+        """Called in any thread."""
+
+    def lags(self) -> "AsyncIterator[Lag]":
+        """Called now and then on the loop, which may do other things between two of them."""
+
+    async def pending_timers(self) -> int:
+        """Called now and then on the loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFigures:
+    """A proxy's link to one broker at one moment; the counts are since the proxy knows the broker.
+
+    `late` calls were not answered in time, `lost` ones went under with the connection.
+    """
+
+    broker: str
+    up: bool
+    set_aside: bool
+    calls: int
+    late: int
+    lost: int
+    frames_out: int
+    frames_in: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFigures:
+    """A process of a cluster at one moment. A broker also has a lease, renewed `lease_age_s` ago, and proxies that are
+    connected to it."""
+
+    registry_reachable: bool
+    registry_version: int
+    lease_age_s: float | None = None
+    proxies: int | None = None

@@ -1,0 +1,156 @@
+"""The HTTP front of every process: health for people and orchestrators, and metrics.
+
+Health asks three questions, and answers 200 or 503 with the reason:
+/health/started   has it been able to begin? While it has not, waiting longer may help
+/health/live      does the event loop turn? 200 if it did within the last ten seconds; `"loop_turned_ms_ago"` is there
+                  when it is late. Nothing else is looked at, for what a restart would not heal must not cause one
+/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can
+/version          which version it is; like the others it tells of a test clock: `"test_clock": true`
+/metrics          in Prometheus's text format
+
+A process behind a supervisor also answers what its siblings ask (`workers/siblings.py`), at its socket in the file
+system.
+
+It is served by a thread of its own (`http_server.py`), so that it answers also while the event loop is held. What it
+tells is the event loop's, and asked there (`watched_loop.py`): 503 "the event loop is busy" when nothing comes in time.
+"""
+
+import asyncio
+import json
+import logging
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from ternmq_common.errors import StartupError
+from ternmq_common.limits import SECOND_MS
+from ternmq_rpc.grpc_stream.sockets import UNIX, bound, named
+from ternmq_runtime.observability.http_server import Answer, HttpServer, listening
+from ternmq_runtime.observability.watched_loop import LoopBusy, WatchedLoop
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Mapping
+
+_log = logging.getLogger(__name__)
+_LIVE_S = 10.0
+_PATIENCE_S = 1.0
+_METRICS_PATIENCE_S = 10.0
+_JSON = "application/json"
+# What Prometheus's own client calls its text format.
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+INSIDE = "/inside/"
+"""Begins the paths of questions of siblings."""
+PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
+
+
+class HttpFront:
+    """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
+    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved. All are called on
+    the loop that calls `listen`, as are `inside`, the answers to siblings by question, which may come later."""
+
+    def __init__(
+        self,
+        started: "Callable[[], str | None]",
+        ready: "Callable[[], str | None]",
+        *,
+        degraded: "Callable[[], str | None]" = lambda: None,
+        metrics: "Callable[[], Awaitable[bytes]] | None" = None,
+        test_clock: bool = False,
+        header_timeout_ms: int = 10 * SECOND_MS,
+        inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
+    ) -> None:
+        self._inside = inside
+        self._started = started
+        self._ready = ready
+        self._degraded = degraded
+        self._metrics = metrics
+        self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
+        self._header_timeout_s = header_timeout_ms / 1000
+        self._server: HttpServer | None = None
+        self._loop: WatchedLoop
+
+    async def listen(self, address: str) -> str:
+        """Serve on `host:port`, or `unix:PATH`, and return that with the real port; StartupError if it can't be had."""
+        self._loop = WatchedLoop()
+        sockets = [bound(address)] if address.startswith(UNIX) else await listening_for_http(address)
+        self._server = HttpServer(
+            sockets,
+            self._answer,
+            lambda code, text: json_answer(code, {"error": text}),
+            self._loop.watch,
+            header_timeout_s=self._header_timeout_s,
+        )
+        self._server.start()
+        return named(address, sockets[0])
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
+
+    # --- in the thread
+
+    async def _answer(self, method: str, path: str) -> Answer:
+        if method not in ("GET", "HEAD"):
+            return json_answer(405, {"error": f"{method} is not served; use GET"})
+        if path == "/health/live":
+            return await self._answer_live()
+        if path == "/version":
+            return json_answer(200, {"version": version("ternmq"), **self._remark})
+        try:
+            return await self._answer_for_the_loop(path)
+        except LoopBusy as error:
+            return json_answer(503, {"status": str(error), **self._remark})
+
+    async def _answer_live(self) -> Answer:
+        ago_s = await self._loop.turned_ago_s(_PATIENCE_S)
+        late = {"loop_turned_ms_ago": int(ago_s * 1000)} if ago_s >= _PATIENCE_S else {}
+        if ago_s < _LIVE_S:
+            return json_answer(200, {"status": "live", **late, **self._remark})
+        return json_answer(503, {"status": f"the event loop has not turned for {ago_s:.0f} s", **late, **self._remark})
+
+    async def _answer_for_the_loop(self, path: str) -> Answer:
+        if path == "/metrics" and self._metrics is not None:
+            return await self._answer_metrics(self._metrics)
+        if path == "/health/started":
+            return self._health("started", await self._loop.ask(self._started, _PATIENCE_S))
+        if path == "/health/ready":
+            problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), _PATIENCE_S)
+            return self._health("ready", problem, {} if degraded is None else {"degraded": degraded})
+        if path.startswith(INSIDE):
+            question, _, argument = path.removeprefix(INSIDE).partition("/")
+            if (answer := self._inside.get(question)) is not None:
+                said = await self._loop.run(lambda: answer(unquote(argument)), _PATIENCE_S)
+                return Answer(200, "application/octet-stream", said)
+        paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
+        return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
+
+    def _health(self, what: str, problem: str | None, more: "Mapping[str, str]" = MappingProxyType({})) -> Answer:
+        code, text = (200, what) if problem is None else (503, problem)
+        return json_answer(code, {"status": text, **more, **self._remark})
+
+    async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> Answer:
+        try:
+            return Answer(200, METRICS_TYPE, await self._loop.run(metrics, _METRICS_PATIENCE_S))
+        except LoopBusy:
+            raise
+        except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
+            _log.exception("the metrics could not be made")
+            return json_answer(500, {"error": "the metrics could not be made; the log says why"})
+
+
+async def listening_for_http(address: str) -> "list[socket.socket]":
+    """Sockets at all addresses that `host:port` stands for; StartupError if they can't be had."""
+    host, port = address.rsplit(":", 1)
+    try:
+        return await asyncio.to_thread(listening, host.strip("[]"), int(port))
+    except OSError as error:
+        raise StartupError(
+            f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
+        ) from error
+
+
+def json_answer(code: int, content: "Mapping[str, str | int]") -> Answer:
+    """What this server says of itself, as a line of JSON."""
+    return Answer(code, _JSON, json.dumps(content).encode() + b"\n")

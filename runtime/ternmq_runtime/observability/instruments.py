@@ -1,0 +1,135 @@
+"""Every instrument that there is: its name, its unit, and what it says.
+
+Names are those of OpenTelemetry's conventions where one fits, else they begin with `ternmq.`. Prometheus sees them with
+underscores, the unit, and `_total` for what only grows.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+TOPIC = "messaging.destination.name"
+GROUP = "messaging.consumer.group.name"
+METHOD = "rpc.method"
+CODE = "rpc.response.status_code"
+BROKER = "ternmq.broker.name"
+LIMIT = "ternmq.limit"
+
+
+class Kind(Enum):
+    """COUNTER only grows; LEVEL goes up and down, and can be added up over processes; GAUGE can't."""
+
+    COUNTER = "counter"
+    LEVEL = "level"
+    GAUGE = "gauge"
+    DURATION = "duration"
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """`unit` is UCUM's; in braces it is only a remark."""
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+
+    @property
+    def prometheus_names(self) -> frozenset[str]:
+        """The names of its series."""
+        suffix = _PROMETHEUS_UNITS.get(self.unit, "")
+        name = self.name.replace(".", "_") + suffix
+        if self.kind is Kind.COUNTER:
+            return frozenset({name + "_total"})
+        if self.kind is Kind.DURATION:
+            return frozenset({name + "_bucket", name + "_sum", name + "_count"})
+        return frozenset({name})
+
+
+_PROMETHEUS_UNITS = {"s": "_seconds", "By": "_bytes"}
+_MESSAGES = "{message}"
+
+# --- calls of clients
+
+CALL_DURATION = Instrument(
+    "rpc.server.call.duration", Kind.DURATION, "s", "Calls of clients but those that wait for messages"
+)
+POLL_DURATION = Instrument(
+    "ternmq.poll.duration", Kind.DURATION, "s", "Calls that wait for messages, with the time that they waited"
+)
+BYTES_IN = Instrument("ternmq.front.received", Kind.COUNTER, "By", "Bytes of requests, without headers")
+BYTES_OUT = Instrument("ternmq.front.sent", Kind.COUNTER, "By", "Bytes of answers, without headers")
+CLIENTS = Instrument("ternmq.front.clients", Kind.LEVEL, "{client}", "Clients with an open Telemetry stream")
+STREAMS = Instrument("ternmq.front.streams", Kind.LEVEL, "{stream}", "Open Telemetry streams")
+CONNECTIONS = Instrument("ternmq.front.connections", Kind.LEVEL, "{connection}", "Connections of clients")
+REQUESTS_HELD = Instrument("ternmq.front.requests.held", Kind.LEVEL, "By", "Bytes of requests that are under way")
+ANSWERS_UNREAD = Instrument(
+    "ternmq.front.answers.unread", Kind.LEVEL, "By", "Bytes of answers that clients do not read"
+)
+LIMITS_PASSED = Instrument(
+    "ternmq.front.limits.passed", Kind.COUNTER, "{time}", "Times that a client went beyond a limit of traffic"
+)
+FRONT_POLLS = Instrument("ternmq.front.polls", Kind.LEVEL, "{call}", "Calls under way that wait for messages")
+
+# --- messages
+
+SENT = Instrument("ternmq.messages.sent", Kind.COUNTER, _MESSAGES, "Messages that were stored, timed ones included")
+DELIVERED = Instrument("ternmq.messages.delivered", Kind.COUNTER, _MESSAGES, "Messages that were handed out or pulled")
+ACKNOWLEDGED = Instrument("ternmq.messages.acknowledged", Kind.COUNTER, _MESSAGES, "Messages that a group has finished")
+RETRIES = Instrument("ternmq.messages.retries", Kind.COUNTER, _MESSAGES, "Copies that were made in retry topics")
+DEAD_LETTERS = Instrument("ternmq.messages.dead_letters", Kind.COUNTER, _MESSAGES, "Dead letters that were made")
+LOST = Instrument("ternmq.messages.lost", Kind.COUNTER, _MESSAGES, "Messages that were to be read and were not there")
+LAG = Instrument("ternmq.consumer.lag", Kind.LEVEL, _MESSAGES, "Messages that a group has not finished")
+IN_FLIGHT = Instrument("ternmq.consumer.in_flight", Kind.LEVEL, _MESSAGES, "Messages of those that were handed out")
+TIMERS = Instrument("ternmq.timers.pending", Kind.LEVEL, _MESSAGES, "Messages that wait for their time")
+TRANSACTIONS = Instrument("ternmq.transactions.open", Kind.LEVEL, "{transaction}", "Half messages that wait for an end")
+
+# --- store
+
+LOG_BYTES = Instrument("ternmq.store.log.size", Kind.LEVEL, "By", "Bytes of the commit log")
+SEGMENTS = Instrument("ternmq.store.segments", Kind.LEVEL, "{file}", "Files of the commit log")
+DISK_USED = Instrument(
+    "ternmq.store.disk.used", Kind.GAUGE, "{share}", "Share of the disk below the store that is used"
+)
+DISK_FREE = Instrument("ternmq.store.disk.free", Kind.GAUGE, "By", "Bytes that are free on the disk below the store")
+DISK_FREE_MIN = Instrument("ternmq.store.disk.free_min", Kind.GAUGE, "By", "Bytes of it that new messages must leave")
+DISK_REFUSES = Instrument(
+    "ternmq.store.disk.refusing", Kind.LEVEL, "{broker}", "1 while messages are refused for want of room"
+)
+RECORDS = Instrument("ternmq.store.records", Kind.COUNTER, "{record}", "Records that were appended to the commit log")
+SKIPPED = Instrument("ternmq.store.skipped", Kind.COUNTER, "By", "Bytes of damaged records that recovery stepped over")
+TORN = Instrument("ternmq.store.torn", Kind.COUNTER, "By", "Bytes of a torn tail that recovery cut off")
+JOURNAL_SKIPPED = Instrument(
+    "ternmq.store.journal.skipped", Kind.COUNTER, "{line}", "Damaged lines of the consumption journal"
+)
+SET_ASIDE = Instrument(
+    "ternmq.store.set_aside", Kind.LEVEL, "{file}", "Files of bytes that were cut off or stepped over"
+)
+SYNC_DURATION = Instrument("ternmq.store.sync.duration", Kind.DURATION, "s", "Syncs of the commit log (fdatasync)")
+ACCEPTS = Instrument("ternmq.broker.accepting", Kind.LEVEL, "{broker}", "1 while the broker stores messages")
+BROKER_POLLS = Instrument("ternmq.broker.polls", Kind.LEVEL, "{poll}", "Polls that wait on the broker")
+PROXIES = Instrument("ternmq.broker.proxies", Kind.LEVEL, "{proxy}", "Proxies that are connected to the broker")
+
+# --- cluster
+
+LINK_UP = Instrument("ternmq.link.up", Kind.LEVEL, "{link}", "1 while the proxy is connected to the broker")
+LINK_SET_ASIDE = Instrument("ternmq.link.set_aside", Kind.LEVEL, "{link}", "1 while its circuit breaker is open")
+LINK_CALLS = Instrument("ternmq.link.calls", Kind.COUNTER, "{call}", "Calls to the broker")
+LINK_FAILURES = Instrument(
+    "ternmq.link.failures", Kind.COUNTER, "{call}", "Calls that the broker did not answer: late, or lost"
+)
+LINK_FRAMES_OUT = Instrument("ternmq.link.frames.sent", Kind.COUNTER, "{frame}", "Frames of calls to the broker")
+LINK_FRAMES_IN = Instrument("ternmq.link.frames.received", Kind.COUNTER, "{frame}", "Frames of answers from it")
+REGISTRY_REACHABLE = Instrument("ternmq.registry.reachable", Kind.LEVEL, "{process}", "1 while it can be asked")
+REGISTRY_VERSION = Instrument("ternmq.registry.version", Kind.GAUGE, "{version}", "The version that is known here")
+LEASE_AGE = Instrument("ternmq.lease.age", Kind.GAUGE, "s", "Time since the broker's lease was renewed")
+
+# --- process
+
+CPU_TIME = Instrument("process.cpu.time", Kind.COUNTER, "s", "Processor time of the process")
+MEMORY = Instrument("process.memory.usage", Kind.LEVEL, "By", "Memory that the process has in RAM")
+FILES = Instrument("process.open_file_descriptor.count", Kind.LEVEL, "{count}", "Files and sockets that are open")
+UPTIME = Instrument("process.uptime", Kind.GAUGE, "s", "Time since the process could begin")
+
+INSTRUMENTS: tuple[Instrument, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Instrument)
+)

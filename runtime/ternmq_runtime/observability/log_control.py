@@ -1,0 +1,73 @@
+"""The levels of this process's log: set at the start, looked at and changed while it runs.
+
+A logger lives as long as the process, and whoever may change levels names loggers: there is a limit to their number.
+"""
+
+import logging
+
+from ternmq_common.log_levels import OWN_PACKAGES, LogLevel, LogLevels, parsed_log_levels
+
+_log = logging.getLogger(__name__)
+TEXT_MAX = 1000
+NAMES_MAX = 1000
+_levels: LogLevels | None = None
+_named: set[str] = set()
+
+
+def in_force() -> str:
+    """As the setting `log_level` writes it: `info,ternmq_proxy=debug`."""
+    return _shown(_current())
+
+
+def check(text: str) -> LogLevels:
+    """The levels that `text` asks for; ValueError if it can't be carried out."""
+    if len(text) > TEXT_MAX:
+        raise ValueError(f"log levels of {len(text)} characters; at most {TEXT_MAX} are allowed")
+    levels = parsed_log_levels(text)
+    if len(_named | levels.named.keys()) > NAMES_MAX:
+        raise ValueError(
+            f"more than {NAMES_MAX} loggers were named since this process began; restart it, or name fewer"
+        )
+    return levels
+
+
+def apply(levels: LogLevels) -> None:
+    """Log what these let through, and nothing of what earlier ones did."""
+    global _levels  # noqa: PLW0603 - as logging itself, it is the process's
+    for name in _named:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(levels.of_others.name)
+    for name, level in {**dict.fromkeys(OWN_PACKAGES, levels.own), **levels.named}.items():
+        logging.getLogger(name).setLevel(level.name)
+    _named.update(levels.named)
+    _levels = levels
+
+
+def change(text: str, *, by: str) -> str:
+    """Let these levels be in force from now on, which is logged whatever they are; ValueError. Returns them."""
+    levels = check(text)
+    before = in_force()
+    apply(levels)
+    # Past all levels: who reads the log is to know why there is more in it from here on, or less.
+    record = _log.makeRecord(
+        _log.name,
+        logging.WARNING,
+        __file__,
+        0,
+        "log levels: %s, after %s; changed by %s",
+        (in_force(), before, by),
+        None,
+    )
+    logging.getLogger().handle(record)
+    return in_force()
+
+
+def _current() -> LogLevels:
+    if _levels is not None:
+        return _levels
+    level = logging.getLevelName(logging.getLogger(OWN_PACKAGES[0]).getEffectiveLevel()).lower()
+    return LogLevels(LogLevel(level) if level in set(LogLevel) else LogLevel.INFO, {})
+
+
+def _shown(levels: LogLevels) -> str:
+    return ",".join([levels.own, *(f"{name}={level}" for name, level in levels.named.items())])

@@ -1,0 +1,86 @@
+"""Logs on standard error, as text for people or as one JSON object a line.
+
+Secrets are masked, at any level and whoever says them (`masking.py`); bytes that passed on the wire are only counted,
+since a header block hides its fields from a mask, and from nobody else. Whatever clients had a part in is escaped: a
+record is one line, only a traceback has more, and those are indented. So a line that begins with a time was logged, and
+nobody wrote it into a name.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from ternmq_common.log_levels import parsed_log_levels
+from ternmq_common.masking import masked
+from ternmq_common.printable import printable, printable_json, printable_lines
+from ternmq_common.server_settings import LogFormat
+from ternmq_runtime.observability import log_control
+
+_TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def configure_logging(levels: str, log_format: LogFormat, process: str = "") -> None:
+    """Send what these levels (`log_levels.py`) let through to standard error; each record says of which `process` it
+    is, if several write there."""
+    handler = logging.StreamHandler(sys.stderr)
+    if log_format is LogFormat.JSON:
+        handler.setFormatter(JsonFormatter(process))
+    else:
+        handler.setFormatter(TextFormatter(_TEXT.replace("%(name)s", f"{process} %(name)s") if process else _TEXT))
+    parsed = parsed_log_levels(levels)
+    logging.basicConfig(level=parsed.of_others.name, handlers=[handler], force=True)
+    log_control.apply(parsed)
+
+
+class TextFormatter(logging.Formatter):
+    """A record as one line, and its traceback, if there is one, as indented lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Not `super().format`: it takes a traceback that another formatter left in the record, escaped or not.
+        record.message = _message(record)
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        lines = [printable(self.formatMessage(record))]
+        if record.exc_info:
+            lines.append(_indented(masked(self.formatException(record.exc_info))))
+        if record.stack_info:
+            lines.append(_indented(masked(self.formatStack(record.stack_info))))
+        return "\n".join(lines)
+
+
+def _message(record: logging.LogRecord) -> str:
+    arguments = record.args
+    if isinstance(arguments, tuple):
+        arguments = tuple(map(_counted, arguments))
+    text = str(record.msg)
+    return masked(text % arguments if arguments else text)
+
+
+def _counted(argument: object) -> object:
+    return f"<{len(argument)} bytes>" if isinstance(argument, bytes | bytearray | memoryview) else argument
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in printable_lines(text).split("\n"))
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as JSON: time (UTC), level, process if it has a name, logger, message, and the traceback if there is
+    one."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = {"process": process} if process else {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            **self._process,
+            "logger": record.name,
+            "message": _message(record),
+        }
+        if record.exc_info:
+            fields["error"] = masked(self.formatException(record.exc_info))
+        return printable_json(json.dumps(fields))

@@ -1,0 +1,170 @@
+"""The figures of a process through OpenTelemetry's SDK: to Prometheus when it asks, and to a collector by OTLP.
+
+This module is imported when somebody wants metrics, for the SDK takes 50 ms and 10 MB to load.
+
+Nothing is recorded with the SDK: its readers ask observable instruments, which tell of samples taken a moment before.
+There are no observable histograms, so the readers add ours to what they have collected (what the specification calls a
+metric producer). Nothing is global: several stacks in one process have figures of their own.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricReader,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, Durations
+from ternmq_runtime.observability.instruments import INSTRUMENTS, Instrument, Kind
+from ternmq_runtime.observability.samples import Samples
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricExporter
+
+SCOPE = "ternmq"
+
+
+class Metrics:
+    """One process's metrics. `take` gives the samples of now; it is called in the thread that asks."""
+
+    def __init__(
+        self, resource: Mapping[str, str], take: Callable[[], Samples], exporter: "MetricExporter | None" = None
+    ) -> None:
+        self._latest = _Latest(take)
+        self._registry = CollectorRegistry()
+        readers: list[MetricReader] = [_PrometheusReader(self._latest, self._registry)]
+        self._exporting = None if exporter is None else _ExportingReader(self._latest, exporter)
+        if self._exporting is not None:
+            readers.append(self._exporting)
+        self._provider = MeterProvider(readers, Resource.create(dict(resource)), shutdown_on_exit=False)
+        _observe(self._provider, self._latest)
+        self._turn = threading.Lock()
+
+    def text(self) -> bytes:
+        """Everything in Prometheus's text format; for a thread, as it takes some milliseconds."""
+        with self._turn:
+            self._latest.renew()
+            return generate_latest(self._registry)
+
+    def export(self) -> None:
+        """Tell the collector; for a thread, as it may wait for the network."""
+        assert self._exporting is not None
+        with self._turn:
+            self._latest.renew()
+            self._exporting.collect()
+        self._exporting.send()
+
+    def close(self, timeout_ms: float) -> None:
+        """Let go of the exporter; for a thread."""
+        self._provider.shutdown(timeout_ms)
+
+
+class _Latest:
+    """The samples of the collection that is under way."""
+
+    def __init__(self, take: Callable[[], Samples]) -> None:
+        self._take = take
+        self.samples: Samples = {}
+
+    def renew(self) -> None:
+        self.samples = self._take()
+
+    def observations(self, instrument: Instrument) -> Iterable[Observation]:
+        for value, attributes in self.samples.get(instrument, ()):
+            assert not isinstance(value, Durations)
+            yield Observation(value, attributes)
+
+    def with_durations(self, data: MetricsData) -> MetricsData:
+        """What was collected, and our histograms."""
+        metrics = [
+            _histogram(instrument, [(value, attributes) for value, attributes in values])
+            for instrument, values in self.samples.items()
+            if instrument.kind is Kind.DURATION
+        ]
+        # Into the scope that is there: the exporter keeps one scope of a name.
+        [resource] = data.resource_metrics
+        [scope] = resource.scope_metrics
+        scope = replace(scope, metrics=[*scope.metrics, *metrics])
+        return MetricsData([replace(resource, scope_metrics=[scope])])
+
+
+def _observe(provider: MeterProvider, latest: _Latest) -> None:
+    meter = provider.get_meter(SCOPE)
+    makers: dict[Kind, Callable[..., object]] = {
+        Kind.COUNTER: meter.create_observable_counter,
+        Kind.LEVEL: meter.create_observable_up_down_counter,
+        Kind.GAUGE: meter.create_observable_gauge,
+    }
+
+    def observer(instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda _: latest.observations(instrument)
+
+    for instrument in INSTRUMENTS:
+        if instrument.kind in makers:
+            makers[instrument.kind](
+                instrument.name, [observer(instrument)], unit=instrument.unit, description=instrument.description
+            )
+
+
+def _histogram(instrument: Instrument, values: "list[tuple[Any, Mapping[str, str]]]") -> Metric:
+    now_ns = time.time_ns()
+    points = [_point(durations, attributes, now_ns) for durations, attributes in values]
+    data = Histogram(points, AggregationTemporality.CUMULATIVE)
+    return Metric(instrument.name, instrument.description, instrument.unit, data)
+
+
+def _point(durations: Durations, attributes: Mapping[str, str], now_ns: int) -> HistogramDataPoint:
+    counts = durations.counts.copy()
+    return HistogramDataPoint(
+        attributes=attributes,
+        start_time_unix_nano=durations.since_ns,
+        time_unix_nano=now_ns,
+        count=sum(counts),
+        sum=durations.total_s,
+        bucket_counts=counts,
+        explicit_bounds=DURATION_BOUNDS_S,
+        min=durations.shortest_s if any(counts) else 0.0,
+        max=durations.longest_s,
+    )
+
+
+class _PrometheusReader(PrometheusMetricReader):
+    def __init__(self, latest: _Latest, registry: CollectorRegistry) -> None:
+        self._latest = latest
+        super().__init__(scope_info_enabled=False, registry=registry)
+
+    def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:  # noqa: ANN401
+        super()._receive_metrics(self._latest.with_durations(metrics_data), timeout_millis, **kwargs)
+
+
+class _ExportingReader(PeriodicExportingMetricReader):
+    """Without a thread of its own: `collect` keeps what there is, and `send` tells it."""
+
+    def __init__(self, latest: _Latest, exporter: "MetricExporter") -> None:
+        self._latest = latest
+        self._collected: MetricsData | None = None
+        super().__init__(exporter, math.inf)
+
+    def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:  # noqa: ANN401
+        del timeout_millis, kwargs
+        self._collected = self._latest.with_durations(metrics_data)
+
+    def send(self) -> None:
+        if self._collected is not None:
+            super()._receive_metrics(self._collected)

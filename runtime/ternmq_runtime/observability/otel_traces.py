@@ -1,0 +1,133 @@
+"""Spans through OpenTelemetry's SDK, to a collector by OTLP.
+
+This module is imported when traces go somewhere. Who begins a trace decides whether it is recorded; of calls that
+nobody traces yet, `ratio` are. A call that is not recorded gets no span at all, and never comes near the SDK.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ternmq_runtime.observability.tracing import Attribute, recorded
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+SCHEDULE_DELAY_MS = 1000
+LINKS_MAX = 128
+_TRACEPARENT = "traceparent"
+_W3C = TraceContextTextMapPropagator()
+
+
+class OtelSpan:
+    """An `ActiveSpan` that is recorded."""
+
+    __slots__ = ("_span", "_tracer", "traceparent")
+
+    def __init__(self, tracer: trace.Tracer, span: Span) -> None:
+        self._tracer = tracer
+        self._span = span
+        self.traceparent = _traceparent(span)
+
+    def child(self, name: str, attributes: Mapping[str, Attribute]) -> "OtelSpan":
+        parent = trace.set_span_in_context(self._span, Context())
+        return OtelSpan(self._tracer, self._tracer.start_span(name, parent, attributes=dict(attributes)))
+
+    def failed(self, error: str) -> None:
+        self._span.set_attribute("error.type", error)
+        self._span.set_status(Status(StatusCode.ERROR, error))
+
+    def end(self) -> None:
+        self._span.end()
+
+
+class RemoteSpan:
+    """An `ActiveSpan` of another process, which ends it."""
+
+    __slots__ = ("_tracer", "traceparent")
+
+    def __init__(self, tracer: trace.Tracer, traceparent: str) -> None:
+        self._tracer = tracer
+        self.traceparent = traceparent
+
+    def child(self, name: str, attributes: Mapping[str, Attribute]) -> OtelSpan:
+        span = self._tracer.start_span(
+            name, _context(self.traceparent), kind=SpanKind.SERVER, attributes=dict(attributes)
+        )
+        return OtelSpan(self._tracer, span)
+
+    def failed(self, error: str) -> None:
+        """Its process hears of it by the answer."""
+
+    def end(self) -> None:
+        """Not ours to end."""
+
+
+class Traces:
+    """See `tracing.Tracing`."""
+
+    def __init__(self, resource: Mapping[str, str], exporter: "SpanExporter", ratio: float) -> None:
+        self._ratio = ratio
+        # What is not to be recorded was sorted out before, by the same ratio: no trace id is drawn for it.
+        self._provider = TracerProvider(
+            ParentBased(TraceIdRatioBased(1.0)), Resource.create(dict(resource)), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=SCHEDULE_DELAY_MS))
+        self._tracer = self._provider.get_tracer("ternmq")
+
+    def begin(
+        self,
+        name: str,
+        parent: str,
+        attributes: Mapping[str, Attribute],
+        *,
+        links: Iterable[str] = (),
+        began_ns: int | None = None,
+    ) -> OtelSpan | None:
+        decided = recorded(parent)
+        if not (self._draws() if decided is None else decided):
+            return None
+        linked = [Link(trace.get_current_span(_context(link)).get_span_context()) for link in links]
+        span = self._tracer.start_span(
+            name,
+            _context(parent),
+            kind=SpanKind.SERVER,
+            attributes=dict(attributes),
+            links=[link for link in linked if link.context.is_valid][:LINKS_MAX],
+            start_time=began_ns,
+        )
+        return OtelSpan(self._tracer, span)
+
+    def remote(self, traceparent: str) -> RemoteSpan:
+        return RemoteSpan(self._tracer, traceparent)
+
+    def _draws(self) -> bool:
+        return self._ratio > 0 and random.random() < self._ratio  # noqa: S311 - nothing secret
+
+    def flush(self, timeout_ms: int) -> None:
+        """Export what there is; for a thread."""
+        self._provider.force_flush(timeout_ms)
+
+    def close(self) -> None:
+        """Let go of the exporter; for a thread."""
+        self._provider.shutdown()
+
+
+def _context(traceparent: str) -> Context:
+    """The parent that a text names; none if it names none."""
+    return _W3C.extract({_TRACEPARENT: traceparent}, Context())
+
+
+def _traceparent(span: Span) -> str:
+    carrier: dict[str, str] = {}
+    _W3C.inject(carrier, trace.set_span_in_context(span, Context()))
+    return carrier.get(_TRACEPARENT, "")

@@ -1,0 +1,157 @@
+"""The figures of a process as values of instruments: what a scrape or an export begins with."""
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ternmq_runtime.observability import instruments as its
+from ternmq_runtime.observability.durations import Durations
+from ternmq_runtime.observability.figures import (
+    OTHER,
+    BrokerFigures,
+    BrokerSource,
+    FrontFigures,
+    Lag,
+    LinkFigures,
+    MemberFigures,
+)
+from ternmq_runtime.observability.instruments import Instrument
+
+PAIRS_MAX = 1000
+Attributes = dict[str, str]
+Value = float | Durations
+Samples = dict[Instrument, list[tuple[Value, Attributes]]]
+_NO_ATTRIBUTES: Attributes = {}
+_BYTES_OF_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Sources:
+    """Who has figures in this process; each is asked when samples are taken, in any thread."""
+
+    fronts: list[FrontFigures] = field(default_factory=list)
+    broker: BrokerSource | None = None
+    links: Callable[[], Iterable[LinkFigures]] | None = None
+    member: Callable[[], MemberFigures] | None = None
+    lags: list[Lag] = field(default_factory=list)
+    """Counted now and then on the event loop, and kept."""
+
+    timers: int | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def take(self) -> Samples:
+        """The values of now."""
+        samples: Samples = {}
+        for instrument, value, attributes in self._all():
+            samples.setdefault(instrument, []).append((value, attributes))
+        return samples
+
+    def _all(self) -> Iterator[tuple[Instrument, Value, Attributes]]:
+        yield from _of_process(self.began)
+        for front in self.fronts:
+            yield from _of_front(front)
+        if self.broker is not None:
+            yield from _of_broker(self.broker.now())
+            for lag in self.lags:
+                attributes = {its.GROUP: lag.group, its.TOPIC: lag.topic}
+                yield its.LAG, lag.messages, attributes
+                yield its.IN_FLIGHT, lag.in_flight, attributes
+        if self.timers is not None:
+            yield its.TIMERS, self.timers, _NO_ATTRIBUTES
+        for link in self.links() if self.links is not None else ():
+            yield from _of_link(link)
+        if self.member is not None:
+            yield from _of_member(self.member())
+
+
+def bounded(lags: list[Lag]) -> list[Lag]:
+    """The largest thousand, and the others as one."""
+    if len(lags) <= PAIRS_MAX:
+        return lags
+    ranked = sorted(lags, key=lambda lag: lag.messages, reverse=True)
+    rest = ranked[PAIRS_MAX:]
+    together = Lag(OTHER, OTHER, sum(lag.messages for lag in rest), sum(lag.in_flight for lag in rest))
+    return [*ranked[:PAIRS_MAX], together]
+
+
+def _of_process(began: float) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    yield its.CPU_TIME, usage.ru_utime, {"cpu.mode": "user"}
+    yield its.CPU_TIME, usage.ru_stime, {"cpu.mode": "system"}
+    yield its.UPTIME, time.monotonic() - began, _NO_ATTRIBUTES
+    # Not every system has /proc.
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        yield its.MEMORY, pages * _BYTES_OF_PAGE, _NO_ATTRIBUTES
+        yield its.FILES, len(os.listdir("/proc/self/fd")), _NO_ATTRIBUTES  # noqa: PTH208 - half the cost
+
+
+def _of_front(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    for instrument, durations in ((its.CALL_DURATION, front.calls), (its.POLL_DURATION, front.polls)):
+        for (method, code), taken in durations.copy().items():
+            yield instrument, taken, {its.METHOD: method, its.CODE: code}
+    yield its.BYTES_IN, front.bytes_in, _NO_ATTRIBUTES
+    yield its.BYTES_OUT, front.bytes_out, _NO_ATTRIBUTES
+    yield its.CLIENTS, front.clients, _NO_ATTRIBUTES
+    yield its.STREAMS, front.streams, _NO_ATTRIBUTES
+    yield its.FRONT_POLLS, front.polls_waiting, _NO_ATTRIBUTES
+    traffic = front.traffic()
+    yield its.CONNECTIONS, traffic.connections, _NO_ATTRIBUTES
+    yield its.REQUESTS_HELD, traffic.requests_held, _NO_ATTRIBUTES
+    yield its.ANSWERS_UNREAD, traffic.answers_unread, _NO_ATTRIBUTES
+    for limit, times in traffic.limits_passed.items():
+        yield its.LIMITS_PASSED, times, {its.LIMIT: limit}
+
+
+def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    messages = broker.messages
+    by_topic = (its.SENT, messages.sent), (its.DELIVERED, messages.delivered), (its.ACKNOWLEDGED, messages.acknowledged)
+    for instrument, counted in by_topic:
+        for topic, count in counted.counts().items():
+            yield instrument, count, {its.TOPIC: topic}
+    plain: dict[Instrument, Value] = {
+        its.RETRIES: broker.retries,
+        its.DEAD_LETTERS: broker.dead_letters,
+        its.LOST: broker.lost,
+        its.TRANSACTIONS: broker.transactions,
+        its.LOG_BYTES: broker.log_bytes,
+        its.SEGMENTS: broker.segments,
+        its.DISK_USED: broker.disk_used,
+        its.DISK_FREE: broker.disk_free_bytes,
+        its.DISK_FREE_MIN: broker.disk_free_min_bytes,
+        its.DISK_REFUSES: int(broker.disk_refuses),
+        its.RECORDS: broker.records,
+        its.SKIPPED: broker.skipped_bytes,
+        its.TORN: broker.torn_bytes,
+        its.JOURNAL_SKIPPED: broker.journal_lines_skipped,
+        its.SET_ASIDE: broker.files_set_aside,
+        its.SYNC_DURATION: broker.syncs,
+        its.ACCEPTS: int(broker.accepts),
+        its.BROKER_POLLS: broker.polls_waiting,
+    }
+    for instrument, value in plain.items():
+        yield instrument, value, _NO_ATTRIBUTES
+
+
+def _of_link(link: LinkFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    attributes = {its.BROKER: link.broker}
+    yield its.LINK_UP, int(link.up), attributes
+    yield its.LINK_SET_ASIDE, int(link.set_aside), attributes
+    yield its.LINK_CALLS, link.calls, attributes
+    yield its.LINK_FAILURES, link.late, {**attributes, "error.type": "late"}
+    yield its.LINK_FAILURES, link.lost, {**attributes, "error.type": "lost"}
+    yield its.LINK_FRAMES_OUT, link.frames_out, attributes
+    yield its.LINK_FRAMES_IN, link.frames_in, attributes
+
+
+def _of_member(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    yield its.REGISTRY_REACHABLE, int(member.registry_reachable), _NO_ATTRIBUTES
+    yield its.REGISTRY_VERSION, member.registry_version, _NO_ATTRIBUTES
+    if member.lease_age_s is not None:
+        yield its.LEASE_AGE, member.lease_age_s, _NO_ATTRIBUTES
+    if member.proxies is not None:
+        yield its.PROXIES, member.proxies, _NO_ATTRIBUTES

@@ -1,0 +1,97 @@
+"""What a process says of itself to who looks for a fault: what it is, its settings, its threads and tasks.
+
+Nothing here is a secret: settings are masked, and a stack has code and no values. All of it is bounded.
+"""
+
+import asyncio
+import dataclasses
+import os
+import platform
+import sys
+import threading
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_common.masking import masked
+from ternmq_common.settings import rendered
+
+if TYPE_CHECKING:
+    from ternmq_common.server_settings import ProcessSettings
+
+THREADS_CHARACTERS_MAX = 64 << 10
+FRAMES_MAX = 50
+KINDS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfReport:
+    """`resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the most frequent
+    coroutines of asyncio's tasks."""
+
+    pid: int
+    python: str
+    platform: str
+    resident_bytes: int
+    descriptors: int
+    settings: dict[str, str]
+    threads: str
+    tasks: int
+    tasks_by_kind: dict[str, int]
+
+
+def self_report(settings: "ProcessSettings") -> SelfReport:
+    """Of this process, at this moment; called on its event loop."""
+    tasks = Counter(_kind(task) for task in asyncio.all_tasks())
+    return SelfReport(
+        pid=os.getpid(),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        resident_bytes=resident_bytes(),
+        descriptors=_descriptors(),
+        settings=shown_settings(settings),
+        threads=_threads(),
+        tasks=tasks.total(),
+        tasks_by_kind=dict(tasks.most_common(KINDS_MAX)),
+    )
+
+
+def resident_bytes() -> int:
+    """0 where the system has no /proc; reading that takes no disk."""
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def shown_settings(settings: "ProcessSettings") -> dict[str, str]:
+    """All fields as a person would write them, without secrets."""
+    values = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings))
+    return {name: _without_secret(name, rendered(name, value)) for name, value in values}
+
+
+def _without_secret(name: str, text: str) -> str:
+    """Masked, also if only the name tells that it is one."""
+    return masked(f"{name}={masked(text)}").removeprefix(f"{name}=")
+
+
+def _descriptors() -> int:
+    folder = Path("/proc/self/fd")
+    return sum(1 for _ in folder.iterdir()) if folder.exists() else 0
+
+
+def _threads() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the one way to see them
+        stack = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=FRAMES_MAX, lookup_lines=False)
+        stack.reverse()
+        lines = (f"  {each.filename}:{each.lineno} {each.name}" for each in stack)
+        parts.append("\n".join([f"thread {names.get(ident, ident)}", *lines]))
+    return "\n\n".join(parts)[:THREADS_CHARACTERS_MAX]
+
+
+def _kind(task: "asyncio.Task[object]") -> str:
+    coroutine = task.get_coro()
+    return str(getattr(coroutine, "__qualname__", type(coroutine).__qualname__))

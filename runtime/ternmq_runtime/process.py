@@ -1,0 +1,149 @@
+"""A server as a process: from its ready line to a clean end."""
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import StartupError
+from ternmq_common.private_files import UMASK, make_folder, narrow
+from ternmq_common.settings import differing
+from ternmq_runtime.event_loop import loop_factory
+from ternmq_runtime.notify import notify
+from ternmq_runtime.observability.logs import configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from ternmq_common.server_settings import ProcessSettings
+
+    Start = Callable[[AsyncExitStack], Awaitable[str]]
+    """Begins everything that the stack ends, and returns the ready line."""
+
+_log = logging.getLogger(__name__)
+# So long a thread that has synced the disk waits for the lock of a busy loop, which gives it up for a moment in each
+# turn and takes it back: with more than a turn lasts, the thread would begin to wait anew each time.
+_SWITCH_S = 0.0001
+_DESCRIPTORS_ENOUGH = 1 << 20
+# Objects that are there beyond those at the last look.
+_COLLECT_AFTER = 10_000
+
+
+def run(
+    settings: "ProcessSettings",
+    start: "Start",
+    *,
+    over: asyncio.Event | None = None,
+    name: str = "",
+    is_part: bool = False,
+) -> int:
+    """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
+    that ended it. StartupError: it could not begin. `name` tells it in the log from others that write there. `is_part`:
+    another process tells what the server is."""
+    configure_logging(settings.log_level, settings.log_format, name)
+    _raise_descriptor_limit()
+    sys.setswitchinterval(_SWITCH_S)
+    os.umask(UMASK)  # for what libraries make; our own files say it themselves
+    with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
+        return runner.run(_serve(start, over or asyncio.Event(), None if is_part else settings))
+
+
+def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
+    """What a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then grpc2= and so on."""
+    others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
+    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}"
+
+
+def described(settings: "ProcessSettings", ready: str) -> str:
+    """What the log says of a server that serves: version, addresses, data directory, what was set. One line."""
+    folder = getattr(settings, "data_dir", None)
+    changed = differing(settings)
+    changed.pop("data_dir", None)
+    told = " ".join(f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items())
+    return (
+        f"ternmq {version('ternmq')} is {ready}"
+        + (f"; data directory {folder.absolute()}" if folder is not None else "")
+        + (f"; settings: {told}" if changed else "")
+        + ("; other settings" if changed else "; all settings")
+        + " are the defaults (`ternmq config`)"
+    )
+
+
+async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings | None") -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    _log.debug("the event loop is of %s", type(loop).__module__)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        starting = asyncio.ensure_future(start(stack))
+        ends = [asyncio.create_task(stop.wait()), asyncio.create_task(over.wait())]
+        await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            ready = starting.result()
+            if settings is not None:
+                _log.info("%s", described(settings, ready))
+            _tell(ready)
+            if settings is not None:
+                notify(f"READY=1\nSTATUS={ready}")
+            _spare_the_collector()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        _log.info("stopping")
+        if settings is not None:
+            notify("STOPPING=1")
+        for end in ends:
+            end.cancel()
+    return 1 if over.is_set() else 0
+
+
+def _tell(ready: str) -> None:
+    """Print the ready line; StartupError if that can't be, since whoever waits for it would wait for ever."""
+    try:
+        sys.stdout.write(ready + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = None  # Python would try, and complain, once more at exit
+        raise StartupError(f"can't write to standard output: {error.strerror}") from None
+
+
+def _spare_the_collector() -> None:
+    """What is there now stays, and calls leave hardly any cycles; to look for them took 14 % of a receive."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 20)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many files as the machine allows: the lower limit that a shell sets is for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS_ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_ENOUGH)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:  # macOS allows less than it says
+        _log.warning("the limit of file descriptors stays %d: %s", soft, error)
+
+
+def make_data_dir(path: "Path") -> None:
+    """Have it, for this user alone; StartupError if it is not there and can't be made."""
+    try:
+        make_folder(path)
+        narrow(path)
+    except OSError as error:
+        raise StartupError(
+            f"the data directory {path} can't be made: {error.strerror}; "
+            "give this user the right to write there, or choose another --data-dir"
+        ) from error

@@ -1,0 +1,125 @@
+"""The HTTP front of a server of several processes: the same paths as that of one (`http_front.py`), for all of them.
+
+Each process is asked at its own socket, in the thread that serves HTTP. /metrics has the series of all with a label
+`worker`, and two more for each process: ternmq_worker_up, ternmq_worker_restarts_total.
+"""
+
+import asyncio
+import json
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from ternmq_rpc.grpc_stream.sockets import UNIX, named
+from ternmq_runtime.observability.http_front import METRICS_TYPE, PATHS, json_answer, listening_for_http
+from ternmq_runtime.observability.http_server import Answer, HttpServer
+from ternmq_runtime.observability.watched_loop import WatchedLoop
+from ternmq_runtime.workers import health
+from ternmq_runtime.workers.asking import NoAnswer, asked
+from ternmq_runtime.workers.health import Said
+from ternmq_runtime.workers.metrics_text import LABEL, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ternmq_runtime.workers.keeper import Keeper
+
+# Above what a process gives itself to answer.
+_PATIENCE_S = 2.0
+# Below what Prometheus gives a scrape: one process that hangs is not to hide the others.
+_METRICS_PATIENCE_S = 5.0
+_LIVE_S = 10.0
+
+
+class GatheringFront:
+    """`keepers` are of all processes; `started` says what is in the way of the start, None if nothing is. Both are
+    looked at in the thread."""
+
+    def __init__(
+        self, keepers: "Sequence[Keeper]", started: "Callable[[], str | None]", *, header_timeout_ms: int
+    ) -> None:
+        self._keepers = keepers
+        self._started = started
+        self._header_timeout_s = header_timeout_ms / 1000
+        self._loop: WatchedLoop
+        self._server: HttpServer | None = None
+
+    async def listen(self, address: str) -> str:
+        """Serve on `host:port` and return that with the real port; StartupError if the address can't be had."""
+        self._loop = WatchedLoop()
+        sockets = await listening_for_http(address)
+        self._server = HttpServer(
+            sockets,
+            self._answer,
+            lambda code, text: json_answer(code, {"error": text}),
+            self._loop.watch,
+            header_timeout_s=self._header_timeout_s,
+        )
+        self._server.start()
+        return named(address, sockets[0])
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
+
+    # --- in the thread
+
+    async def _answer(self, method: str, path: str) -> Answer:
+        if method not in ("GET", "HEAD"):
+            return json_answer(405, {"error": f"{method} is not served; use GET"})
+        if path == "/version":
+            return json_answer(200, {"version": version("ternmq")})
+        if path == "/metrics":
+            return Answer(200, METRICS_TYPE, (await self._metrics()).encode())
+        if path not in PATHS:
+            return json_answer(404, {"error": f"{path} is not here; there are {', '.join((*PATHS, '/metrics'))}"})
+        if path == "/health/live":
+            return await self._answer_live()
+        problem = self._started()
+        if problem is not None:
+            return json_answer(503, {"status": problem})
+        if path == "/health/started":
+            return json_answer(200, {"status": "started"})
+        return json_answer(*health.ready(await self._said(path)))
+
+    async def _answer_live(self) -> Answer:
+        ago_s = await self._loop.turned_ago_s(_PATIENCE_S)
+        if ago_s >= _LIVE_S:
+            return json_answer(503, {"status": f"the supervisor's event loop has not turned for {ago_s:.0f} s"})
+        running = frozenset(keeper.place.name for keeper in self._keepers if keeper.serves)
+        return json_answer(*health.live(await self._said("/health/live"), running))
+
+    async def _said(self, path: str) -> dict[str, Said | None]:
+        bodies = await self._bodies(path, _PATIENCE_S)
+        said: dict[str, Said | None] = {}
+        for name, answered in bodies.items():
+            content = json.loads(answered[1]) if answered is not None else {}
+            is_well = answered is not None and answered[0] == 200
+            said[name] = None if answered is None else Said(is_well, content["status"], content.get("degraded"))
+        return said
+
+    async def _metrics(self) -> str:
+        bodies = await self._bodies("/metrics", _METRICS_PATIENCE_S)
+        texts = {name: answered[1].decode() for name, answered in bodies.items() if answered is not None}
+        up = "".join(f'ternmq_worker_up{{{LABEL}="{name}"}} {int(name in texts)}\n' for name in bodies)
+        restarts = "".join(
+            f'ternmq_worker_restarts_total{{{LABEL}="{keeper.place.name}"}} {keeper.restarts.count}\n'
+            for keeper in self._keepers
+        )
+        return (
+            f"{joined(texts)}"
+            f"# HELP ternmq_worker_up 1 while the process answers\n# TYPE ternmq_worker_up gauge\n{up}"
+            "# HELP ternmq_worker_restarts_total Times that the process died and was started again\n"
+            f"# TYPE ternmq_worker_restarts_total counter\n{restarts}"
+        )
+
+    async def _bodies(self, path: str, patience_s: float) -> dict[str, tuple[int, bytes] | None]:
+        """Status and body of each process's answer; None of who gives none."""
+        answers = await asyncio.gather(*(_asked_or_none(keeper, path, patience_s) for keeper in self._keepers))
+        return {keeper.place.name: answer for keeper, answer in zip(self._keepers, answers, strict=True)}
+
+
+async def _asked_or_none(keeper: "Keeper", path: str, patience_s: float) -> tuple[int, bytes] | None:
+    try:
+        return await asked(keeper.place.http.removeprefix(UNIX), path, patience_s)
+    except NoAnswer:
+        return None

@@ -1,0 +1,47 @@
+"""What the processes of a server say of their health, as one answer. Pure.
+
+Workers share the port: whoever comes to one that is gone comes to another in the next attempt. So a server is ready
+while its broker and one worker are, and what is missing is told beside it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ternmq_runtime.workers.place import BROKER
+
+SILENT = "it does not answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one process has answered: whether all is well, why not, and what is amiss although it is."""
+
+    well: bool
+    status: str
+    degraded: str | None = None
+
+
+Content = dict[str, str]
+
+
+def live(said: Mapping[str, Said | None], running: frozenset[str]) -> tuple[int, Content]:
+    """Whether a restart would heal something: a process that runs and does not turn. Who is dead is started again
+    anyway."""
+    for name, each in said.items():
+        if name in running and (each is None or not each.well):
+            return 503, {"status": f"{name}: {SILENT if each is None else each.status}"}
+    return 200, {"status": "live"}
+
+
+def ready(said: Mapping[str, Said | None]) -> tuple[int, Content]:
+    """Whether messages can be sent and received now."""
+    amiss = {
+        name: SILENT if each is None else each.status for name, each in said.items() if each is None or not each.well
+    }
+    workers = [name for name in said if name != BROKER]
+    if BROKER in amiss or amiss.keys() >= set(workers):
+        name = BROKER if BROKER in amiss else workers[0]
+        return 503, {"status": f"{name}: {amiss[name]}"}
+    degraded = [f"{name}: {why}" for name, why in amiss.items()]
+    degraded += [f"{name}: {each.degraded}" for name, each in said.items() if each is not None and each.degraded]
+    return 200, {"status": "ready", **({"degraded": "; ".join(degraded)} if degraded else {})}

@@ -1,0 +1,69 @@
+"""A process that a supervisor has started, seen from inside."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from ternmq_common.errors import StartupError
+from ternmq_common.private_files import make_folder
+from ternmq_runtime import process
+from ternmq_runtime.workers.child import FAILED
+from ternmq_runtime.workers.place import heard
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AsyncExitStack
+
+    from ternmq_common.server_settings import ProcessSettings
+    from ternmq_runtime.workers.place import Place
+
+S = TypeVar("S", bound="ProcessSettings")
+
+
+def run(kind: "type[S]", start: "Callable[[Place, S, AsyncExitStack], Awaitable[str]]") -> int:
+    """Serve as the supervisor says until it says otherwise, or is gone; the process's exit code.
+
+    `start` begins everything that the stack ends, and returns the ready line. Its StartupError is the supervisor's to
+    tell.
+    """
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 0  # the supervisor is gone
+    place, settings = heard(line, kind)
+    supervisor = _Supervisor()
+
+    async def begin(stack: "AsyncExitStack") -> str:
+        supervisor.watch()
+        make_folder(place.own_folder)
+        return await start(place, settings, stack)
+
+    try:
+        return process.run(settings, begin, name=place.name, is_part=True)
+    except StartupError as error:
+        print(FAILED, " ".join(str(error).split()), flush=True)  # noqa: T201 - standard output is the supervisor's
+        return 1
+    finally:
+        if supervisor.is_gone:
+            shutil.rmtree(place.own_folder, ignore_errors=True)
+            with suppress(OSError):  # others are in it
+                place.folder.rmdir()
+
+
+class _Supervisor:
+    """The end of its pipe: nothing comes there, but that it ends."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def watch(self) -> None:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._look)
+
+    def _look(self) -> None:
+        if not os.read(sys.stdin.fileno(), 1):
+            self.is_gone = True
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            signal.raise_signal(signal.SIGTERM)

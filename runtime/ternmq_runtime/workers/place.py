@@ -1,0 +1,59 @@
+"""What the supervisor tells a process that it starts: one line of JSON on standard input."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from ternmq_rpc.grpc_stream.sockets import UNIX
+
+if TYPE_CHECKING:
+    from ternmq_common.server_settings import ProcessSettings
+
+S = TypeVar("S", bound="ProcessSettings")
+BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One process among those of a supervisor; who dies is followed by another in its place.
+
+    `name` is its own in logs and metrics, `member` what brokers and collectors of telemetry call it, `folder` that of
+    all.
+    """
+
+    name: str
+    member: str
+    folder: Path
+    is_restart: bool = False
+
+    @property
+    def own_folder(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def http(self) -> str:
+        """The address at which it answers health and metrics."""
+        return f"{UNIX}{self.own_folder / 'http'}"
+
+    @property
+    def storage(self) -> str:
+        """The address of the broker's storage service."""
+        return f"{UNIX}{self.folder / BROKER / 'storage'}"
+
+
+def told(place: Place, settings: "ProcessSettings") -> bytes:
+    """The line."""
+    return msgspec.json.encode((place, settings), enc_hook=str) + b"\n"
+
+
+def heard(line: bytes, kind: type[S]) -> tuple[Place, S]:
+    """What the line says, with settings of that kind."""
+    place, settings = msgspec.json.decode(line, type=tuple[Place, kind], dec_hook=_made)  # type: ignore[valid-type]
+    return place, settings
+
+
+def _made(kind: type, text: Any) -> Any:  # noqa: ANN401 - msgspec's
+    assert kind is Path
+    return kind(text)

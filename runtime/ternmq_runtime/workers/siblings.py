@@ -1,0 +1,98 @@
+"""What the processes of one supervisor ask of each other, at the sockets where they answer for their health.
+
+A question is `GET /inside/QUESTION/ARGUMENT`, the argument quoted as in a URL. The sockets are in the supervisor's
+folder, which is for this user alone; a process that has no such socket answers no questions.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from ternmq_runtime.observability import log_control
+from ternmq_runtime.observability.http_front import INSIDE
+from ternmq_runtime.observability.self_report import SelfReport, self_report
+from ternmq_runtime.workers.asking import NoAnswer, asked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_common.server_settings import ProcessSettings
+    from ternmq_runtime.workers.place import Place
+
+Answers = dict[str, Callable[[str], Awaitable[bytes]]]
+"""By question; each gets the argument, on the process's event loop."""
+
+LOG_LEVELS, CHANGE_LOG_LEVELS, REPORT, READY = "log-levels", "change-log-levels", "report", "/health/ready"
+# Above what a process gives itself to answer.
+_PATIENCE_S = 2.0
+_SEPARATOR = "\n"
+
+
+class Siblings:
+    """The other processes of a worker's supervisor, as far as they have begun; none without a `place`."""
+
+    def __init__(self, place: "Place | None" = None) -> None:
+        self._place = place
+
+    async def ask(self, question: str, argument: str = "") -> dict[str, bytes | None]:
+        """What each answers, by its name; None of who gives no answer."""
+        answers = await self._all(f"{INSIDE}{question}/{quote(argument, safe='')}")
+        return {name: said[1] if said is not None and said[0] == 200 else None for name, said in answers.items()}
+
+    async def ready(self) -> dict[str, str | None]:
+        """What each says of its health: a sentence about what is amiss, None where nothing is."""
+        answers = await self._all(READY)
+        return {name: "it does not answer" if said is None else _amiss(*said) for name, said in answers.items()}
+
+    async def _all(self, path: str) -> "dict[str, tuple[int, bytes] | None]":
+        places = await asyncio.to_thread(self._sockets)
+        answers = await asyncio.gather(*(_asked_or_none(socket, path) for socket in places.values()))
+        return dict(zip(places, answers, strict=True))
+
+    def _sockets(self) -> "dict[str, Path]":
+        if self._place is None:
+            return {}
+        own = self._place.own_folder
+        folders = sorted(each for each in self._place.folder.iterdir() if each != own)
+        return {folder.name: folder / "http" for folder in folders}
+
+
+async def _asked_or_none(socket: "Path", path: str) -> tuple[int, bytes] | None:
+    try:
+        return await asked(str(socket), path, _PATIENCE_S)
+    except NoAnswer:
+        return None
+
+
+def _amiss(code: int, body: bytes) -> str | None:
+    said = msgspec.json.decode(body, type=dict[str, str | bool])
+    return str(said["status"]) if code != 200 else str(said["degraded"]) if "degraded" in said else None
+
+
+def usual_answers(settings: "ProcessSettings") -> Answers:
+    """What every process answers of itself."""
+
+    async def log_levels(_: str) -> bytes:
+        return log_control.in_force().encode()
+
+    async def change_log_levels(argument: str) -> bytes:
+        levels, _, by = argument.partition(_SEPARATOR)
+        return log_control.change(levels, by=by).encode()
+
+    async def report(_: str) -> bytes:
+        return msgspec.json.encode(self_report(settings))
+
+    return {LOG_LEVELS: log_levels, CHANGE_LOG_LEVELS: change_log_levels, REPORT: report}
+
+
+def log_change(levels: str, *, by: str) -> str:
+    """The argument of CHANGE_LOG_LEVELS."""
+    return f"{levels}{_SEPARATOR}{by}"
+
+
+def told_report(answer: bytes) -> SelfReport:
+    """What an answer to REPORT says."""
+    return msgspec.json.decode(answer, type=SelfReport)

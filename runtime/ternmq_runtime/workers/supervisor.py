@@ -1,0 +1,140 @@
+"""`--workers N`: the process that starts the others, from `ready` to a clean end.
+
+Start       addresses, HTTP, the broker if there is one here, then all workers; ready when all serve.
+End         the workers first, which answer what they were asked, then their broker.
+Deaths      another process takes the place. A worker's connections are lost, and those of others go on. While a broker
+            is away the workers go on as in a cluster: calls wait for it for a moment. If it can't start again, all end.
+Addresses   bound here, without listening: ports stay reserved while workers come and go, and the kernel gives
+            connections only to those who listen.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import StartupError
+from ternmq_rpc.grpc_stream.sockets import grpc_refused, named, reserved, share
+from ternmq_runtime import process
+from ternmq_runtime.workers.front import GatheringFront
+from ternmq_runtime.workers.keeper import Keeper
+from ternmq_runtime.workers.place import BROKER, Place
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from ternmq_common.server_settings import FrontSettings, ProxySettings, ServerSettings
+
+_log = logging.getLogger(__name__)
+BROKER_MODULE, WORKER_MODULE = "ternmq_broker.server.shared", "ternmq_proxy.worker"
+# Beyond the time that calls get: to part from a broker; to write what is to be known at the next start.
+_WORKER_END_S, _BROKER_END_S = 10.0, 120.0
+_PATH_MAX = 100  # of a socket in the file system, everywhere; with the longest name that there may be
+_LONGEST_NAME = "/worker-63/http"
+
+
+def run_stack(settings: "ServerSettings") -> int:
+    """`ternmq up` with workers: serve until SIGTERM or SIGINT; the process's exit code, 1 if the broker can't be
+    started again. StartupError: it could not begin."""
+    return Supervisor(settings, "up", member=settings.broker_name, with_broker=True).run()
+
+
+def run_proxies(settings: "ProxySettings") -> int:
+    """`ternmq proxy` with workers; as `run_stack`, without a broker."""
+    name = settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}"
+    return Supervisor(settings, "proxy", member=name, with_broker=False).run()
+
+
+class Supervisor:
+    """All processes of one server. `kind` says what the workers are part of; `member` begins their names there."""
+
+    def __init__(self, settings: "FrontSettings", kind: str, *, member: str, with_broker: bool) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._member = member
+        self._with_broker = with_broker
+        self._keepers: list[Keeper] = []
+        self._over = asyncio.Event()
+        self._not_started: str | None = "the server begins"
+
+    def run(self) -> int:
+        return process.run(self._settings, self._start, over=self._over, name="supervisor")
+
+    async def _start(self, stack: "AsyncExitStack") -> str:
+        settings = self._settings
+        if settings.workers > (cores := os.cpu_count() or 1):
+            _log.warning("%d workers are more than the %d cores of this machine", settings.workers, cores)
+        addresses, settings = self._reserve(settings, stack)
+        folder = _folder()
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        front = GatheringFront(self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms)
+        stack.push_async_callback(front.stop)
+        http_address = await front.listen(settings.http)
+        await self._start_all(settings, folder, stack)
+        self._not_started = None
+        return process.ready_line(addresses, http_address)
+
+    def _reserve(self, settings: "FrontSettings", stack: "AsyncExitStack") -> "tuple[list[str], FrontSettings]":
+        """The addresses of gRPC, and settings that name them."""
+        addresses, texts = [], []
+        for listener in settings.listeners:
+            try:
+                sock = stack.enter_context(reserved(listener.address))
+            except StartupError as error:
+                raise grpc_refused(listener.address, error) from error
+            share(sock)
+            address = named(listener.address, sock)
+            addresses.append(address)
+            texts.append(address if listener.advertised is None else f"{address}={listener.advertised}")
+        return addresses, replace(settings, grpc=",".join(texts))
+
+    async def _start_all(self, settings: "FrontSettings", folder: Path, stack: "AsyncExitStack") -> None:
+        grace_s = settings.shutdown_grace_ms / 1000
+        brokers, workers = self._made(settings, folder)
+        for keepers, end_s in ((brokers, _BROKER_END_S), (workers, _WORKER_END_S)):
+            stack.push_async_callback(_end_all, keepers, grace_s + end_s)
+        self._keepers += [*brokers, *workers]
+        await asyncio.gather(*(keeper.prepare() for keeper in self._keepers))
+        for what, keepers in (("broker is", brokers), ("workers are", workers)):
+            self._not_started = f"the {what} starting"
+            await asyncio.gather(*(keeper.start() for keeper in keepers))
+
+    def _made(self, settings: "FrontSettings", folder: Path) -> tuple[list[Keeper], list[Keeper]]:
+        """The broker, if there is one here, and the workers."""
+        broker = Place(name=BROKER, member=self._member, folder=folder)
+        places = [
+            Place(name=f"worker-{number}", member=f"{self._member}-{number}", folder=folder)
+            for number in range(settings.workers)
+        ]
+        return (
+            [Keeper(broker, settings, (BROKER_MODULE,), lost=self._lost)] if self._with_broker else [],
+            [Keeper(place, settings, (WORKER_MODULE, self._kind)) for place in places],
+        )
+
+    def _lost(self, why: str) -> None:
+        _log.critical("%s; everything ends", why)
+        self._over.set()
+
+
+async def _end_all(keepers: list[Keeper], grace_s: float) -> None:
+    await asyncio.gather(*(keeper.end(grace_s) for keeper in keepers))
+
+
+def _folder() -> Path:
+    """A folder for this user alone, of a name that is short enough for sockets below it; StartupError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="ternmq-"))
+        if len(str(folder) + _LONGEST_NAME) > _PATH_MAX:
+            folder.rmdir()
+            folder = Path(tempfile.mkdtemp(prefix="ternmq-", dir="/tmp"))
+    except OSError as error:
+        raise StartupError(
+            f"workers need a temporary folder for their sockets: {error.strerror or error}; let this user write to "
+            "one, and name it in $TMPDIR"
+        ) from error
+    return folder

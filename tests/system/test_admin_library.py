@@ -1,0 +1,389 @@
+"""`ternmq.Admin` and `ternmq.blocking.Admin` on the whole stack: each call, and what a refused one raises."""
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+import ternmq
+import ternmq.blocking
+from ternmq import Message
+from ternmq.admin.brokers import Backlog
+from ternmq.admin.topics import QueueState
+from ternmq.admin.words import Resolution
+from ternmq.testing import Stack
+from ternmq_protos.v2 import definition_pb2 as pb
+
+DAYS_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+_numbers = itertools.count()
+
+
+class Threaded:
+    """The blocking client, each call in a thread, so that one test can be about both."""
+
+    def __init__(self, admin: ternmq.blocking.Admin) -> None:
+        self._admin = admin
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._admin, name)
+
+        async def call(*arguments: object, **keywords: object) -> object:
+            return await asyncio.to_thread(method, *arguments, **keywords)
+
+        async def iterate(*arguments: object, **keywords: object) -> AsyncIterator[object]:
+            iterator = iter(method(*arguments, **keywords))
+            while (found := await asyncio.to_thread(next, iterator, None)) is not None:
+                yield found
+
+        return iterate if name in ("list_transactions", "list_dead_letters") else call
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack(default_queues=1, transaction_timeout_ms="1h") as running:
+        yield running
+
+
+@pytest.fixture(params=["asyncio", "blocking"])
+async def admin(request: pytest.FixtureRequest, stack: Stack) -> AsyncIterator[ternmq.Admin]:
+    if request.param == "asyncio":
+        async with ternmq.Admin(stack.endpoint) as client:
+            yield client
+        return
+    with ternmq.blocking.Admin(stack.endpoint) as blocking:
+        yield cast("ternmq.Admin", Threaded(blocking))
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+async def sent(stack: Stack, topic: str, *bodies: bytes) -> list[ternmq.SendReceipt]:
+    """Messages with their bodies for keys."""
+    async with ternmq.Producer(stack.endpoint) as producer:
+        return [await producer.send(Message(topic, body, keys=[body.decode()])) for body in bodies]
+
+
+async def received(stack: Stack, topic: str, group: str, count: int) -> list[bytes]:
+    """The bodies of so many messages, which are acknowledged."""
+    consumer = ternmq.SimpleConsumer(stack.endpoint, group, {topic: "*"}, await_duration=timedelta(seconds=20))
+    bodies: list[bytes] = []
+    async with consumer:
+        while len(bodies) < count:
+            views = await consumer.receive(count - len(bodies))
+            await consumer.ack(views)
+            bodies += [view.body for view in views]
+    return bodies
+
+
+async def half_sent(stack: Stack, topic: str) -> str:
+    """The id of a transaction that its producer leaves open."""
+    async with ternmq.Producer(stack.endpoint, [topic]) as producer:
+        receipt = await producer.begin_transaction().send(Message(topic, b"paid"))
+    return receipt.transaction_id
+
+
+# --- topics
+
+
+async def test_a_topic_is_made_once_described_changed_and_deleted(admin: ternmq.Admin, topic: str) -> None:
+    assert await admin.create_topic(topic, "delay", 3)
+    assert not await admin.create_topic(topic, "delay", 3)
+    [found] = [each for each in await admin.list_topics() if each.name == topic]
+    assert (found.type, found.queues, found.permission, found.brokers) == ("delay", 3, "read-write", ())
+    assert found.created is not None
+    assert abs(found.created - datetime.now(UTC)) < timedelta(hours=12)
+    described = await admin.describe_topic(topic)
+    assert described.topic == found
+    [broker] = await admin.list_brokers()
+    assert described.queues == tuple(
+        QueueState(broker=broker.name, queue_id=queue_id, min_offset=0, max_offset=0) for queue_id in range(3)
+    )
+    assert described.silent_brokers == ()
+    changed = await admin.update_topic(topic, queues=4, permission="read")
+    assert (changed.queues, changed.permission) == (4, "read")
+    assert (await admin.describe_topic(topic)).topic == changed
+    assert [each.removed for each in await admin.purge_topic(topic, dry_run=True)] == [0] * 4
+    assert len(await admin.purge_topic(topic, before=datetime.now(UTC))) == 4
+    await admin.delete_topic(topic)
+    assert topic not in [each.name for each in await admin.list_topics()]
+
+
+async def test_a_topic_that_is_there_otherwise_is_a_bad_request(admin: ternmq.Admin, topic: str) -> None:
+    await admin.create_topic(topic, permission="write")
+    with pytest.raises(ternmq.BadRequest, match=topic):
+        await admin.create_topic(topic, "fifo")
+    with pytest.raises(ternmq.BadRequest, match="broker"):
+        await admin.create_topic(f"{topic}-elsewhere", brokers=["nowhere"])
+    with pytest.raises(ternmq.BadRequest, match="broker"):
+        await admin.update_topic(topic, add_brokers=["nowhere"])
+
+
+async def test_topics_and_groups_that_are_not_there_are_not_found(admin: ternmq.Admin) -> None:
+    for asked in (
+        admin.describe_topic("none"),
+        admin.update_topic("none", queues=2),
+        admin.delete_topic("none"),
+        admin.purge_topic("none"),
+    ):
+        with pytest.raises(ternmq.NotFound) as topic_error:
+            await asked
+        assert topic_error.value.code == pb.TOPIC_NOT_FOUND
+    for asked_group in (
+        admin.describe_group("none"),
+        admin.update_group("none", max_attempts=2),
+        admin.delete_group("none"),
+    ):
+        with pytest.raises(ternmq.NotFound) as group_error:
+            await asked_group
+        assert group_error.value.code == pb.CONSUMER_GROUP_NOT_FOUND
+
+
+# --- groups
+
+
+async def test_a_group_is_made_once_described_changed_and_deleted(admin: ternmq.Admin, group: str) -> None:
+    assert await admin.create_group(group, fifo=True, consume_from=DAYS_AGO, queue_lock_hold=timedelta(seconds=30))
+    assert not await admin.create_group(group, fifo=True, consume_from=DAYS_AGO, queue_lock_hold=timedelta(seconds=30))
+    with pytest.raises(ternmq.BadRequest, match=group):
+        await admin.create_group(group)
+    [found] = [each for each in await admin.list_groups() if each.name == group]
+    assert (found.fifo, found.consume_from, found.queue_lock_hold) == (True, DAYS_AGO, timedelta(seconds=30))
+    assert (found.assignment, found.priority_factor) == ("averagely", 99)
+    changed = await admin.update_group(group, max_attempts=3, retry_backoff="customized:1s,5s", priority_factor=0)
+    assert (changed.max_attempts, changed.retry_backoff, changed.priority_factor) == (3, "customized:1s,5s", 0)
+    assert (changed.fifo, changed.consume_from, changed.queue_lock_hold) == (True, DAYS_AGO, timedelta(seconds=30))
+    described = await admin.describe_group(group)
+    assert described.group == changed
+    assert (described.progress, described.members, described.lag) == ((), (), 0)
+    await admin.delete_group(group)
+    assert group not in [each.name for each in await admin.list_groups()]
+
+
+async def test_a_settings_text_that_says_nothing_is_a_bad_request(admin: ternmq.Admin, group: str) -> None:
+    with pytest.raises(ternmq.BadRequest, match="retry"):
+        await admin.create_group(group, retry_backoff="soon")
+
+
+async def test_a_described_group_tells_how_far_it_is_and_who_is_in_it(
+    admin: ternmq.Admin, stack: Stack, topic: str, group: str
+) -> None:
+    stack.create_topic(topic)
+    stack.create_group(group, consume_from="earliest")
+    await sent(stack, topic, b"0", b"1", b"2")
+    consumer = ternmq.SimpleConsumer(stack.endpoint, group, {topic: "*"})
+    async with consumer:
+        [view] = await consumer.receive(1)
+        described = await admin.describe_group(group)
+        [member] = described.members
+        assert (member.client_id, member.client_type) == (consumer.client_id, "simple_consumer")
+        assert member.subscriptions == {topic: "*"}
+        assert described.client_ids == (consumer.client_id,)
+        await consumer.ack(view)
+    [progress] = (await admin.describe_group(group)).progress
+    assert (progress.topic, progress.queue_id, progress.max_offset, progress.lag) == (topic, 0, 3, 2)
+    assert progress.oldest_age is not None
+    assert progress.oldest_age >= timedelta(0)
+
+
+async def test_a_group_is_moved_in_every_way(admin: ternmq.Admin, stack: Stack, topic: str, group: str) -> None:
+    stack.create_topic(topic)
+    stack.create_group(group)
+    await sent(stack, topic, b"0", b"1", b"2", b"3")
+    [first] = await admin.reset_offsets(group, topic, "latest")
+    assert (first.queue_id, first.before, first.after) == (0, None, 4)
+    [rehearsed] = await admin.reset_offsets(group, topic, "earliest", dry_run=True)
+    assert (rehearsed.before, rehearsed.after) == (4, 0)
+    [shifted] = await admin.reset_offsets(group, topic, shift=-1)
+    assert (shifted.before, shifted.after) == (4, 3), "the rehearsal moved nothing"
+    [placed] = await admin.reset_offsets(group, topic, 1, queue_ids=[0], broker=first.broker)
+    assert (placed.before, placed.after) == (3, 1)
+    [timed] = await admin.reset_offsets(group, topic, DAYS_AGO)
+    assert (timed.before, timed.after) == (1, 0)
+    assert await received(stack, topic, group, 4) == [b"0", b"1", b"2", b"3"]
+    with pytest.raises(ternmq.BadRequest, match="nowhere"):
+        await admin.reset_offsets(group, topic, "latest", broker="nowhere")
+
+
+async def test_one_message_is_skipped(admin: ternmq.Admin, stack: Stack, topic: str, group: str) -> None:
+    stack.create_topic(topic)
+    stack.create_group(group)
+    await sent(stack, topic, b"0", b"1")
+    await admin.reset_offsets(group, topic, "earliest")
+    async with ternmq.SimpleConsumer(stack.endpoint, group, {topic: "*"}) as consumer:
+        [view] = await consumer.receive(1)
+        [move] = await admin.skip_message(group, topic, 0, view.offset)
+        assert (move.queue_id, move.before, move.after) == (0, 0, 1)
+    assert await received(stack, topic, group, 1) == [b"1"]
+    with pytest.raises(ternmq.BadRequest):
+        await admin.skip_message(group, topic, 0, 17)
+
+
+# --- what is stored
+
+
+async def test_messages_are_found_by_key_and_by_id(admin: ternmq.Admin, stack: Stack, topic: str) -> None:
+    stack.create_topic(topic)
+    receipts = await sent(stack, topic, b"order-7", b"order-7", b"order-8")
+    found = await admin.find_messages(topic, "order-7")
+    assert [view.offset for view in found] == [1, 0], "the newest first"
+    assert {view.broker for view in found} == {broker.name for broker in await admin.list_brokers()}
+    assert [view.body for view in await admin.find_messages(topic, receipts[2].message_id)] == [b"order-8"]
+    assert [view.offset for view in await admin.find_messages(topic, "order-7", limit=1)] == [1]
+    assert await admin.find_messages(topic, "order-9") == []
+    with pytest.raises(ternmq.NotFound):
+        await admin.find_messages("none", "order-7")
+
+
+async def test_dead_letters_are_listed_and_delivered_again(
+    admin: ternmq.Admin, stack: Stack, topic: str, group: str
+) -> None:
+    stack.create_topic(topic)
+    stack.create_group(group, max_attempts=1, consume_from="earliest")
+    await sent(stack, topic, b"0")
+    async with ternmq.SimpleConsumer(stack.endpoint, group, {topic: "*"}) as consumer:
+        assert [letter async for letter in admin.list_dead_letters(group)] == [], "none ever came"
+        [view] = await consumer.receive(1, timedelta(seconds=10))
+        await admin.advance_clock(11)
+        letters: list[ternmq.MessageView] = []
+        while not letters:
+            letters = [letter async for letter in admin.list_dead_letters(group)]
+        assert [(letter.body, letter.offset) for letter in letters] == [(b"0", 0)]
+        assert [each.body async for each in admin.list_dead_letters(group, broker=letters[0].broker)] == [b"0"]
+        assert [each async for each in admin.list_dead_letters(group, broker="nowhere")] == []
+        again: list[ternmq.ReceivedMessage] = []
+        [resent, refused] = await admin.resend_dead_letters(group, [0, 5])
+        assert (resent.offset, resent.message_id, resent.error) == (0, view.message_id, None)
+        assert refused.offset == 5
+        assert isinstance(refused.error, ternmq.NotFound)
+        while not again:
+            again = await consumer.receive(1)
+        assert again[0].body == b"0"
+        await consumer.ack(again)
+    with pytest.raises(ternmq.NotFound):
+        await admin.resend_dead_letters("none", [0])
+    with pytest.raises(ternmq.NotFound):
+        await anext(aiter(admin.list_dead_letters("none")))
+
+
+@pytest.mark.parametrize(("resolution", "state"), [("commit", "committed"), ("rollback", "rolled_back")])
+async def test_open_transactions_are_listed_described_and_resolved(
+    admin: ternmq.Admin, stack: Stack, topic: str, group: str, resolution: Resolution, state: str
+) -> None:
+    stack.create_topic(topic, "transaction")
+    stack.create_group(group, consume_from="earliest")
+    transaction_id = await half_sent(stack, topic)
+    [listed] = [each async for each in admin.list_transactions(topic=topic)]
+    assert (listed.transaction_id, listed.topic, listed.state) == (transaction_id, topic, "pending")
+    assert [each async for each in admin.list_transactions("discarded", topic=topic)] == []
+    described = await admin.describe_transaction(transaction_id)
+    assert (described.transaction, described.message.body) == (listed, b"paid")
+    resolved = await admin.resolve_transaction(transaction_id, resolution)
+    assert (resolved.transaction_id, resolved.state) == (transaction_id, state)
+    assert [each async for each in admin.list_transactions(topic=topic)] == []
+    if state == "committed":
+        assert await received(stack, topic, group, 1) == [b"paid"]
+    other: Resolution = "rollback" if resolution == "commit" else "commit"
+    with pytest.raises(ternmq.BadRequest):
+        await admin.resolve_transaction(transaction_id, other)
+    with pytest.raises(ternmq.ClientError) as unknown:
+        await admin.describe_transaction("none")
+    assert unknown.value.code == pb.INVALID_TRANSACTION_ID
+
+
+async def test_transactions_are_read_page_by_page(
+    admin: ternmq.Admin, stack: Stack, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ternmq.admin.messages.TRANSACTIONS_PAGE", 2)
+    stack.create_topic(topic, "transaction")
+    ids = [await half_sent(stack, topic) for _ in range(5)]
+    assert [each.transaction_id async for each in admin.list_transactions(topic=topic)] == ids
+
+
+# --- brokers and the server
+
+
+async def test_the_one_broker_of_an_embedded_stack_is_told_and_stays_as_it_is(
+    admin: ternmq.Admin, stack: Stack, topic: str, group: str
+) -> None:
+    [broker] = await admin.list_brokers()
+    assert (broker.live, broker.draining, broker.permission) == (True, False, "read-write")
+    assert broker.load.messages_in >= 0
+    stack.create_topic(topic)
+    stack.create_group(group, consume_from="earliest")
+    await sent(stack, topic, b"0", b"1")
+    assert await received(stack, topic, group, 1) == [b"0"]
+    remaining = await admin.broker_remaining(broker.name)
+    assert Backlog(group=group, topic=topic, messages=1) in remaining.backlogs
+    assert not remaining.is_nothing
+    with pytest.raises(ternmq.BadRequest, match="its own and only broker"):
+        await admin.update_broker(broker.name, draining=True)
+    with pytest.raises(ternmq.BadRequest, match="its own and only broker"):
+        await admin.remove_broker(broker.name)
+    with pytest.raises(ternmq.NotFound):
+        await admin.broker_remaining("nowhere")
+
+
+async def test_the_server_tells_its_version_and_time_which_can_be_moved(admin: ternmq.Admin) -> None:
+    before = await admin.server_info()
+    assert before.test_clock
+    assert before.version
+    assert before.resident_bytes > 0
+    assert before.started is not None
+    assert before.now is not None
+    after = await admin.advance_clock(timedelta(hours=1))
+    assert after - before.now >= timedelta(hours=1)
+    assert (await admin.advance_clock(0.5)) - after >= timedelta(milliseconds=500)
+    with pytest.raises(ternmq.BadRequest):
+        await admin.advance_clock(-1)
+
+
+async def test_time_of_a_server_without_a_test_clock_is_not_moved() -> None:
+    with Stack(test_clock=False) as stack:
+        with ternmq.blocking.Admin(stack.endpoint) as blocking, pytest.raises(ternmq.Forbidden):
+            await asyncio.to_thread(blocking.advance_clock, 1)
+        async with ternmq.Admin(stack.endpoint) as admin:
+            with pytest.raises(ternmq.Forbidden):
+                await admin.advance_clock(1)
+
+
+# --- the client
+
+
+async def test_a_server_that_is_not_there_is_a_failed_connection(unused_tcp_port: int) -> None:
+    async with ternmq.Admin(f"127.0.0.1:{unused_tcp_port}") as admin:
+        with pytest.raises(ternmq.ConnectionFailed) as failed:
+            await admin.list_topics()
+    assert failed.value.retryable
+
+
+async def test_an_admin_is_used_between_its_start_and_its_end(stack: Stack) -> None:
+    admin = ternmq.Admin(stack.endpoint)
+    with pytest.raises(ternmq.NotRunning, match="was not started"):
+        await admin.list_topics()
+    async with admin:
+        await admin.list_topics()
+        with pytest.raises(ternmq.NotRunning, match="is running"):
+            await admin.start()
+    await admin.close()
+    with pytest.raises(ternmq.NotRunning, match="was closed"):
+        await admin.list_topics()
+
+
+def test_the_blocking_admin_has_the_methods_and_arguments_of_the_asyncio_one() -> None:
+    original, blocking = ternmq.Admin, ternmq.blocking.Admin
+    assert inspect.signature(blocking.__init__) == inspect.signature(original.__init__)
+    for name, function in inspect.getmembers(original, inspect.isfunction):
+        if not name.startswith("_"):
+            assert inspect.signature(getattr(blocking, name)).parameters == inspect.signature(function).parameters
+            assert (getattr(blocking, name).__doc__ or "").splitlines()[0] == (function.__doc__ or "").splitlines()[0]

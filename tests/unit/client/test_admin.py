@@ -1,0 +1,148 @@
+"""Calls of the admin service without a stack: arguments, servers that are not there or not TernMQ, who asks."""
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import ternmq
+import ternmq.admin
+import ternmq.blocking
+from ternmq.admin import topics
+from ternmq.plain_calls import PlainCalls
+from tests.unit.client.scripted_server import ScriptedServer
+from tests.unit.command.admin_server import AdminServer
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2 import definition_pb2 as pb
+
+# The calls, without types: what is written wrong here on purpose, a type checker would refuse.
+RAW: Any = ternmq.admin
+NO_ZONE = datetime(2026, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of something that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield "{}:{}".format(*listener.getsockname())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: RAW.topics.create(7), "name is text, which 7 is not"),
+        (lambda: RAW.topics.create("t", queues="4"), "queues is a whole number, which '4' is not"),
+        (lambda: RAW.topics.create("t", queues=True), "queues is a whole number, which True is not"),
+        (lambda: RAW.topics.create("t", brokers="a"), 'write brokers=["a"]'),
+        (lambda: RAW.topics.update("t", add_brokers=[5]), "each of add_brokers is text, which 5 is not"),
+        (
+            lambda: RAW.groups.create("g", {"max_atempts": 3}),
+            "no setting 'max_atempts'; did you mean 'max_attempts'",
+        ),
+        (lambda: RAW.groups.create("g", {"fifo": 1}), "fifo is True or False, which 1 is not"),
+        (
+            lambda: RAW.groups.create("g", {"queue_lock_hold": 30}),
+            "queue_lock_hold is a timedelta, which 30 is not",
+        ),
+        (lambda: RAW.groups.reset_offsets("g", "t"), "give one of to and shift"),
+        (lambda: RAW.groups.reset_offsets("g", "t", "latest", shift=3), "give one of to and shift"),
+        (
+            lambda: RAW.groups.reset_offsets("g", "t", "end"),
+            "'earliest', 'latest', a datetime or an offset, which 'end'",
+        ),
+        (lambda: RAW.groups.reset_offsets("g", "t", "latest", queue_ids=3), "write queue_ids=[3]"),
+        (lambda: RAW.messages.resend_dead_letters("g", 17), "write queue_offsets=[17]"),
+        (lambda: RAW.brokers.update("b", draining="yes"), "draining is True or False, which 'yes' is not"),
+        (lambda: RAW.brokers.advance_clock("2h"), "by is a timedelta or seconds, which '2h' is not"),
+    ],
+)
+def test_arguments_of_another_type_are_a_type_error_that_says_what_to_write(
+    make: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(said)):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: RAW.topics.create("t", "fifi"), "type='fifi'; did you mean 'fifo'"),
+        (lambda: RAW.topics.create("t", queues=0), "queues=0 must be from 1 to 2147483647"),
+        (lambda: RAW.topics.create("t", queues=2**31), "must be from 1 to 2147483647"),
+        (lambda: RAW.topics.update("t", permission="rw"), "permission='rw'"),
+        (lambda: RAW.groups.create("g", {"priority_factor": 101}), "priority_factor=101 must be from 0 to 100"),
+        (lambda: RAW.groups.create("g", {"consume_from": NO_ZONE}), "consume_from has no time zone"),
+        (lambda: RAW.groups.reset_offsets("g", "t", NO_ZONE), "to has no time zone"),
+        (lambda: RAW.groups.reset_offsets("g", "t", -1), "to=-1 must be from 0"),
+        (lambda: RAW.messages.find("t", "k", limit=0), "limit=0 must be from 1"),
+        (lambda: RAW.messages.list_transactions("open"), "state='open'"),
+        (lambda: RAW.messages.resolve_transaction("id", "commt"), "did you mean 'commit'"),
+        (lambda: ternmq.Admin("127.0.0.1:1", request_timeout=0), "must be more than 0 seconds"),
+    ],
+)
+def test_arguments_outside_of_what_there_is_are_a_value_error(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        make()
+
+
+async def test_a_server_that_is_no_ternmq_does_not_support_it(server: ScriptedServer) -> None:
+    async with ternmq.Admin(server.endpoint) as admin:
+        with pytest.raises(ternmq.Unsupported):
+            await admin.list_topics()
+    with PlainCalls(server.endpoint) as calls, pytest.raises(ternmq.Unsupported):
+        await asyncio.to_thread(calls.ask, topics.list_all())
+
+
+async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_said(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ternmq.Admin(silent, request_timeout=0.2) as admin:
+        with pytest.raises(ternmq.DeadlineExceeded):
+            await admin.list_topics()
+    monkeypatch.setattr("ternmq.plain_calls.CALL_TIMEOUT_S", 0.2)
+    with PlainCalls(silent) as calls, pytest.raises(ternmq.DeadlineExceeded, match=r"within 0\.2 s"):
+        await asyncio.to_thread(calls.ask, topics.list_all())
+
+
+def test_plain_calls_connect_to_what_is_there(unused_tcp_port: int) -> None:
+    with PlainCalls(f"127.0.0.1:{unused_tcp_port}") as calls, pytest.raises(ternmq.ConnectionFailed) as failed:
+        calls.ask(topics.list_all())
+    assert failed.value.retryable
+
+
+def test_brokers_of_a_cluster_are_changed_and_removed() -> None:
+    with AdminServer() as server, ternmq.blocking.Admin(server.endpoint) as admin:
+        server.brokers.put("a")
+        assert admin.update_broker("a", draining=True).draining
+        assert admin.update_broker("a", permission="read").permission == "read"
+        admin.remove_broker("a", force=True)
+        assert admin.list_brokers() == []
+        assert server.client_ids == [admin.client_id] * 4
+
+
+def test_what_a_newer_server_calls_otherwise_is_told_as_it_is() -> None:
+    with AdminServer() as server, ternmq.blocking.Admin(server.endpoint) as admin:
+        admin.create_topic("orders")
+        admin.create_group("billing")
+        server.topics["orders"].type = cast("pb.MessageType", 77)
+        server.topics["orders"].permission = cast("pb.Permission", 88)
+        server.groups["billing"].consume_from = "9" * 40
+        [topic], [group] = admin.list_topics(), admin.list_groups()
+        assert (topic.type, topic.permission) == ("77", "88")
+        assert group.consume_from == "9" * 40
+        assert group.queue_lock_hold == timedelta(0)
+
+
+def test_an_answer_that_makes_no_sense_is_an_internal_error() -> None:
+    with AdminServer() as server, ternmq.blocking.Admin(server.endpoint) as admin:
+        admin.create_topic("orders")
+        server.topics["orders"].created.seconds = 10**15
+        with pytest.raises(ternmq.InternalError, match="the answer of ListTopics makes no sense"):
+            admin.list_topics()
+        with PlainCalls(server.endpoint) as calls, pytest.raises(ternmq.InternalError, match="makes no sense"):
+            calls.ask(topics.list_all())

@@ -1,0 +1,286 @@
+"""Who gets a transaction check; the test plays service and clients (`sending.md, Transaction checks`)."""
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import OpenTransaction, OrphanedTransaction, QueueRef, StoredMessage, TransactionState
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.processors import orphan_checks
+from ternmq_proxy.processors.clients import ClientRegistry
+from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, OrphanChecks
+
+if TYPE_CHECKING:
+    from ternmq_proxy.message_service.interface import MessageService
+
+POLL_S = 10.0
+
+
+class Ends:
+    """Plays the part of MessageService that orphan checks use: what became of each transaction."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, TransactionState] = {}
+
+    async def transaction(self, transaction: TransactionId) -> tuple[OpenTransaction, StoredMessage]:
+        state = self.states.get(str(transaction))
+        if state is None:
+            raise MessagingError(pb.INVALID_TRANSACTION_ID, "there is none")
+        known = OpenTransaction(
+            transaction_id=str(transaction),
+            topic="t",
+            message_id=transaction.message_id,
+            state=state,
+            stored_ms=0,
+            sender="sender",
+        )
+        return known, orphan(transaction.log_offset).message
+
+
+class Stream:
+    """A Telemetry stream that notes what it was to send, or fails."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken = broken
+        self.asked: list[str] = []
+        self.arrived = asyncio.Event()
+
+    async def push(self, command: rpc.TelemetryCommand) -> bool:
+        if self.broken:
+            return False
+        self.asked.append(command.recover_orphaned_transaction_command.transaction_id)
+        self.arrived.set()
+        return True
+
+
+class Seconds:
+    """Seconds that pass when the test says so."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def orphan(number: int, sender: str = "sender") -> OrphanedTransaction:
+    stored = StoredMessage(QueueRef("t", "broker-0", 0), number, 0, b"", b"")
+    return OrphanedTransaction(transaction_id=name(number), topic="t", sender=sender, message=stored)
+
+
+def name(number: int) -> str:
+    return str(TransactionId("id", "broker-0", number))
+
+
+class Room:
+    """Orphan checks with everything around them."""
+
+    def __init__(self) -> None:
+        self.seconds = Seconds()
+        self.ends = Ends()
+        self.clients = ClientRegistry(self.seconds, expiry_s=120)
+        self.checks = OrphanChecks(
+            cast("MessageService", self.ends), self.clients, self.seconds, store_host="127.0.0.1:8081"
+        )
+
+    def enter(self, client_id: str, *, broken: bool = False) -> Stream:
+        """A producer of topic t comes."""
+        stream = Stream(broken=broken)
+        settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "t"}]})
+        self.clients.configured(client_id, settings)
+        self.clients.attach(client_id, stream)
+        return stream
+
+    async def ask(self, number: int) -> bool:
+        self.ends.states.setdefault(name(number), TransactionState.PENDING)
+        return await self.checks.ask(orphan(number))
+
+    async def leave(self, client_id: str) -> None:
+        """The client goes; returns when its checks have been passed on."""
+        self.clients.forget(client_id)
+        self.checks.left(client_id)
+        await asyncio.gather(*self.checks._passing_on)
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+async def test_nobody_is_there_to_ask(room: Room) -> None:
+    assert not await room.ask(1)
+    stream = room.enter("a")
+    assert room.clients.detach("a", stream)
+    assert not await room.ask(1)
+
+
+async def test_a_stream_that_can_not_be_written_counts_as_not_asked(room: Room) -> None:
+    broken = room.enter("sender", broken=True)
+    assert not await room.ask(1)
+    other = room.enter("other")
+    assert await room.ask(1)
+    assert (broken.asked, other.asked) == ([], [name(1)])
+
+
+async def test_a_client_that_says_good_bye_while_it_is_asked_counts_as_not_asked(room: Room) -> None:
+    class Leaving(Stream):
+        async def push(self, command: rpc.TelemetryCommand) -> bool:
+            room.clients.forget("sender")
+            return await super().push(command)
+
+    room.enter("sender")
+    room.clients.attach("sender", Leaving())
+    other = room.enter("other")
+    assert await room.ask(1)
+    assert other.asked == [name(1)]
+
+
+async def test_others_are_asked_in_turn_for_each_topic(room: Room) -> None:
+    streams = [room.enter(client_id) for client_id in ("a", "b", "c")]
+    for number in range(6):
+        assert await room.ask(number)
+    assert [stream.asked for stream in streams] == [
+        [name(0), name(3)],
+        [name(1), name(4)],
+        [name(2), name(5)],
+    ]
+
+
+async def test_settings_sent_again_do_not_change_whose_turn_it_is(room: Room) -> None:
+    first, second = room.enter("a"), room.enter("b")
+    for number in range(4):
+        room.clients.configured("a", pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "t"}]}))
+        assert await room.ask(number)
+    assert (first.asked, second.asked) == ([name(0), name(2)], [name(1), name(3)])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "other"}]}),
+        pb.Settings(client_type=pb.PUSH_CONSUMER, publishing={"topics": [{"name": "t"}]}),
+        pb.Settings(publishing={"topics": [{"name": "t"}]}),
+    ],
+    ids=["other topic", "consumer", "no type"],
+)
+async def test_settings_say_who_can_be_asked(room: Room, settings: pb.Settings) -> None:
+    room.enter("a")
+    room.clients.configured("a", settings)
+    assert not await room.ask(1)
+
+
+async def test_open_questions_are_passed_on_in_order(room: Room) -> None:
+    room.enter("sender")
+    for number in range(3):
+        await room.ask(number)
+    other = room.enter("other")
+    room.checks.answered(name(1))
+    await room.leave("sender")
+    assert other.asked == [name(0), name(2)]
+    # They are the other's now.
+    third = room.enter("third")
+    await room.leave("other")
+    assert third.asked == [name(0), name(2)]
+
+
+@pytest.mark.parametrize(
+    "state", [TransactionState.COMMITTED, TransactionState.ROLLED_BACK, TransactionState.DISCARDED]
+)
+async def test_what_was_ended_through_another_proxy_is_not_passed_on(room: Room, state: TransactionState) -> None:
+    room.enter("sender")
+    await room.ask(1)
+    await room.ask(2)
+    room.ends.states[name(1)] = state
+    other = room.enter("other")
+    await room.leave("sender")
+    assert other.asked == [name(2)]
+
+
+async def test_what_nobody_knows_any_more_is_not_passed_on(room: Room) -> None:
+    room.enter("sender")
+    await room.ask(1)
+    await room.ask(2)
+    del room.ends.states[name(1)]
+    other = room.enter("other")
+    await room.leave("sender")
+    assert other.asked == [name(2)]
+
+
+async def test_with_nobody_left_nothing_is_looked_up(room: Room) -> None:
+    room.enter("sender")
+    await room.ask(1)
+    room.ends.states.clear()
+    await room.leave("sender")
+    await room.leave("sender")
+
+
+async def test_an_old_question_is_forgotten(room: Room) -> None:
+    room.enter("sender")
+    await room.ask(1)
+    room.seconds.now_s = 100
+    await room.ask(2)
+    room.seconds.now_s = CHECK_AGE_MAX_S + 1
+    other = room.enter("other")
+    await room.leave("sender")
+    assert other.asked == [name(2)]
+
+
+async def test_a_question_put_again_is_young(room: Room) -> None:
+    room.enter("sender")
+    await room.ask(1)
+    room.seconds.now_s = CHECK_AGE_MAX_S - 1
+    await room.ask(1)
+    room.seconds.now_s = CHECK_AGE_MAX_S + 1
+    other = room.enter("other")
+    await room.leave("sender")
+    assert other.asked == [name(1)]
+
+
+async def test_no_more_questions_are_remembered_than_there_is_room_for(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphan_checks, "CHECKS_MAX", 3)
+    room.enter("sender")
+    for number in range(10):
+        await room.ask(number)
+    other = room.enter("other")
+    await room.leave("sender")
+    assert other.asked == [name(7), name(8), name(9)]
+
+
+async def test_a_failure_while_questions_are_passed_on_is_logged(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(ends: Ends, transaction: TransactionId) -> None:
+        raise RuntimeError("out of order")
+
+    room.enter("sender")
+    await room.ask(1)
+    room.enter("other")
+    monkeypatch.setattr(Ends, "transaction", broken)
+    await room.leave("sender")
+    assert "could not be passed on" in caplog.text
+
+
+async def test_closing_ends_what_is_under_way(room: Room) -> None:
+    forever = asyncio.Event()
+
+    class Stuck(Stream):
+        async def push(self, command: rpc.TelemetryCommand) -> bool:
+            self.arrived.set()
+            return await forever.wait()
+
+    room.enter("sender")
+    await room.ask(1)
+    stuck = Stuck()
+    room.enter("other")
+    room.clients.attach("other", stuck)
+    room.clients.forget("sender")
+    room.checks.left("sender")
+    await stuck.arrived.wait()
+    async with asyncio.timeout(POLL_S):
+        await room.checks.close()
+    assert not room.checks._passing_on

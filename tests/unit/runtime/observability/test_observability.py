@@ -1,0 +1,170 @@
+"""One process's figures and traces without its servers: what a proxy and a broker of a cluster bring."""
+
+import dataclasses
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ternmq_common.errors import StartupError
+from ternmq_common.server_settings import ProcessSettings
+from ternmq_runtime.observability.durations import Durations
+from ternmq_runtime.observability.figures import (
+    BrokerFigures,
+    FrontFigures,
+    Lag,
+    LinkFigures,
+    MemberFigures,
+    MessageCounts,
+    Traffic,
+)
+from ternmq_runtime.observability.instruments import INSTRUMENTS
+from ternmq_runtime.observability.observability import Observability
+from ternmq_runtime.observability.tracing import Within, current_traceparent, span
+from tests.support.collector import Collector
+
+SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+FIGURES = BrokerFigures(
+    messages=MessageCounts(),
+    retries=1,
+    dead_letters=2,
+    lost=3,
+    accepts=False,
+    polls_waiting=4,
+    transactions=5,
+    log_bytes=6,
+    segments=7,
+    records=8,
+    skipped_bytes=9,
+    torn_bytes=12,
+    journal_lines_skipped=13,
+    files_set_aside=14,
+    disk_used=0.5,
+    disk_free_bytes=10,
+    disk_free_min_bytes=11,
+    disk_refuses=True,
+    syncs=Durations(),
+)
+LINK = LinkFigures(broker="b", up=True, set_aside=False, calls=30, late=1, lost=2, frames_out=10, frames_in=9)
+MEMBER = MemberFigures(registry_reachable=False, registry_version=7, lease_age_s=1.5, proxies=2)
+
+
+class FakeBroker:
+    """A broker whose figures the test says."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        for by_topic in (FIGURES.messages.sent, FIGURES.messages.delivered, FIGURES.messages.acknowledged):
+            by_topic.add("orders")
+
+    def now(self) -> BrokerFigures:
+        return FIGURES
+
+    async def lags(self) -> AsyncIterator[Lag]:
+        self.counted += 1
+        yield Lag("billing", "orders", 10, 4)
+
+    async def pending_timers(self) -> int:
+        return 11
+
+
+async def scraped(observability: Observability) -> dict[str, float]:
+    families = text_string_to_metric_families((await observability.scrape()).decode())
+    return {
+        sample.name + "".join(f" {value}" for _, value in sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name != "target_info"
+    }
+
+
+def a_full_process(**others: float) -> Observability:
+    """One that has everything that there is to see."""
+    observability = Observability(ProcessSettings(), service="ternmq-proxy", **others)  # type: ignore[arg-type]
+    front = FrontFigures(lambda: Traffic(3, 4096, 512, {"resets": 2}))
+    front.called("SendMessage", "OK", 0.003)
+    front.polled("ReceiveMessage", "OK", 1.0)
+    observability.watch_front(front)
+    observability.watch_broker(FakeBroker())
+    observability.watch_links(lambda: [LINK])
+    observability.watch_member(lambda: MEMBER)
+    return observability
+
+
+async def test_every_instrument_has_the_series_that_it_says() -> None:
+    names = {name.partition(" ")[0] for name in await scraped(a_full_process())}
+    declared = [instrument.prometheus_names for instrument in INSTRUMENTS]
+    assert names == set().union(*declared)
+
+
+async def test_what_a_cluster_knows_is_told() -> None:
+    seen = await scraped(a_full_process())
+    expected = {
+        "ternmq_link_up b": 1,
+        "ternmq_link_set_aside b": 0,
+        "ternmq_link_calls_total b": 30,
+        "ternmq_link_frames_sent_total b": 10,
+        "ternmq_link_failures_total late b": 1,
+        "ternmq_link_failures_total lost b": 2,
+        "ternmq_registry_reachable": 0,
+        "ternmq_registry_version": 7,
+        "ternmq_lease_age_seconds": 1.5,
+        "ternmq_broker_proxies": 2,
+        "ternmq_broker_accepting": 0,
+        "ternmq_store_skipped_bytes_total": 9,
+        "ternmq_store_torn_bytes_total": 12,
+        "ternmq_store_journal_skipped_total": 13,
+        "ternmq_store_set_aside": 14,
+        "ternmq_consumer_lag billing orders": 10,
+        "ternmq_consumer_in_flight billing orders": 4,
+        "ternmq_timers_pending": 11,
+    }
+    assert {name: seen[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(("interval_s", "times"), [(3600.0, 1), (0.0, 3)])
+async def test_lags_are_counted_no_more_often_than_the_interval_says(interval_s: float, times: int) -> None:
+    observability = Observability(ProcessSettings(), service="ternmq", count_interval_s=interval_s)
+    broker = FakeBroker()
+    observability.watch_broker(broker)
+    for _ in range(3):
+        await observability.scrape()
+    assert broker.counted == times
+
+
+async def test_a_trace_goes_on_in_another_process() -> None:
+    with Collector() as collector:
+        settings = dataclasses.replace(ProcessSettings(), otlp_endpoint=collector.endpoint)
+        proxy, broker = (Observability(settings, service=f"ternmq-{name}") for name in ("proxy", "broker"))
+        await proxy.start()
+        await broker.start()
+        assert proxy.tracing is not None
+        sending = proxy.tracing.begin("send orders", SAMPLED, {})
+        assert sending is not None
+        with Within(sending):
+            told = current_traceparent()
+        with broker.continued(told), span("append", "orders"):
+            pass
+        assert current_traceparent() == ""
+        await proxy.stop()
+        await broker.stop()
+        assert collector.services() == {"ternmq-proxy", "ternmq-broker"}
+        spans = {found.name: found for found in collector.spans()}
+    assert spans["append orders"].parent_span_id == spans["send orders"].span_id
+    assert spans["append orders"].trace_id == spans["send orders"].trace_id
+
+
+async def test_without_a_collector_no_trace_goes_on() -> None:
+    observability = Observability(ProcessSettings(), service="ternmq-broker")
+    await observability.start()
+    with observability.continued(SAMPLED):
+        assert current_traceparent() == ""
+    await observability.stop()
+
+
+async def test_without_the_packages_a_collector_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
+    settings = ProcessSettings(otlp_endpoint="http://127.0.0.1:1")
+    with pytest.raises(StartupError, match=r"run pip install '\.\[otel,server\]'"):
+        await Observability(settings, service="ternmq").start()

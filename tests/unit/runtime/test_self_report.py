@@ -1,0 +1,26 @@
+"""What a process says of itself, and the limits of its log levels."""
+
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.server_settings import ProxySettings, ServerSettings
+from ternmq_runtime.observability import log_control
+from ternmq_runtime.observability.self_report import shown_settings
+
+SECRET = "hunter2"
+
+
+def test_settings_are_shown_without_secrets(tmp_path: Path) -> None:
+    shown = shown_settings(ProxySettings(registry=f"postgresql://ternmq:{SECRET}@db:5432/ternmq"))
+    assert SECRET not in str(shown)
+    assert shown["registry"].endswith("@db:5432/ternmq")
+    assert shown_settings(ServerSettings(data_dir=tmp_path))["data_dir"] == str(tmp_path)
+
+
+def test_loggers_can_not_be_named_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_control, "_named", {"one", "two"})
+    monkeypatch.setattr(log_control, "NAMES_MAX", 3)
+    assert log_control.check("info,one=debug,three=debug").named.keys() == {"one", "three"}
+    with pytest.raises(ValueError, match="more than 3 loggers"):
+        log_control.check("info,three=debug,four=debug")
