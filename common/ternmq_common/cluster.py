@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ternmq_common.access.users import AccessSnapshot
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -77,6 +79,7 @@ class RegistrySnapshot:
     topics: "Mapping[str, Topic]" = field(default_factory=dict)
     groups: "Mapping[str, Group]" = field(default_factory=dict)
     brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
+    access: AccessSnapshot = field(default_factory=AccessSnapshot)
     is_placed: bool = True
 
     def topic_made(self, name: str) -> int:

@@ -15,13 +15,15 @@ _USUAL_LISTENER = Listener(DEFAULT_GRPC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `listener`,
-    with the port that is bound, is where the call came in; `room` is for the messages that it is answered with."""
+    """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `user` is
+    who signed it, "" where nobody has to; `listener`, with the port that is bound, is where the call came in; `room`
+    is for the messages that it is answered with."""
 
     client_id: str = ""
     language: str = ""
     version: str = ""
     peer: str = ""
+    user: str = ""
     listener: Listener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None

@@ -7,7 +7,6 @@ import pytest
 
 from ternmq_common.addresses import is_wildcard, parsed_address
 from ternmq_common.server_settings import (
-    LISTENERS_MAX,
     RANGES,
     BrokerServerSettings,
     FlushMode,
@@ -17,6 +16,7 @@ from ternmq_common.server_settings import (
     ServerSettings,
     parsed_listeners,
 )
+from ternmq_common.server_settings.listeners import LISTENERS_MAX
 from ternmq_common.settings import InvalidSetting, SettingsError, load, rendered, variable_name
 
 CLASSES: tuple[type[ProcessSettings], ...] = (ServerSettings, BrokerServerSettings, ProxySettings)

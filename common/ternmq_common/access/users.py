@@ -1,0 +1,104 @@
+"""Users, their secrets and policies, as the registry has them at one moment."""
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TYPE_CHECKING
+
+from ternmq_common.access.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq_common.access.actions import Action
+    from ternmq_common.access.decision import Question, Source
+    from ternmq_common.ranges import Int64
+
+USER_CHARACTERS_MAX = 64
+SECRETS_MAX = 2
+SECRET_CHARACTERS_MIN, SECRET_CHARACTERS_MAX = 12, 256
+POLICIES_MAX = 256
+SOURCES_MAX = 32
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
+_SECRET = re.compile(r"[!-~]+", re.ASCII)
+
+Range = IPv4Network | IPv6Network
+
+
+def problem_of_user_name(name: str) -> str | None:
+    """Why nobody may be called so. The name is the access key, which ends at the first `/` or `,` of a header."""
+    if _NAME.fullmatch(name):
+        return None
+    shown = repr(name[:USER_CHARACTERS_MAX])
+    return f"user {shown}: 1 to {USER_CHARACTERS_MAX} letters, digits and the characters _ . @ - are allowed"
+
+
+def problem_of_secret(secret: str) -> str | None:
+    """Why it is no secret; does not say what it is."""
+    if not SECRET_CHARACTERS_MIN <= len(secret) <= SECRET_CHARACTERS_MAX or not _SECRET.fullmatch(secret):
+        return f"a secret has {SECRET_CHARACTERS_MIN} to {SECRET_CHARACTERS_MAX} ASCII characters, without spaces"
+    return None
+
+
+def parsed_ranges(text: str) -> tuple[Range, ...]:
+    """The ranges of `10.0.0.0/8, ::1`; none of an empty text. ValueError names the one that is none."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if len(parts) > SOURCES_MAX:
+        raise ValueError(f"at most {SOURCES_MAX} source ranges are allowed")
+    try:
+        return tuple(ip_network(part) for part in parts)
+    except ValueError as error:
+        raise ValueError(f"this is no source range: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a user may do, or, unless it `allows`, may not; from these ranges of addresses, or from anywhere."""
+
+    resource: Resource
+    actions: "Action"
+    allows: bool = True
+    sources: tuple[Range, ...] = ()
+
+    def is_about(self, question: "Question", source: "Source") -> bool:
+        if not (self.actions & question.actions and self.resource.covers(question.kind, question.name)):
+            return False
+        if not self.sources:
+            return True
+        if source is None:
+            return not self.allows
+        return any(source in span for span in self.sources)
+
+    def __str__(self) -> str:
+        origin = f" from {','.join(map(str, self.sources))}" if self.sources else ""
+        return f"{'allow' if self.allows else 'deny'} {self.actions} on {self.resource}{origin}"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """`text` signs; it is in no repr. `valid_until_ms` is when it ends, in milliseconds since the epoch by the stack's
+    clock; None: never."""
+
+    text: str = field(repr=False)
+    created_ms: "Int64"
+    valid_until_ms: "Int64 | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """`secrets` are one or, while they are rotated, two; none if this process has not the key that they are encrypted
+    with. A user who is not enabled is nobody."""
+
+    name: str
+    is_super: bool = False
+    is_enabled: bool = True
+    created_ms: "Int64" = 0
+    secrets: tuple[Secret, ...] = ()
+    policies: tuple[Policy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSnapshot:
+    """All users by their names. Whoever remembers decisions compares snapshots by identity: a change makes another."""
+
+    users: "Mapping[str, User]" = field(default_factory=dict)

@@ -1,0 +1,28 @@
+"""Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
+checked once, at start."""
+
+from ternmq_common.server_settings.front import FrontSettings
+from ternmq_common.server_settings.listeners import Listener, parsed_listeners
+from ternmq_common.server_settings.member import BrokerServerSettings, MemberSettings, ProxySettings
+from ternmq_common.server_settings.process import EventLoop, LogFormat, ProcessSettings
+from ternmq_common.server_settings.ranges import RANGES
+from ternmq_common.server_settings.server import ServerSettings
+from ternmq_common.server_settings.storage import FlushMode, StorageSettings
+from ternmq_common.server_settings.traffic import TrafficSettings
+
+__all__ = [
+    "RANGES",
+    "BrokerServerSettings",
+    "EventLoop",
+    "FlushMode",
+    "FrontSettings",
+    "Listener",
+    "LogFormat",
+    "MemberSettings",
+    "ProcessSettings",
+    "ProxySettings",
+    "ServerSettings",
+    "StorageSettings",
+    "TrafficSettings",
+    "parsed_listeners",
+]

@@ -1,0 +1,70 @@
+"""What a process that serves clients has."""
+
+from dataclasses import dataclass
+
+from ternmq_common.addresses import DEFAULT_GRPC
+from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from ternmq_common.limits import DEFAULT_QUEUES, HOUR_MS, KIB, MIB, POLL_MAX_MS, SECOND_MS
+from ternmq_common.server_settings.access import AccessSettings
+from ternmq_common.server_settings.listeners import Listener, bound_to, parsed_listeners
+from ternmq_common.server_settings.quotas import QuotaSettings
+from ternmq_common.server_settings.tls import TlsSettings
+from ternmq_common.server_settings.traffic import TrafficSettings
+from ternmq_common.settings import InvalidSetting
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings):
+    """What a process that serves clients has."""
+
+    grpc: str = DEFAULT_GRPC
+    """HOST:PORT of the gRPC front, or several, separated by commas; port 0 picks a free one. HOST:PORT=HOST:PORT tells
+    clients to come to the second, which a load balancer or NodePort leads here."""
+
+    workers: int = 1
+    """Processes that serve clients, on as many cores: each has some of the connections, and limits of its own."""
+
+    auto_create: bool = True
+    """Create topics by the first message that is sent to them, and groups by their first use of a topic."""
+
+    default_queues: int = DEFAULT_QUEUES
+    """Message queues of a topic that is created without a number."""
+
+    body_bytes_max: int = 4 * MIB
+    """Bytes of one message's body."""
+
+    properties_bytes_max: int = 16 * KIB
+    """Bytes of one message's user properties, names and values together."""
+
+    properties_max: int = 128
+    """Number of one message's user properties."""
+
+    delay_max_ms: int = 72 * HOUR_MS
+    """How far ahead a delayed message may be due, in milliseconds."""
+
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    """What the levels of the 4.x property DELAY stand for, from level 1 on."""
+
+    long_poll_max_ms: int = POLL_MAX_MS
+    """How long a receive may wait for a message, in milliseconds."""
+
+    client_expiry_ms: int = 120 * SECOND_MS
+    """A client is forgotten this many milliseconds after its last sign of life."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            taken = [bound_to(listener.address) for listener in self.listeners]
+        except ValueError as error:
+            raise InvalidSetting("grpc", str(error)) from None
+        if bound_to(self.http) in taken and bound_to(self.http)[1] != 0:
+            raise InvalidSetting("http", "the gRPC front has this address already")
+        try:
+            parse_delay_levels(self.delay_levels)
+        except ValueError as error:
+            raise InvalidSetting("delay_levels", str(error)) from None
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """What `grpc` says, in its order; one at least."""
+        return parsed_listeners(self.grpc)

@@ -1,0 +1,60 @@
+"""What a process of a cluster has."""
+
+from dataclasses import dataclass
+
+from ternmq_common.addresses import is_wildcard, parsed_address
+from ternmq_common.limits import SECOND_MS
+from ternmq_common.server_settings.front import FrontSettings
+from ternmq_common.server_settings.process import ProcessSettings
+from ternmq_common.server_settings.storage import StorageSettings
+from ternmq_common.server_settings.tls import TlsSettings
+from ternmq_common.settings import InvalidSetting
+
+DEFAULT_STORAGE = "127.0.0.1:10911"
+DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberSettings(ProcessSettings):
+    """What a process of a cluster has."""
+
+    registry: str = DEFAULT_REGISTRY
+    """URL of the PostgreSQL database that all processes of the cluster share; a password may be in $PGPASSWORD."""
+
+    registry_wait_ms: int = 30 * SECOND_MS
+    """Milliseconds to wait for the registry at the start before giving up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerServerSettings(StorageSettings, TlsSettings, MemberSettings):
+    """`ternmq broker`: one shard of a cluster."""
+
+    storage: str = DEFAULT_STORAGE
+    """HOST:PORT of the storage service, which proxies call; port 0 picks a free one."""
+
+    advertised_storage: str | None = None
+    """HOST:PORT by which proxies reach the storage service; none: the one it listens on."""
+
+    rejoin: bool = False
+    """Take part again although this broker was removed from the cluster."""
+
+    lease_ms: int = 6 * SECOND_MS
+    """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_address("storage")
+        if self.advertised_storage is not None:
+            self._check_address("advertised_storage")
+        elif is_wildcard(parsed_address(self.storage)[0]):
+            raise InvalidSetting(
+                "advertised_storage", "HOST:PORT by which proxies reach this broker is needed, as storage names no host"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings(FrontSettings, MemberSettings):
+    """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything."""
+
+    proxy_name: str = ""
+    """How brokers and logs call this proxy; empty: the machine's name and the process's number."""

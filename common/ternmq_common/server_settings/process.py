@@ -1,0 +1,70 @@
+"""What every process of a server has."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ternmq_common.addresses import DEFAULT_HTTP, parsed_address
+from ternmq_common.log_levels import parsed_log_levels
+from ternmq_common.server_settings.ranges import RANGES
+from ternmq_common.settings import InvalidSetting, rendered
+
+
+class LogFormat(StrEnum):
+    """Log lines for people, or one JSON object per line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class EventLoop(StrEnum):
+    """The event loop of a process; `auto`: uvloop if it is installed, else asyncio's own."""
+
+    AUTO = "auto"
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """What every process of a server has."""
+
+    http: str = DEFAULT_HTTP
+    """HOST:PORT of health, metrics and console; port 0 picks a free one."""
+
+    shutdown_grace_ms: int = 1500
+    """Milliseconds that running calls get to end when the process stops."""
+
+    log_level: str = "info"
+    """What is logged: debug, info, warning or error and above of our own packages, warnings of libraries. A package has
+    a level of its own by PACKAGE=LEVEL, several are separated by commas."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    """Log lines for people, or one JSON object per line."""
+
+    loop: EventLoop = EventLoop.AUTO
+    """The event loop: auto takes uvloop if it is installed, else asyncio's own."""
+
+    otlp_endpoint: str | None = None
+    """http://HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that gets metrics and traces; none: nobody."""
+
+    trace_ratio: float = 0.0
+    """Share of the messages that are traced, 0 to 1, of those whose producer says nothing about it."""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name, None)
+            if value is not None and not least <= value <= most:
+                raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
+        self._check_address("http")
+        try:
+            parsed_log_levels(self.log_level)
+        except ValueError as error:
+            raise InvalidSetting("log_level", str(error)) from None
+        if not 0 <= self.trace_ratio <= 1:
+            raise InvalidSetting("trace_ratio", "0 to 1 is allowed")
+
+    def _check_address(self, name: str) -> None:
+        try:
+            parsed_address(getattr(self, name))
+        except ValueError as error:
+            raise InvalidSetting(name, str(error)) from None

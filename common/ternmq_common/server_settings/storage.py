@@ -1,0 +1,68 @@
+"""What a process with a store has."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ternmq_common.limits import GIB, HOUR_MS, MINUTE_MS, SECOND_MS
+from ternmq_common.server_settings.process import ProcessSettings
+from ternmq_common.settings import InvalidSetting
+
+_BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
+
+
+class FlushMode(StrEnum):
+    """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings(ProcessSettings):
+    """What a process with a store has."""
+
+    data_dir: Path = Path("ternmq-data")
+    """Everything that survives a restart; one process at a time."""
+
+    broker_name: str = "broker-0"
+    """The shard's name in routes; clients remember queues by it."""
+
+    flush: FlushMode = FlushMode.SYNC
+    """When a message is acknowledged: after fdatasync, or after the write."""
+
+    segment_bytes: int = field(default=GIB, metadata={"flag": "--segment-size"})
+    """Bytes of one commit log file; retention removes whole files."""
+
+    retention_ms: int = field(default=72 * HOUR_MS, metadata={"flag": "--retention"})
+    """How long a message is kept, consumed or not, in milliseconds."""
+
+    retention_check_interval_ms: int = MINUTE_MS
+    """Milliseconds between two looks for files that are older than the retention."""
+
+    disk_free_min_bytes: int | None = field(default=None, metadata={"flag": "--disk-free-min"})
+    """Bytes that new messages must leave free on the disk; auto: 5 % of it, 1GiB at least and 10 % at most; 0: none."""
+
+    transaction_timeout_ms: int = 6 * SECOND_MS
+    """How long a half message waits for its first transaction check, if it doesn't say so itself; in milliseconds."""
+
+    transaction_check_interval_ms: int = 30 * SECOND_MS
+    """Milliseconds between two checks of the same transaction."""
+
+    transaction_check_max: int = 15
+    """How many checks a transaction gets before it is discarded."""
+
+    transactions_max: int = 100_000
+    """How many transactions may be open at the same time."""
+
+    consumption_flush_interval_ms: int = SECOND_MS
+    """Milliseconds between two writes of the groups' progress; what a crash delivers again."""
+
+    accept_corruption: bool = False
+    """Start although records that were durable can't be read any more; those, and no others, are lost."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _BROKER_NAME.fullmatch(self.broker_name):
+            raise InvalidSetting("broker_name", "1 to 127 letters, digits and the characters _ . - are allowed")
