@@ -5,14 +5,19 @@ Calls that break because the channel was closed raise `NotRunning`.
 
 Forks       grpc.aio has one thread for all channels of a process, which a forked child lacks: a channel that is opened
             there hangs, or crashes the process (grpcio 1.85, whatever GRPC_ENABLE_FORK_SUPPORT says). The thread ends
-            with the last channel; if it ran at the fork, opening one in the child raises `NotRunning`
+            with the last channel; if it ran at the fork, opening one in the child raises `NotRunning`.
+            gRPC's core ends its own threads some 30 ms after that. A fork in between leaves the child a core that
+            believes in threads which it lacks, and about one such child in fifty hung. So a fork waits for them.
 """
 
 import asyncio
+import contextlib
 import gc
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVar
 
@@ -30,8 +35,11 @@ from ternmq_protos.v2 import service_pb2 as rpc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How long a fork waits for gRPC's thread to end after the last channel was closed.
-POLLER_ENDS_S = 0.5
+# How long a fork waits for gRPC's threads to end after the last channel was closed, and how often it looks.
+THREADS_END_S = 5.0
+THREADS_LOOK_S = 0.001
+# The threads of gRPC's core (its event engine, its timers, its end), as Linux names them.
+_CORE_THREADS = ("event_engine", "lifeguard", "grpc_")
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -112,7 +120,7 @@ class Connection:
         self._identity = identity
         self._closed = False
         self._channel = _open_channel(endpoints.grpc_target, tls)
-        _poller.channels += 1
+        _poller.opened()
         self._callables: dict[str, Callable[..., Any]] = {}
         self._telemetry = self._channel.stream_stream(
             SERVICE + "Telemetry",
@@ -247,21 +255,27 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
 
 
 class _Poller:
-    """The thread of grpc.aio, as far as forks are concerned; `channels` are those that are open."""
+    """The threads of gRPC, as far as forks are concerned; `channels` are those that are open."""
 
     def __init__(self) -> None:
         self.channels = 0
         self.was_lost = False
+        self._ends = False
         self._ran = False
         around_forks(self._look, self._lose)
 
+    def opened(self) -> None:
+        self.channels += 1
+        self._ends = True
+
     def _look(self) -> None:
-        thread = _poller_thread()
-        if thread is not None and not self.channels:
-            gc.collect()  # calls of closed channels, which gRPC keeps in cycles, keep the thread
-            thread.join(POLLER_ENDS_S)
-            thread = _poller_thread()
-        self._ran = thread is not None
+        if self._ends and not self.channels:
+            self._ends = False  # threads that stay are those of somebody else's channels: the next fork need not wait
+            gc.collect()  # calls of closed channels, which gRPC keeps in cycles, keep the threads
+            until = time.monotonic() + THREADS_END_S
+            while (_poller_thread() or _core_runs()) and time.monotonic() < until:
+                time.sleep(THREADS_LOOK_S)
+        self._ran = _poller_thread() is not None
 
     def _lose(self) -> None:
         self.was_lost |= self._ran
@@ -270,6 +284,15 @@ class _Poller:
 
 def _poller_thread() -> threading.Thread | None:
     return next((thread for thread in threading.enumerate() if "(_poll_wrapper)" in thread.name), None)
+
+
+def _core_runs() -> bool:
+    """Whether the core of gRPC has threads; no, as far as one sees, where the system does not list them (not Linux)."""
+    for name in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if name.read_text().startswith(_CORE_THREADS):
+                return True
+    return False
 
 
 _poller = _Poller()

@@ -3,7 +3,6 @@
 A process that hangs is killed after `PATIENCE_S`, and fails its test.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -57,14 +56,14 @@ def endpoint() -> Iterator[str]:
         yield stack.endpoint
 
 
-def said(endpoint: str, program: str, *, patience_s: float = PATIENCE_S, **variables: str) -> list[str]:
+def said(endpoint: str, program: str, **variables: str) -> list[str]:
     """What a program prints that ends well."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", COMMON + program, endpoint],
         check=False,
         capture_output=True,
         text=True,
-        timeout=patience_s,
+        timeout=PATIENCE_S,
         env=os.environ | variables,
     )
     assert done.returncode == 0, done.stderr
@@ -90,16 +89,24 @@ send("parent")
 {way}(lambda: {way}(lambda: send("grandchild")))
 send("parent")
 """
-    # gRPC hangs about one such child in fifty (grpcio 1.8x), as the documents say; a fault of ours would hang each.
-    for patience_s in (30, 30, 30):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            assert said(endpoint, program, patience_s=patience_s) == [
-                "parent orders",
-                "grandchild orders",
-                "parent orders",
-            ]
-            return
-    pytest.fail("three of three children hung")
+    assert said(endpoint, program) == ["parent orders", "grandchild orders", "parent orders"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not name a process's native threads")
+def test_no_thread_of_grpc_is_left_at_a_fork_when_all_is_closed(endpoint: str) -> None:
+    """Its core ends its threads a little later than its channels: one fork in five came before that, hence many."""
+    program = """
+left = []
+os.register_at_fork(after_in_parent=lambda: left.append(len(os.listdir("/proc/self/task"))))
+for _ in range(20):
+    send("parent")
+    by_fork(lambda: None)
+print(left)
+"""
+    # Two are Python's own, one of them the loop of the blocking clients. Handlers of gRPC would end others for a while.
+    *sends, left = said(endpoint, program, GRPC_ENABLE_FORK_SUPPORT="0")
+    assert sends == ["parent orders"] * 20
+    assert left == str([2] * 20)
 
 
 @pytest.mark.parametrize("way", WAYS)
