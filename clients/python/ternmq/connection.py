@@ -251,7 +251,9 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
         return BadRequest(pb.BAD_REQUEST, f"{endpoint}: {details}")
     if status is grpc.StatusCode.UNIMPLEMENTED:
         return Unsupported(pb.NOT_IMPLEMENTED, f"{endpoint}: {details}")
-    return ConnectionFailed(endpoint, details, retryable=status in _BROKEN)
+    return ConnectionFailed(
+        endpoint, details, retryable=status in _BROKEN, connected=status is grpc.StatusCode.CANCELLED
+    )
 
 
 class _Poller:

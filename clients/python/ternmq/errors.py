@@ -104,12 +104,22 @@ class NotRunning(ClientError):
 
 
 class TransportError(ClientError):
-    """No answer came from `endpoint`; whether the request was handled there is unknown."""
+    """No answer came from `endpoint`; whether the request was handled there is unknown.
+
+    `connected` says that the server itself cut the call, so that the connection may well last.
+    """
 
     def __init__(
-        self, endpoint: str, details: str, *, retryable: bool = True, code: pb.Code = pb.CODE_UNSPECIFIED
+        self,
+        endpoint: str,
+        details: str,
+        *,
+        retryable: bool = True,
+        code: pb.Code = pb.CODE_UNSPECIFIED,
+        connected: bool = False,
     ) -> None:
         self.endpoint = endpoint
+        self.connected = connected
         self._retryable = retryable
         super().__init__(code, f"{endpoint}: {details}")
 

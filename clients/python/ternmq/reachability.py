@@ -31,7 +31,9 @@ class Isolated:
         self._known: set[Endpoints] = set()
 
     def lost(self, endpoints: Endpoints, error: TransportError) -> None:
-        if endpoints not in self._lost:
+        # A server that ends cuts polls while it still answers what came just then: it would be lost, found, and lost.
+        # Whatever is asked next, the session among it, finds out whether it is gone.
+        if endpoints not in self._lost and not error.connected:
             self._lost.add(endpoints)
             logger.warning("%s: no connection, it is tried again: %s", self._client_id, error)
             self._tell(endpoints, error)

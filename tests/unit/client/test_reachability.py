@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
 from ternmq import Producer, PullConsumer, PushConsumer, SimpleConsumer, Timing
@@ -47,3 +48,14 @@ async def test_a_connection_is_lost_once_and_found_once(
     assert f"no connection, it is tried again: {before.endpoint}: " in lost
     assert of(logging.INFO) == [f"{client.client_id}: connected again: {before.endpoint}"]
     assert of(logging.WARNING) == [lost]
+
+
+async def test_a_call_that_the_server_cuts_is_no_lost_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """So does a server that ends, and it may answer others until it has."""
+    caplog.set_level(logging.INFO, "ternmq")
+    async with ScriptedServer() as server:
+        server.script("Heartbeat", *[grpc.StatusCode.CANCELLED] * 3)
+        async with Producer(server.endpoint, topics=[TOPIC], timing=QUICK):
+            await server.asked("Heartbeat", 5)
+    assert "no connection" not in caplog.text
+    assert "connected again" not in caplog.text
