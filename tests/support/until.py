@@ -2,12 +2,31 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ternmq.testing import Stack
 
 _LOOK_S = 0.005
+# A client must get to prolonging its deliveries between two steps of the server's clock.
+_STEP_S = 0.02
 
 
 async def until(is_true: Callable[[], bool]) -> None:
     while not is_true():  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(_LOOK_S)
+
+
+async def until_late(stack: "Stack", step_s: float, is_true: Callable[[], bool]) -> None:
+    """Let the server's clock go on until it is so; nobody tells when what waits on that clock has seen it."""
+    while not is_true():
+        stack.advance(step_s)
+        await asyncio.sleep(_STEP_S)
+
+
+async def until_in_thread(is_true: Callable[[], bool]) -> None:
+    """The same for what takes a while to find out, as a database does."""
+    while not await asyncio.to_thread(is_true):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(_LOOK_S)
 
 

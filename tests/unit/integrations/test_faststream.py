@@ -18,7 +18,7 @@ import ternmq
 from ternmq import blocking
 from ternmq.integrations.faststream import TernmqBroker, TernmqMessage, TernmqRouter, TestTernmqBroker
 from ternmq.testing import Stack
-from tests.support.until import until
+from tests.support.until import until, until_late
 
 TIMEOUT_S = 60.0
 
@@ -139,9 +139,7 @@ async def failing_attempts(broker: TernmqBroker, stack: Stack, topic: str, polic
         await broker.start()
         await broker.publish("bad", topic)
         await until(lambda: bool(attempts))
-        while stack_has_open(stack, topic) and len(attempts) < 3:
-            stack.advance(60)
-            await asyncio.sleep(0.02)
+        await until_late(stack, 60, lambda: len(attempts) >= 3 or not stack_has_open(stack, topic))
         await broker.publish("after", topic)
         await after.wait()
     return attempts

@@ -20,7 +20,7 @@ from taskiq.message import TaskiqMessage
 import ternmq
 from ternmq.integrations.taskiq import TernmqBroker
 from ternmq.testing import Stack
-from tests.support.until import until
+from tests.support.until import until, until_late
 
 TIMEOUT_S = 60.0
 APP = "tests.support.taskiq_app:broker"
@@ -204,9 +204,7 @@ async def test_what_is_not_acknowledged_by_hand_is_delivered_again_while_its_wor
         await until(lambda: broker._producer is not None)
         await decorated.kiq()
         await until(lambda: len(attempts) == 1)
-        while not ended.is_set():
-            stack.advance(30)
-            await asyncio.sleep(0.02)
+        await until_late(stack, 30, ended.is_set)
     assert attempts == [0, 1]
 
 
@@ -232,9 +230,7 @@ async def test_what_another_middleware_keeps_from_being_executed_is_delivered_ag
     async with working(broker):
         await until(lambda: broker._producer is not None)
         await decorated.kiq()
-        while not executed.is_set():
-            stack.advance(30)
-            await asyncio.sleep(0.02)
+        await until_late(stack, 30, executed.is_set)
 
 
 async def test_a_topic_of_another_type_is_an_error_at_the_start(stack: Stack) -> None:
@@ -283,9 +279,7 @@ async def test_a_worker_process_executes_tasks_and_a_killed_ones_task_goes_to_th
             await until(lambda: len(lines()) == 1)
             os.kill(int(lines()[0].removeprefix("hangs ")), signal.SIGKILL)
             # Taskiq starts another worker in its place.
-            while "done" not in lines():
-                stack.advance(30)
-                await asyncio.sleep(0.05)
+            await until_late(stack, 30, lambda: "done" in lines())
             add = client.register_task(lambda one, other: None, "add")
             await asyncio.gather(*(add.kiq(number, 1) for number in range(10)))
             await until(lambda: len(lines()) == 12)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from ternmq import Message, MessageView, PushConsumer
 from ternmq.testing import Stack
+from tests.support.until import until, until_in_thread
 from tests.unit.outbox.conftest import INBOX, METADATA, OUTBOX
 
 pytestmark = pytest.mark.slow
@@ -44,6 +45,11 @@ async def relay(engine: Engine, stack: Stack, requests: int) -> "asyncio.subproc
     return await asyncio.create_subprocess_exec(*command, stdout=DEVNULL)
 
 
+def rows(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(OUTBOX.table)) or 0
+
+
 async def test_every_row_arrives_and_takes_effect_once_though_relays_are_killed(
     postgres_engine: Engine, stack: Stack
 ) -> None:
@@ -60,15 +66,11 @@ async def test_every_row_arrives_and_takes_effect_once_though_relays_are_killed(
             process = await relay(postgres_engine, stack, requests)
             assert await process.wait() == -9
         last = await relay(postgres_engine, stack, 0)
-        with postgres_engine.connect() as connection:
-            while connection.scalar(select(func.count()).select_from(OUTBOX.table)):
-                connection.rollback()
-                await asyncio.sleep(0.02)
+        await until_in_thread(lambda: rows(postgres_engine) == 0)
         last.terminate()
         assert await last.wait() == 0
         sends = MESSAGES + BATCH_ROWS * len(KILLED_AFTER_REQUESTS)
-        while billing.ids != ids or billing.deliveries < sends:  # noqa: ASYNC110 - the last deliveries
-            await asyncio.sleep(0.02)
+        await until(lambda: billing.ids == ids and billing.deliveries >= sends)
     with postgres_engine.connect() as connection:
         billed = sorted(map(int, connection.scalars(select(BILLS.c.order_id))))
     assert billed == list(range(MESSAGES))
@@ -90,8 +92,7 @@ async def test_a_message_group_keeps_its_order_though_relays_are_killed(postgres
             process = await relay(postgres_engine, stack, requests)
             assert await process.wait() == -9
         last = await relay(postgres_engine, stack, 0)
-        while set(heard) != set(numbers):  # noqa: ASYNC110 - the last deliveries
-            await asyncio.sleep(0.02)
+        await until(lambda: set(heard) == set(numbers))
         last.terminate()
         assert await last.wait() == 0
     assert len(heard) > len(numbers)

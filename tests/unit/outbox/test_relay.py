@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from ternmq import Message, MessageView, SimpleConsumer
 from ternmq.outbox import Outbox, OutboxRelay
 from ternmq.testing import Stack
+from tests.support.until import until_in_thread
 from tests.unit.outbox.conftest import OUTBOX
 
 ROW = OUTBOX.table.c
@@ -40,8 +41,7 @@ def unsent(engine: Engine) -> int:
 
 async def until(is_true: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT_S):
-        while not await asyncio.to_thread(is_true):  # noqa: ASYNC110 - a database tells nobody
-            await asyncio.sleep(0.01)
+        await until_in_thread(is_true)
 
 
 @asynccontextmanager
