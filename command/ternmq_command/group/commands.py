@@ -12,7 +12,7 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.near import naming_near
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import cell, described, print_json, print_records, table
+from ternmq_command.terminal.output import cell, described, print_deleted, print_json, print_records, table
 from ternmq_command.terminal.printing import echo, echo_lines, echo_warning
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
@@ -242,7 +242,4 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     confirm(f"Delete group {name} and its progress?", yes=yes)
     with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         admin.delete_group(name)
-    if as_json:
-        print_json({"name": name, "deleted": True})
-    else:
-        echo(f"group {name} deleted")
+    print_deleted("group", name, as_json=as_json)

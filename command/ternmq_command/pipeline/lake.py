@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ternmq_command.pipeline.compact import compaction_of, compaction_options
-from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options, spark_session_for
+from ternmq_command.pipeline.options import (
+    SparkOptions,
+    connection_options,
+    spark_options,
+    spark_session_for,
+    stream_options,
+)
 from ternmq_command.pipeline.running import checked
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.options import Duration, Pair, json_option
@@ -20,27 +26,12 @@ if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
 
-DEFAULT_TRIGGER = timedelta(seconds=10)
-
 
 @click.command()
 @click.option("--topics", required=True, metavar="TOPIC,...", help="What to write; dead letters are in %DLQ%group.")
 @click.option("--out", required=True, metavar="FOLDER", help="A local folder, or whatever Spark can write: hdfs, s3a.")
 @click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint if it is not given.")
-@click.option(
-    "--continuous/--available-now",
-    "is_continuous",
-    default=False,
-    help="Go on with what comes, or end when all that is there now is written; the latter.",
-)
-@click.option("--trigger", type=Duration(), help="With --continuous, how often to look for new messages; 10s.")
-@click.option(
-    "--starting",
-    default="earliest",
-    show_default=True,
-    metavar="earliest|latest|JSON",
-    help="Where the first run begins; later ones go on from the checkpoint.",
-)
+@stream_options("written")
 @click.option("--max-offsets-per-trigger", type=click.IntRange(min=1), metavar="N", help="Most messages of a batch.")
 @click.option("--tag", metavar="TAGS", help="Only messages with one of these tags, as in 'paid||shipped'.")
 @click.option("--filter", "sql_filter", metavar="SQL92", help="Only messages whose properties match.")
@@ -86,7 +77,6 @@ def command(
     topics: str,
     out: str,
     checkpoint: str | None,
-    is_continuous: bool,
     trigger: timedelta | None,
     starting: str,
     max_offsets_per_trigger: int | None,
@@ -118,8 +108,6 @@ def command(
       ternmq pipeline lake --topics orders --out /data/lake --json-schema 'id long, amount decimal(10,2)' --compact
       ternmq pipeline lake --topics orders --out s3a://bucket/lake --continuous --trigger 30s --group lake
     """
-    if trigger is not None and not is_continuous:
-        raise WrongUsage("--trigger goes with --continuous")
 
     def options() -> "LakeOptions":
         from pyspark_ternmq.pipelines.lake import LakeOptions
@@ -139,7 +127,7 @@ def command(
             dedup_window=dedup_window,
             lateness=lateness,
             json_schema=json_schema,
-            trigger=(trigger or DEFAULT_TRIGGER) if is_continuous else None,
+            trigger=trigger,
             compaction=compaction_of(older_than, target_bytes, min_files) if is_compacted else None,
             compact_every_batches=compact_every,
         )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+DEFAULT_TRIGGER = timedelta(seconds=10)
 KEYS = ("TERNMQ_ACCESS_KEY", "TERNMQ_SECRET_KEY", "TERNMQ_SESSION_TOKEN")
 
 
@@ -112,6 +113,42 @@ def spark_options(command: F) -> F:
         return command(*arguments, spark_at=SparkOptions(master=master, config=config, is_verbose=verbose), **others)
 
     return _decorated(cast("F", running), options)
+
+
+def stream_options(done: str) -> Callable[[F], F]:
+    """Gives the command `trigger`, how often it looks, None for a run that ends when all is `done`; and `starting`."""
+    options = (
+        click.option(
+            "--continuous/--available-now",
+            "is_continuous",
+            default=False,
+            help=f"Go on with what comes, or end when all that is there now is {done}; the latter.",
+        ),
+        click.option("--trigger", type=Duration(), help="With --continuous, how often to look for new messages; 10s."),
+        click.option(
+            "--starting",
+            default="earliest",
+            show_default=True,
+            metavar="earliest|latest|JSON",
+            help="Where the first run begins; later ones go on from the checkpoint.",
+        ),
+    )
+
+    def decorated(command: F) -> F:
+        @functools.wraps(command)
+        def streaming(
+            *arguments: Any,  # noqa: ANN401
+            is_continuous: bool,
+            trigger: timedelta | None,
+            **others: Any,  # noqa: ANN401
+        ) -> Any:  # noqa: ANN401
+            if trigger is not None and not is_continuous:
+                raise WrongUsage("--trigger goes with --continuous")
+            return command(*arguments, trigger=(trigger or DEFAULT_TRIGGER) if is_continuous else None, **others)
+
+        return _decorated(cast("F", streaming), options)
+
+    return decorated
 
 
 def _decorated(command: F, options: Sequence[Callable[[F], F]]) -> F:

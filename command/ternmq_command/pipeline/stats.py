@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
+from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options, stream_options
 from ternmq_command.pipeline.running import checked, running
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import Duration, Pair, json_option
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.stats import StatsOptions
-
-DEFAULT_TRIGGER = timedelta(seconds=10)
 
 
 @click.command()
@@ -39,20 +37,7 @@ DEFAULT_TRIGGER = timedelta(seconds=10)
     help="How long after its end a window waits for messages that come late.",
 )
 @click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint of --out by default.")
-@click.option(
-    "--continuous/--available-now",
-    "is_continuous",
-    default=False,
-    help="Go on with what comes, or end when all that is there now is counted; the latter.",
-)
-@click.option("--trigger", type=Duration(), help="With --continuous, how often to look for new messages; 10s.")
-@click.option(
-    "--starting",
-    default="earliest",
-    show_default=True,
-    metavar="earliest|latest|JSON",
-    help="Where the first run begins; later ones go on from the checkpoint.",
-)
+@stream_options("counted")
 @click.option(
     "--max-offsets-per-trigger",
     type=click.IntRange(min=1),
@@ -74,7 +59,6 @@ def command(
     to_tag: str,
     delay: timedelta,
     checkpoint: str | None,
-    is_continuous: bool,
     trigger: timedelta | None,
     starting: str,
     max_offsets_per_trigger: int | None,
@@ -94,8 +78,6 @@ def command(
       ternmq pipeline stats --topics orders --by topic,key --window 1h --out /data/stats
       ternmq pipeline stats --topics orders --to orders-stats --checkpoint /data/checkpoints/stats --continuous
     """
-    if trigger is not None and not is_continuous:
-        raise WrongUsage("--trigger goes with --continuous")
     folder = checkpoint or (f"{out.rstrip('/')}/_checkpoint" if out else None)
     if folder is None:
         raise WrongUsage("--checkpoint is needed without --out")
@@ -115,7 +97,7 @@ def command(
             delay=delay,
             starting=starting,
             max_offsets_per_trigger=max_offsets_per_trigger,
-            trigger=(trigger or DEFAULT_TRIGGER) if is_continuous else None,
+            trigger=trigger,
             source_options=dict(source_options),
         )
 

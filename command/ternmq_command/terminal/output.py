@@ -18,6 +18,13 @@ def print_json(value: object) -> None:
     echo_lines(json_text(value, indent=2))
 
 
+def print_deleted(kind: str, name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"{kind} {name} deleted")
+
+
 def print_json_line(record: Record) -> None:
     echo(json_text(record))
 

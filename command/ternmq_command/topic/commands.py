@@ -10,7 +10,7 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.near import naming_near
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import described, iso, print_json, print_records, table
+from ternmq_command.terminal.output import described, iso, print_deleted, print_json, print_records, table
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_command.topic import export as topic_export
@@ -229,10 +229,7 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     confirm(f"Delete topic {name} and all its messages?", yes=yes)
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         admin.delete_topic(name)
-    if as_json:
-        print_json({"name": name, "deleted": True})
-    else:
-        echo(f"topic {name} deleted")
+    print_deleted("topic", name, as_json=as_json)
 
 
 def topic_record(topic: "Topic") -> dict[str, object]:
