@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ternmq.filters import SqlFilter, TagFilter
     from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
     from ternmq.identity import Credentials
+    from ternmq.listening import RetryLater
     from ternmq.message import Message, SendReceipt
     from ternmq.message_id import parse_message_id
     from ternmq.message_view import MessageView
@@ -92,6 +93,7 @@ _MODULES = {
     "filters": ("SqlFilter", "TagFilter"),
     "hooks": ("ConsumeResult", "Consuming", "Hooks", "Sending"),
     "identity": ("Credentials",),
+    "listening": ("RetryLater",),
     "message": ("Message", "SendReceipt"),
     "message_id": ("parse_message_id",),
     "message_view": ("MessageView",),
@@ -140,6 +142,7 @@ __all__ = [
     "PushConsumer",
     "ReceivedMessage",
     "RequestHeaderFieldsTooLarge",
+    "RetryLater",
     "SendManyError",
     "SendReceipt",
     "Sending",

@@ -313,9 +313,9 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
             threading.Event().wait()
 
     A listener that returns (nothing, or `ConsumeResult.SUCCESS`) settles the message; `ConsumeResult.FAILURE` or an
-    exception gives it back. `concurrency` listeners run at a time: coroutine functions on the event loop, plain
-    functions in threads. Whether order is kept is a property of the group on the server. The other arguments are those
-    of `ternmq.options.ClientOptions`.
+    exception gives it back with the group's back-off, `RetryLater(timedelta(minutes=5))` for so long. `concurrency`
+    listeners run at a time: coroutine functions on the event loop, plain functions in threads. Whether order is kept is
+    a property of the group on the server. The other arguments are those of `ternmq.options.ClientOptions`.
 
     `cached_messages_max` is how many messages are here at most, those included that are being consumed; by default
     about three times `concurrency` (message groups, where order is kept), so that other consumers get what this one has

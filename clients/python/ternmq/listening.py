@@ -2,14 +2,40 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import NamedTuple
 
 from ternmq.calling import UserFunction
 from ternmq.hooks import ConsumeResult, Consuming, HookChain
 from ternmq.message_view import MessageView
+from ternmq_common.limits import INVISIBLE_MAX_MS
 
 logger = logging.getLogger(__name__)
 
 Listener = Callable[[MessageView], Awaitable[ConsumeResult | None] | ConsumeResult | None]
+
+DELAY_MAX = timedelta(milliseconds=INVISIBLE_MAX_MS)
+
+
+class RetryLater(Exception):
+    """A listener raises it to have the message again after `delay`, instead of the group's back-off.
+
+    It counts as an attempt, as every failure does, and is not logged as an error. ValueError for a delay below zero or
+    above 12 hours. Where order is kept, the followers of the message wait with it.
+    """
+
+    def __init__(self, delay: timedelta) -> None:
+        if not timedelta(0) <= delay <= DELAY_MAX:
+            raise ValueError(f"delay={delay} must be from 0 to 12 hours")
+        super().__init__(delay)
+        self.delay = delay
+
+
+class Consumed(NamedTuple):
+    """What became of a message, and after how many seconds it is wanted again if the listener said so."""
+
+    result: ConsumeResult
+    retry_after_s: float | None = None
 
 
 class ListenerCalls:
@@ -21,19 +47,22 @@ class ListenerCalls:
         self._client_id = client_id
         self._group = group
 
-    async def consume(self, view: MessageView) -> ConsumeResult:
+    async def consume(self, view: MessageView) -> Consumed:
         """FAILURE if the listener says so, raises, or returns something that is no `ConsumeResult`."""
         consuming = Consuming(self._client_id, self._group, view)
         tokens = self._hooks.consume_started(consuming)
-        result, error = ConsumeResult.FAILURE, None
+        result, error, retry_after_s = ConsumeResult.FAILURE, None, None
         try:
             result = _checked_result(await self._listener(view))
+        except RetryLater as later:
+            retry_after_s = later.delay.total_seconds()
+            logger.debug("the listener wants %r again after %s", view, later.delay)
         except Exception as raised:
             logger.exception("the listener failed on %r", view)
             error = raised
         finally:
             self._hooks.consume_finished(tokens, consuming, result, error)
-        return result
+        return Consumed(result, retry_after_s)
 
     def close(self) -> None:
         """Threads end after the call that they are in; nobody waits for a listener that hangs."""

@@ -2,7 +2,7 @@
 
 Receive     one poll per assigned queue is always waiting at the server; received messages stay hidden until they are
             settled, the server renews that by itself (`auto_renew`)
-Unordered   success acknowledges; failure gives the message back with the group's back-off
+Unordered   success acknowledges; failure gives the message back with the group's back-off, or as `RetryLater` says
 Ordered     (the group is FIFO) one message of a message group at a time; failure is repeated here with the back-off,
             the followers wait; after the last attempt the message goes to the dead letter queue
 Prefetch    twice as many messages as `concurrency`, beside those that are being consumed: a slow consumer leaves the
@@ -27,7 +27,7 @@ from ternmq.consumption import Consumption
 from ternmq.errors import ClientError, TooManyRequests, TransportError, check
 from ternmq.filters import Subscriptions
 from ternmq.hooks import ConsumeResult
-from ternmq.listening import Listener, ListenerCalls
+from ternmq.listening import Consumed, Listener, ListenerCalls
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
 from ternmq.reachability import level_of
@@ -61,9 +61,9 @@ class PushConsumer(Consumer):
             await asyncio.Event().wait()
 
     A listener that returns (nothing, or `ConsumeResult.SUCCESS`) settles the message; `ConsumeResult.FAILURE` or an
-    exception gives it back. `concurrency` listeners run at a time: coroutine functions on the event loop, plain
-    functions in threads. Whether order is kept is a property of the group on the server. The other arguments are those
-    of `ternmq.options.ClientOptions`.
+    exception gives it back with the group's back-off, `RetryLater(timedelta(minutes=5))` for so long. `concurrency`
+    listeners run at a time: coroutine functions on the event loop, plain functions in threads. Whether order is kept is
+    a property of the group on the server. The other arguments are those of `ternmq.options.ClientOptions`.
 
     `cached_messages_max` is how many messages are here at most, those included that are being consumed; by default
     about three times `concurrency` (message groups, where order is kept), so that other consumers get what this one has
@@ -136,7 +136,7 @@ class PushConsumer(Consumer):
         message = command.verify_message_command.message
         view = MessageView(message, broker="", endpoints=self._access_point)
         consumed = await self._listener_calls.consume(view)
-        code = pb.OK if consumed is ConsumeResult.SUCCESS else pb.FAILED_TO_CONSUME_MESSAGE
+        code = pb.OK if consumed.result is ConsumeResult.SUCCESS else pb.FAILED_TO_CONSUME_MESSAGE
         return rpc.TelemetryCommand(status=pb.Status(code=code), verify_message_result=result)
 
     async def _started(self) -> None:
@@ -255,12 +255,15 @@ class PushConsumer(Consumer):
             logger.error(
                 "%r is corrupted: its digest or its compression is wrong, or it is too long when it is unpacked", view
             )
-        if intact and await self._listener_calls.consume(view) is ConsumeResult.SUCCESS:
+        consumed = await self._listener_calls.consume(view) if intact else Consumed(ConsumeResult.FAILURE)
+        delay_s = consumed.retry_after_s
+        if delay_s is None:
+            delay_s = self._backoff.delay_s(view.delivery_attempt)
+        if consumed.result is ConsumeResult.SUCCESS:
             self._acker.ack(view)
         elif not self._fifo:
-            await self._settled(lambda: self._change_invisible(view, self._backoff.delay_s(view.delivery_attempt)))
+            await self._settled(lambda: self._change_invisible(view, delay_s))
         elif intact and view.delivery_attempt < self._max_attempts:
-            delay_s = self._backoff.delay_s(view.delivery_attempt)
             view.delivery_attempt += 1
             if not self._consumption.stopped:
                 return delay_s

@@ -3,12 +3,13 @@
 import asyncio
 import threading
 import zlib
+from datetime import timedelta
 
 import grpc
 import pytest
 
 import ternmq
-from ternmq import ConsumeResult, MessageView, PushConsumer, Timing
+from ternmq import ConsumeResult, MessageView, PushConsumer, RetryLater, Timing
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -81,6 +82,43 @@ async def test_failure_gives_back_with_the_back_off_of_the_attempt(
         "id-9": 5,
     }
     assert acked(server) == set()
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.5, 7, 12 * 3600])
+async def test_a_listener_says_when_it_wants_the_message_again(
+    server: ScriptedServer, delay_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    def listener(_: MessageView) -> None:
+        raise RetryLater(timedelta(seconds=delay_s))
+
+    server.deliver(stored_message(1))
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener):
+        [change] = await server.asked("ChangeInvisibleDuration")
+    assert change.invisible_duration.ToTimedelta() == timedelta(seconds=delay_s)
+    assert acked(server) == set()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_an_ordered_message_that_is_wanted_later_is_repeated_here_by_its_attempts(server: ScriptedServer) -> None:
+    server.told = ordered(max_attempts=3)
+    # The group's own back-off is longer than the test's time.
+    server.told.backoff_policy.customized_backoff.CopyFrom(pb.CustomizedBackoff(next=[Duration(seconds=3600)]))
+    attempts: list[int] = []
+
+    async def listener(view: MessageView) -> None:
+        attempts.append(view.delivery_attempt)
+        raise RetryLater(timedelta(0))
+
+    server.deliver(stored_message(1, group="a"))
+    async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener):
+        await server.asked("ForwardMessageToDeadLetterQueue")
+    assert attempts == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seconds", [-1, 12 * 3600 + 1])
+def test_a_delay_that_no_server_takes_is_refused(seconds: int) -> None:
+    with pytest.raises(ValueError, match="from 0 to 12 hours"):
+        RetryLater(timedelta(seconds=seconds))
 
 
 async def test_plain_listeners_run_in_threads_and_not_more_than_allowed(server: ScriptedServer) -> None:
