@@ -12,7 +12,7 @@ import pytest
 
 from ternmq.testing import Stack
 
-PATIENCE_S = 60
+PATIENCE_S = 100
 COMMON = """
 import asyncio, multiprocessing, os, sys, traceback
 import ternmq, ternmq.blocking
@@ -98,15 +98,15 @@ def test_no_thread_of_grpc_is_left_at_a_fork_when_all_is_closed(endpoint: str) -
     program = """
 left = []
 os.register_at_fork(after_in_parent=lambda: left.append(len(os.listdir("/proc/self/task"))))
-for _ in range(20):
+for _ in range(10):
     send("parent")
     by_fork(lambda: None)
 print(left)
 """
     # Two are Python's own, one of them the loop of the blocking clients. Handlers of gRPC would end others for a while.
     *sends, left = said(endpoint, program, GRPC_ENABLE_FORK_SUPPORT="0")
-    assert sends == ["parent orders"] * 20
-    assert left == str([2] * 20)
+    assert sends == ["parent orders"] * 10
+    assert left == str([2] * 10)
 
 
 @pytest.mark.parametrize("way", WAYS)
