@@ -72,9 +72,7 @@ class CallServer:
         self.leaving = False
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
         self._tls = tls
-        self._acceptor = Acceptor(
-            self._connection, lambda: len(self.connections) + len(self.openings), connections_max
-        )
+        self._acceptor = Acceptor(self._connection, lambda: len(self.connections) + len(self.openings), connections_max)
         self._walk: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._none_pends: asyncio.Future[None] | None = None

@@ -1,6 +1,8 @@
 """TLS of one connection without a socket: bytes in, bytes out."""
 
+import contextlib
 import ssl
+from typing import cast
 
 # What a client may say before it is through: a chain of certificates is a few kilobytes.
 HANDSHAKE_BYTES_MAX = 128 << 10
@@ -68,7 +70,7 @@ class TlsSession:
         try:
             # A read in vain is an exception, which costs more than to look.
             while size < room and (coming.pending or connection.pending()):
-                got = connection.read(room - size, buffer[size:])
+                got = cast("int", connection.read(room - size, buffer[size:]))  # with a buffer it counts
                 if not got:
                     self.ended = True
                     break
@@ -92,10 +94,8 @@ class TlsSession:
 
     def end(self) -> None:
         """Say that nothing follows."""
-        try:
+        with contextlib.suppress(ssl.SSLError, OSError):  # its word is not waited for, or it broke the rules before
             self._object.unwrap()
-        except (ssl.SSLError, OSError):
-            pass  # its word was not waited for, or it has broken the rules before
 
     def outgoing(self) -> bytes:
         """What is to be sent."""

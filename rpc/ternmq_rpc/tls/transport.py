@@ -1,8 +1,8 @@
 """TLS between the transport of a socket and a protocol, which has it for its transport.
 
 asyncio's own keeps 256 KiB for each connection, and takes bytes for written that wait in the socket's transport: then
-nobody would count what a client does not read. This one keeps nothing beside OpenSSL's state, shares the buffer that all
-connections read into, and is the same on every event loop.
+nobody would count what a client does not read. This one keeps nothing beside OpenSSL's state, shares the buffer that
+all connections read into, and is the same on every event loop.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def abandon(self) -> None:
         """Nobody waits for the handshake any more."""
         self._settled = True
-        if self._raw is not None:
+        if hasattr(self, "_raw"):
             self._raw.abort()
 
     # --- bytes
@@ -140,7 +140,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         session = self._session
         try:
             while self._reading and session.has_input and not self._raw.is_closing():
-                size = session.read_into(self._protocol.get_buffer(-1))
+                size = session.read_into(cast("memoryview", self._protocol.get_buffer(-1)))
                 if size:
                     self._protocol.buffer_updated(size)
         except TlsFailed:
