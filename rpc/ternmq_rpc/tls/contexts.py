@@ -1,6 +1,6 @@
 """Contexts of TLS as all sides of a cluster have them: TLS 1.2 and 1.3, ciphers with forward secrecy that authenticate
-what they encrypt, no compression, no renegotiation, and no tickets: a connection lasts, and each one verifies its client
-anew."""
+what they encrypt, no compression, no renegotiation, and no tickets: a connection lasts, and each one verifies its
+client anew."""
 
 import ssl
 from typing import TYPE_CHECKING, NamedTuple

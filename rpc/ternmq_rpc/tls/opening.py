@@ -5,7 +5,6 @@ socket's transport, and costs no more from then on.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -13,6 +12,7 @@ from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
 HANDSHAKE = 0x16
 
