@@ -5,7 +5,7 @@ import functools
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.server_settings import ClientAuth, ClusterTlsSettings, TlsMode, TlsSettings
+from ternmq_common.server_settings import CertificateSettings, ClientAuth, ClusterTlsSettings, TlsMode, TlsSettings
 from ternmq_rpc.tls.contexts import FrontContexts, front_contexts
 from ternmq_rpc.tls.files import TlsFiles
 from ternmq_rpc.tls.opening import PortTls
@@ -25,7 +25,7 @@ class ProcessTls:
 
     def __init__(
         self,
-        settings: TlsSettings,
+        settings: CertificateSettings,
         front: Reloading[FrontContexts] | None,
         member: "Reloading[ssl.SSLContext] | None",
     ) -> None:
@@ -36,7 +36,7 @@ class ProcessTls:
     @classmethod
     async def begin(
         cls,
-        settings: TlsSettings,
+        settings: CertificateSettings,
         stack: "AsyncExitStack",
         *,
         member: "Callable[[TlsFiles], ssl.SSLContext] | None" = None,
@@ -53,7 +53,9 @@ class ProcessTls:
     @property
     def grpc(self) -> PortTls | None:
         """TLS of the gRPC front."""
-        return self._port(self._settings.grpc_tls_mode, lambda contexts: contexts.grpc)
+        settings = self._settings
+        mode = settings.grpc_tls_mode if isinstance(settings, TlsSettings) else TlsMode.OFF
+        return self._port(mode, lambda contexts: contexts.grpc)
 
     @property
     def http(self) -> PortTls | None:
@@ -84,22 +86,20 @@ class ProcessTls:
         return [CertificateFigures(each.name, each.left_s) for each in there if each is not None]
 
 
-def _front(settings: TlsSettings) -> Reloading[FrontContexts] | None:
+def _front(settings: CertificateSettings) -> Reloading[FrontContexts] | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
-    auth = settings.client_auth
-    files = TlsFiles(
-        prefix="tls",
-        cert=settings.tls_cert,
-        key=settings.tls_key,
-        ca=None if auth is ClientAuth.NONE else settings.tls_client_ca,
-        ca_setting="tls_client_ca",
-    )
+    auth, ca = ClientAuth.NONE, None
+    if isinstance(settings, TlsSettings) and settings.client_auth is not ClientAuth.NONE:
+        auth, ca = settings.client_auth, settings.tls_client_ca
+    files = TlsFiles(prefix="tls", cert=settings.tls_cert, key=settings.tls_key, ca=ca, ca_setting="tls_client_ca")
     make = functools.partial(front_contexts, auth=auth, least=settings.tls_min_version)
     return Reloading(SERVER, files, make)
 
 
-def _member(settings: TlsSettings, make: "Callable[[TlsFiles], ssl.SSLContext]") -> "Reloading[ssl.SSLContext] | None":
+def _member(
+    settings: CertificateSettings, make: "Callable[[TlsFiles], ssl.SSLContext]"
+) -> "Reloading[ssl.SSLContext] | None":
     if not isinstance(settings, ClusterTlsSettings):
         return None
     cert, key, ca = settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca

@@ -37,18 +37,44 @@ class TlsVersion(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TlsSettings(ProcessSettings):
-    """TLS of what clients, people and monitoring come to."""
-
-    tls: TlsMode | None = None
-    """Whether the gRPC front takes TLS: off, optional (plain text at the same port too) or required; auto: required
-    with a certificate, off without."""
+class CertificateSettings(ProcessSettings):
+    """The certificate of a process, and TLS of HTTP."""
 
     tls_cert: Path | None = None
     """File of the server's certificate, and of those between it and its CA, in PEM form; read again when it changes."""
 
     tls_key: Path | None = None
     """File of the certificate's key, in PEM form, without a passphrase."""
+
+    tls_min_version: TlsVersion = TlsVersion.TLS_1_2
+    """The oldest TLS that is spoken, 1.2 or 1.3."""
+
+    http_tls: TlsMode | None = None
+    """Whether HTTP takes TLS: off, optional (plain text at the same port too) or required; auto: optional with a
+    certificate, off without. It asks nobody for a certificate."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_together(self, ("tls_cert", "tls_key"))
+        self._check_certificate("http_tls")
+
+    def _check_certificate(self, name: str) -> None:
+        if getattr(self, name) not in (None, TlsMode.OFF) and self.tls_cert is None:
+            raise InvalidSetting(name, "TLS needs a certificate (tls_cert, tls_key)")
+
+    @property
+    def http_tls_mode(self) -> TlsMode:
+        """What `http_tls` says, `auto` resolved."""
+        return self.http_tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.OPTIONAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlsSettings(CertificateSettings):
+    """TLS of a process that serves clients."""
+
+    tls: TlsMode | None = None
+    """Whether the gRPC front takes TLS: off, optional (plain text at the same port too) or required; auto: required
+    with a certificate, off without."""
 
     tls_client_ca: Path | None = None
     """File of the CA certificates by which certificates of clients are verified."""
@@ -57,21 +83,10 @@ class TlsSettings(ProcessSettings):
     """Whether clients of the gRPC front have to show a certificate: none (nobody asks), optional or required; auto:
     required with tls_client_ca, none without."""
 
-    tls_min_version: TlsVersion = TlsVersion.TLS_1_2
-    """The oldest TLS that is spoken, 1.2 or 1.3."""
-
-    http_tls: TlsMode | None = None
-    """Whether HTTP takes TLS, as `tls` says it of gRPC; auto: optional with a certificate, off without. It asks nobody
-    for a certificate."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_together(self, ("tls_cert", "tls_key"))
-        for name in ("tls", "http_tls"):
-            if getattr(self, name) not in (None, TlsMode.OFF) and self.tls_cert is None:
-                raise InvalidSetting(name, "TLS needs a certificate (tls_cert, tls_key)")
-        if self.tls_client_ca is not None and self.tls_cert is None:
-            raise InvalidSetting("tls_client_ca", "TLS needs a certificate (tls_cert, tls_key)")
+        for name in ("tls", "tls_client_ca"):
+            self._check_certificate(name)
         if self.tls_client_auth not in (None, ClientAuth.NONE) and self.tls_client_ca is None:
             raise InvalidSetting("tls_client_auth", "certificates of clients need a CA (tls_client_ca)")
 
@@ -79,11 +94,6 @@ class TlsSettings(ProcessSettings):
     def grpc_tls_mode(self) -> TlsMode:
         """What `tls` says, `auto` resolved."""
         return self.tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.REQUIRED)
-
-    @property
-    def http_tls_mode(self) -> TlsMode:
-        """What `http_tls` says, `auto` resolved."""
-        return self.http_tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.OPTIONAL)
 
     @property
     def client_auth(self) -> ClientAuth:

@@ -19,6 +19,7 @@ from tests.support.certificates import Certificates
 from tests.unit.rpc.grpc_stream.calls import MESSAGE_MAX, Service
 from tests.unit.rpc.grpc_stream.echo import METHOD, UNLIMITED, served, until
 
+
 @pytest.fixture
 def certificates(tmp_path: Path) -> Certificates:
     return Certificates(tmp_path)
@@ -179,4 +180,3 @@ async def test_a_silent_server_is_given_up_during_the_handshake(certificates: Ce
         async with asyncio.timeout(5):
             await gone.wait()
     assert came
-
