@@ -37,7 +37,7 @@ def command() -> None:
 @command.command(name="dev-ca")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--host", "hosts", metavar="NAME", multiple=True,
-              help="Another name or address of servers, beside localhost, 127.0.0.1 and ::1; may be repeated.")  # fmt: skip
+              help="Another name or address of servers, beside those of this machine; may be repeated.")  # fmt: skip
 @click.option(
     "--days", type=click.IntRange(1, _DAYS_MAX), default=365, show_default=True, help="How long all are valid."
 )

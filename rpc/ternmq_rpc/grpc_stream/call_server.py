@@ -92,9 +92,7 @@ class CallServer:
         await self._acceptor.close()
         if self._walk is not None:
             self._walk.cancel()
-        ended, self.openings = self.openings, set()
-        for opening in ended:
-            opening.abort()
+        self._end_openings(list(self.openings))
         for connection in self.connections:
             connection.leave()
         ending: list[asyncio.Future[None]] = [
@@ -164,18 +162,22 @@ class CallServer:
             self.limits.say(address(opening.peer), "tls", f"no connection, the handshake of TLS failed: {why}")
         self._acceptor.lost()
 
-    def _end_openings(self, now: float) -> None:
-        """End those that take too long over their handshake."""
-        timeout_s = self.budgets.header_timeout_s
-        for opening in [each for each in self.openings if now - each.began_s > timeout_s]:
+    def _end_openings(self, openings: list[Opening]) -> None:
+        for opening in openings:
             self.openings.discard(opening)
-            self.limits.say(address(opening.peer), "header_timeout", f"no handshake of TLS within {timeout_s:g} s")
             opening.abort()
+
+    def _end_slow_openings(self, now: float) -> None:
+        timeout_s = self.budgets.header_timeout_s
+        slow = [opening for opening in self.openings if now - opening.began_s > timeout_s]
+        for opening in slow:
+            self.limits.say(address(opening.peer), "header_timeout", f"no handshake of TLS within {timeout_s:g} s")
+        self._end_openings(slow)
 
     # --- what takes too long
 
     def _begin_walk(self) -> None:
-        self._end_openings(asyncio.get_running_loop().time())
+        self._end_slow_openings(asyncio.get_running_loop().time())
         self._go_on(iter(list(self.connections)))
 
     def _go_on(self, walk: "Iterable[CallConnection]") -> None:

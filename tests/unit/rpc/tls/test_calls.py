@@ -157,7 +157,7 @@ async def test_a_member_with_the_name_of_another_machine_is_refused(certificates
     context = member_server(wrong)
     server = CallServer(Service().methods.get, tls=PortTls(lambda: context, plain_too=False))
     async with served(server) as address:
-        with pytest.raises(StreamBroken, match="no TLS with .*certificate is refused: IP address mismatch"):
+        with pytest.raises(StreamBroken, match=r"no TLS with .*certificate is refused: IP address mismatch"):
             await connect(address, METHOD, timeout_s=5, tls=member_client(files))
 
 
