@@ -49,6 +49,7 @@ COMMANDS = {
     "apply": Subcommand("declaring.apply", "Make topics and groups as a file says."),
     "export": Subcommand("declaring.export", "Write a file that apply reads, of what is there."),
     "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),
+    "tls": Subcommand("tls.commands", "Make certificates for development."),
     "store": Subcommand("store.commands", "Look at, check and repair the files of a broker."),
     "backup": Subcommand("store.backup", "Back up a broker into a folder."),
     "restore": Subcommand("store.restore", "Restore a broker from a backup."),

@@ -39,7 +39,7 @@ DEFAULT = "default"
 
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
-AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes"})
+AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes", "http_tls", "tls", "tls_client_auth"})
 """Fields whose None is written `auto`."""
 
 _PASSWORD = re.compile(r"(://[^:/@]*:).*@|(password=)[^&]*", re.IGNORECASE)

@@ -11,11 +11,13 @@ from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_registry.joining import join
+from ternmq_rpc.tls.contexts import member_client
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
 from ternmq_runtime.observability.figures import MemberFigures
 from ternmq_runtime.observability.http_front import HttpFront
 from ternmq_runtime.observability.observability import Observability
+from ternmq_runtime.tls import ProcessTls
 from ternmq_runtime.workers.siblings import Siblings, usual_answers
 
 if TYPE_CHECKING:
@@ -81,12 +83,16 @@ class ProxyServer:
         observability = Observability(settings, service="ternmq-proxy", instance=self._name)
         stack.push_async_callback(observability.stop)
         await observability.start()
+        tls = await ProcessTls.begin(settings, stack, member=member_client)
+        observability.watch_certificates(tls.figures)
         http = HttpFront(
             lambda: self._not_started,
             self._problem,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
             inside={} if self._place is None else self._answers,
+            # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
+            tls=tls.http if self._place is None else None,
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(self._http)
@@ -102,7 +108,7 @@ class ProxyServer:
             embedded=self._embedded,
             shared=True,
         )
-        messages = self._messages = ClusterMessageService(directory, proxy=self._name)
+        messages = self._messages = ClusterMessageService(directory, proxy=self._name, tls=tls.to_brokers)
         stack.push_async_callback(messages.close)
         messages.start()
         observability.watch_links(messages.link_figures)
@@ -112,7 +118,7 @@ class ProxyServer:
             )
         )
         self.grpc_addresses = await serve_clients(
-            settings, self._clock, catalog, messages, observability, stack, self._process()
+            settings, self._clock, catalog, messages, observability, stack, self._process(), tls.grpc
         )
         self._not_started = None
 

@@ -18,6 +18,7 @@ from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.observability.http_front import HttpFront
 from ternmq_runtime.observability.observability import Observability
+from ternmq_runtime.tls import ProcessTls
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ServerSettings
@@ -48,6 +49,8 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     observability = Observability(settings, service="ternmq", instance=settings.broker_name)
     stack.push_async_callback(observability.stop)
     await observability.start()
+    tls = await ProcessTls.begin(settings, stack)
+    observability.watch_certificates(tls.figures)
     messages, catalog = await open_storage(settings, clock, stack)
     observability.watch_broker(messages.figures)
     http = HttpFront(
@@ -57,12 +60,13 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
         metrics=observability.scrape,
         test_clock=settings.test_clock,
         header_timeout_ms=settings.header_timeout_ms,
+        tls=tls.http,
     )
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
-    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack, own)
+    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack, own, tls.grpc)
     return grpc_addresses, http_address
 
 

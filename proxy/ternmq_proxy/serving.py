@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
+    from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.observability.observability import Observability
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ async def serve_clients(
     observability: "Observability",
     stack: "AsyncExitStack",
     process: ServerProcess,
+    tls: "PortTls | None" = None,
 ) -> list[str]:
     """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
     front = GrpcFront(
@@ -56,6 +58,7 @@ async def serve_clients(
         budgets=budgets_of(settings),
         connections_max=connections_max(settings),
         shared=settings.workers > 1,
+        tls=tls,
     )
     services = make_services(settings, clock, catalog, messages, front.addresses[0], process)
     process.answers[CLIENTS] = functools.partial(answer_clients, services=services)

@@ -15,6 +15,7 @@ _ON_EACH = (
     "broker/test_flusher.py",
     "cluster/test_link.py",
     "rpc/grpc_stream",
+    "rpc/tls",
     "common/test_eager.py",
     "common/test_turn_end.py",
     "runtime/observability/test_http_thread.py",

@@ -20,10 +20,12 @@ from ternmq_common.clock import Clock
 from ternmq_common.model import Group
 from ternmq_registry.joining import join
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
+from ternmq_rpc.tls.contexts import member_server
 from ternmq_runtime import process
 from ternmq_runtime.observability.figures import MemberFigures
 from ternmq_runtime.observability.http_front import HttpFront
 from ternmq_runtime.observability.observability import Observability
+from ternmq_runtime.tls import ProcessTls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,8 +66,14 @@ class BrokerServer:
         observability = Observability(settings, service="ternmq-broker", instance=settings.broker_name)
         stack.push_async_callback(observability.stop)
         await observability.start()
+        tls = await ProcessTls.begin(settings, stack, member=member_server)
+        observability.watch_certificates(tls.figures)
         http = HttpFront(
-            lambda: self._not_started, self._problem, degraded=self._degraded, metrics=observability.scrape
+            lambda: self._not_started,
+            self._problem,
+            degraded=self._degraded,
+            metrics=observability.scrape,
+            tls=tls.http,
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
@@ -73,7 +81,7 @@ class BrokerServer:
         self._not_started = "the store is being recovered"
         broker = self._broker = await self._open(directory, stack)
         observability.watch_broker(broker.figures)
-        front = StorageFront(settings.storage)
+        front = StorageFront(settings.storage, tls=tls.storage)
         stack.callback(front.close)
         self.address = front.address
         self._not_started = "the broker is not registered yet"

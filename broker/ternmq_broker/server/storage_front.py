@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_broker.server.proxies import Proxies
+    from ternmq_rpc.tls.opening import PortTls
 
 _log = logging.getLogger(__name__)
 METHOD = "/ternmq.storage.v1.Storage/Exchange"
@@ -28,10 +29,11 @@ class StorageFront:
     """Has its address, `HOST:PORT` or `unix:PATH`, from the start, so that it can be registered; serves from `start`
     on."""
 
-    def __init__(self, address: str, *, proxy_silence_s: float = PROXY_SILENCE_S) -> None:
-        """StartupError if the address can't be had."""
+    def __init__(self, address: str, *, proxy_silence_s: float = PROXY_SILENCE_S, tls: "PortTls | None" = None) -> None:
+        """StartupError if the address can't be had. With `tls` only who shows a certificate of the cluster's CA is
+        served."""
         methods = {METHOD: ServedMethod(self._exchange, talks=True)}
-        self._server = CallServer(methods.get)
+        self._server = CallServer(methods.get, tls=tls)
         self._proxies: Proxies
         self._proxy_silence_s = proxy_silence_s
         try:

@@ -11,7 +11,7 @@ import click
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.printing import echo
 from ternmq_common.log_levels import LogLevel
-from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings
+from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings, TlsMode
 from ternmq_common.settings import Loaded, SettingsError, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,6 +33,21 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                          "come to OTHER.  [default: 127.0.0.1:8081]"),
     "http": click.option("--http", metavar="HOST:PORT",
                          help="HTTP address; port 0 picks one.  [default: 127.0.0.1:8082]"),
+    "tls_cert": click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE",
+                             help="Serve with TLS: the certificate, and those up to its CA (PEM)."),
+    "tls_key": click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE",
+                            help="The certificate's key (PEM)."),
+    "tls_client_ca": click.option("--tls-client-ca", type=click.Path(path_type=Path), metavar="FILE",
+                                  help="Serve only clients with a certificate of this CA (PEM)."),
+    "tls": click.option("--tls", type=click.Choice([each.value for each in TlsMode]),
+                        help="What the gRPC port takes: plain text, both, or TLS only.  [default: required with "
+                        "--tls-cert]"),
+    "cluster_tls_cert": click.option("--cluster-tls-cert", type=click.Path(path_type=Path), metavar="FILE",
+                                     help="TLS between proxies and brokers: the certificate of this one (PEM)."),
+    "cluster_tls_key": click.option("--cluster-tls-key", type=click.Path(path_type=Path), metavar="FILE",
+                                    help="That certificate's key (PEM)."),
+    "cluster_tls_ca": click.option("--cluster-tls-ca", type=click.Path(path_type=Path), metavar="FILE",
+                                   help="The CA that all of them have their certificates of (PEM)."),
     "workers": click.option("--workers", metavar="NUMBER",
                             help="Processes that serve clients, on as many cores.  [default: 1]"),
     "auto_create": click.option("--auto-create/--no-auto-create", default=None,

@@ -8,11 +8,22 @@ from ternmq_common.server_settings.process import EventLoop, LogFormat, ProcessS
 from ternmq_common.server_settings.ranges import RANGES
 from ternmq_common.server_settings.server import ServerSettings
 from ternmq_common.server_settings.storage import FlushMode, StorageSettings
+from ternmq_common.server_settings.tls import (
+    CertificateSettings,
+    ClientAuth,
+    ClusterTlsSettings,
+    TlsMode,
+    TlsSettings,
+    TlsVersion,
+)
 from ternmq_common.server_settings.traffic import TrafficSettings
 
 __all__ = [
     "RANGES",
     "BrokerServerSettings",
+    "CertificateSettings",
+    "ClientAuth",
+    "ClusterTlsSettings",
     "EventLoop",
     "FlushMode",
     "FrontSettings",
@@ -23,6 +34,9 @@ __all__ = [
     "ProxySettings",
     "ServerSettings",
     "StorageSettings",
+    "TlsMode",
+    "TlsSettings",
+    "TlsVersion",
     "TrafficSettings",
     "parsed_listeners",
 ]

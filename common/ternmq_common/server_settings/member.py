@@ -7,7 +7,7 @@ from ternmq_common.limits import SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.server_settings.storage import StorageSettings
-from ternmq_common.server_settings.tls import TlsSettings
+from ternmq_common.server_settings.tls import CertificateSettings, ClusterTlsSettings
 from ternmq_common.settings import InvalidSetting
 
 DEFAULT_STORAGE = "127.0.0.1:10911"
@@ -26,7 +26,7 @@ class MemberSettings(ProcessSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerServerSettings(StorageSettings, TlsSettings, MemberSettings):
+class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSettings, MemberSettings):
     """`ternmq broker`: one shard of a cluster."""
 
     storage: str = DEFAULT_STORAGE
@@ -53,7 +53,7 @@ class BrokerServerSettings(StorageSettings, TlsSettings, MemberSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxySettings(FrontSettings, MemberSettings):
+class ProxySettings(FrontSettings, ClusterTlsSettings, MemberSettings):
     """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything."""
 
     proxy_name: str = ""

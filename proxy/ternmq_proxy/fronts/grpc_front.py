@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import Listener
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_http2.budgets import Budgets
+    from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.observability.observability import Observability
 
     Serve = Callable[[ServedCall], Awaitable[None]]
@@ -77,6 +78,7 @@ class GrpcFront:
         budgets: "Budgets | None" = None,
         connections_max: int = CONNECTIONS_MAX,
         shared: bool = False,
+        tls: "PortTls | None" = None,
     ) -> None:
         """`shared`: other workers have the same addresses."""
         with contextlib.ExitStack() as taken:
@@ -97,6 +99,7 @@ class GrpcFront:
             headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT),
             budgets=budgets,
             connections_max=connections_max,
+            tls=tls,
         )
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
@@ -106,7 +109,9 @@ class GrpcFront:
 
     def _traffic(self) -> Traffic:
         server = self._server
-        return Traffic(len(server.connections), server.ledger.held, server.ledger.unread, server.passed)
+        return Traffic(
+            len(server.connections) + len(server.openings), server.ledger.held, server.ledger.unread, server.passed
+        )
 
     @property
     def addresses(self) -> list[str]:

@@ -25,6 +25,9 @@ _NOT_GRPC = literal_block(((":status", "415"),))
 # What a call brings: it may cost so many frames that ask for nothing.
 _EARNED_BY_CALL = 2
 _LINGERING_PER_STREAM = 4
+# The first byte of a handshake.
+_TLS = 0x16
+_TLS_HERE = "this is TLS, and the port takes plain text only, for the server has no certificate there"
 
 
 class ServerMachine(Machine[S]):
@@ -77,7 +80,8 @@ class ServerMachine(Machine[S]):
         if self._preface and data:
             size = min(len(data), len(self._preface))
             if self._preface[:size] != data[:size]:
-                self.fail(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
+                is_tls = data[0] == _TLS and len(self._preface) == len(PREFACE)
+                self.fail(ErrorCode.PROTOCOL_ERROR, _TLS_HERE if is_tls else "this is not HTTP/2")
                 return []
             self._preface, data = self._preface[size:], data[size:]
         return super().receive(data, now)

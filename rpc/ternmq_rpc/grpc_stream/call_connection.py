@@ -152,6 +152,12 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         if self.machine.failure is not None and not self.closed:
             self._failed(self.machine.failure)
 
+    def refuse_plain(self) -> None:
+        """Say to who speaks plain HTTP/2 that only TLS is served here, and close."""
+        self.machine.fail(ErrorCode.INADEQUATE_SECURITY, "this port takes TLS only, and you speak plain text", "plain")
+        assert self.machine.failure is not None
+        self._failed(self.machine.failure)
+
     def look(self, now: float, *, crowded: bool) -> None:
         """End what takes too long."""
         if self.closed:

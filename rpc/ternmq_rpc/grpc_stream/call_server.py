@@ -22,6 +22,8 @@ from ternmq_rpc.grpc_stream.connection import READ_BYTES
 from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, Deadlines
 from ternmq_rpc.grpc_stream.limit_log import LimitLog
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
+from ternmq_rpc.grpc_stream.sockets import address
+from ternmq_rpc.tls.opening import Opening, PortTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +44,7 @@ Find = Callable[[str], ServedMethod | None]
 class CallServer:
     """Serves what `find` knows by its path, on any sockets, from `listen` to `stop`.
 
-    Calls have those of their headers that are in `headers`.
+    Calls have those of their headers that are in `headers`. With `tls` connections begin with a handshake, or may.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class CallServer:
         headers: Sequence[str] = (),
         budgets: Budgets | None = None,
         connections_max: int = CONNECTIONS_MAX,
+        tls: PortTls | None = None,
     ) -> None:
         self.find = find
         self.budgets = budgets or Budgets()
@@ -61,12 +64,15 @@ class CallServer:
         # One for all connections: what is read is taken out of it at once.
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[CallConnection] = set()
+        self.openings: set[Opening] = set()
+        """Connections that have not come through the handshake of TLS yet."""
         self.tasks: dict[asyncio.Task[None], ServedCall] = {}
         self.pending = 0
         """Calls that are served without a task, and not answered yet."""
         self.leaving = False
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
-        self._acceptor = Acceptor(self._connection, lambda: len(self.connections), connections_max)
+        self._tls = tls
+        self._acceptor = Acceptor(self._connection, lambda: len(self.connections) + len(self.openings), connections_max)
         self._walk: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._none_pends: asyncio.Future[None] | None = None
@@ -86,6 +92,7 @@ class CallServer:
         await self._acceptor.close()
         if self._walk is not None:
             self._walk.cancel()
+        self._end_openings(list(self.openings))
         for connection in self.connections:
             connection.leave()
         ending: list[asyncio.Future[None]] = [
@@ -113,15 +120,15 @@ class CallServer:
 
     # --- connections
 
-    def _connection(self, listener: str) -> CallConnection:
-        return CallConnection(self, listener)
+    def _connection(self, listener: str) -> asyncio.BaseProtocol:
+        connection = CallConnection(self, listener)
+        return connection if self._tls is None else Opening(self, connection, self._tls, self.buffer)
 
     def made(self, connection: CallConnection) -> None:
         """A connection is there."""
         self.connections.add(connection)
         self._acceptor.made(connection)
-        if self._walk is None and not self.leaving:
-            self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
+        self._walk_soon()
 
     def lost(self, connection: CallConnection) -> None:
         """A connection is no more."""
@@ -130,7 +137,47 @@ class CallServer:
         if self._empty is not None and not self.connections and not self._empty.done():
             self._empty.set_result(None)
 
+    def _walk_soon(self) -> None:
+        if self._walk is None and not self.leaving:
+            self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
+
+    # --- of TLS, as `Openings`
+
+    def came(self, opening: Opening) -> None:
+        self.openings.add(opening)
+        self._acceptor.made(opening)
+        self._walk_soon()
+
+    def opened(self, opening: Opening) -> None:
+        self.openings.discard(opening)
+
+    def plain(self, opening: Opening) -> None:
+        assert isinstance(opening.connection, CallConnection)
+        opening.connection.refuse_plain()
+
+    def left(self, opening: Opening, why: str | None) -> None:
+        is_news = opening in self.openings  # else it was ended here
+        self.openings.discard(opening)
+        if why is not None and is_news:
+            self.limits.say(address(opening.peer), "tls", f"no connection, the handshake of TLS failed: {why}")
+        self._acceptor.lost()
+
+    def _end_openings(self, openings: list[Opening]) -> None:
+        for opening in openings:
+            self.openings.discard(opening)
+            opening.abort()
+
+    def _end_slow_openings(self, now: float) -> None:
+        timeout_s = self.budgets.header_timeout_s
+        slow = [opening for opening in self.openings if now - opening.began_s > timeout_s]
+        for opening in slow:
+            self.limits.say(address(opening.peer), "header_timeout", f"no handshake of TLS within {timeout_s:g} s")
+        self._end_openings(slow)
+
+    # --- what takes too long
+
     def _begin_walk(self) -> None:
+        self._end_slow_openings(asyncio.get_running_loop().time())
         self._go_on(iter(list(self.connections)))
 
     def _go_on(self, walk: "Iterable[CallConnection]") -> None:
@@ -146,7 +193,8 @@ class CallServer:
                 self._walk = loop.call_later(pause_s, self._go_on, walk)
                 return
         self._relieve_of_output()
-        self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if self.connections else None
+        goes_on = self.connections or self.openings
+        self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if goes_on else None
 
     # --- what all hold together
 

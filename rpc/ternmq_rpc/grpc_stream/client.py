@@ -1,7 +1,7 @@
 """The calling end on asyncio: one stream, on a connection of its own."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ternmq_rpc.grpc_http2.budgets import Budgets
 from ternmq_rpc.grpc_http2.client_machine import ClientMachine
@@ -10,8 +10,11 @@ from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.connection import Http2Connection
 from ternmq_rpc.grpc_stream.sockets import UNIX
 from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
+    import ssl
+
     from ternmq_rpc.grpc_http2.machine import ConnectionFailure
     from ternmq_rpc.grpc_http2.messages import Status
 
@@ -21,12 +24,19 @@ _LOCAL = "localhost"
 
 
 async def connect(
-    host_port: str, method: str, *, timeout_s: float, message_max: int = _BUDGETS.message_bytes_max
+    host_port: str,
+    method: str,
+    *,
+    timeout_s: float,
+    message_max: int = _BUDGETS.message_bytes_max,
+    tls: "ssl.SSLContext | None" = None,
 ) -> Stream:
-    """Open a stream to `HOST:PORT` or `unix:PATH`; whoever does has to end or abort it.
+    """Open a stream to `HOST:PORT` or `unix:PATH`; whoever does has to end or abort it. To a socket in the file system
+    `tls` does not matter.
 
-    StreamBroken: the address can't be reached, does not answer in time, or is not HTTP/2. That the method is not served
-    is told by the first read, for a server that serves it need not say anything before it has something to say.
+    StreamBroken: the address can't be reached, does not answer in time, is not HTTP/2, or TLS does not come about. That
+    the method is not served is told by the first read, for a server that serves it need not say anything before it has
+    something to say.
     """
     is_path = host_port.startswith(UNIX)
     connection = ClientConnection(_LOCAL if is_path else host_port, method, message_max=message_max)
@@ -35,8 +45,9 @@ async def connect(
             if is_path:
                 await connection.loop.create_unix_connection(lambda: connection, host_port.removeprefix(UNIX))
             else:
-                host, _, port = host_port.rpartition(":")
-                await connection.loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+                host, port = host_port.rpartition(":")[0].strip("[]"), int(host_port.rpartition(":")[2])
+                entry = connection if tls is None else connection.over(tls, host)
+                await connection.loop.create_connection(lambda: entry, host, port)
             return await connection.greeted
     except TimeoutError as error:
         raise StreamBroken(f"{host_port} does not answer") from error
@@ -49,7 +60,7 @@ async def connect(
 class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
     """Ends with its stream. `greeted`: the stream, once the other side was found to speak HTTP/2."""
 
-    __slots__ = ("_authority", "_message_max", "_method", "_stream", "greeted")
+    __slots__ = ("_authority", "_message_max", "_method", "_stream", "_tls", "greeted")
 
     def __init__(self, authority: str, method: str, *, message_max: int) -> None:
         super().__init__()
@@ -57,6 +68,7 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
         self._method = method
         self._message_max = message_max
         self._stream: Stream
+        self._tls: TlsTransport | None = None
         self.greeted: asyncio.Future[Stream] = self.loop.create_future()
 
     def make_machine(self) -> ClientMachine[Stream]:
@@ -66,6 +78,26 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
 
     def _make(self, number: int, out_window: int) -> Stream:
         return Stream(self, number, out_window, message_max=self._message_max)
+
+    def over(self, context: "ssl.SSLContext", server_name: str) -> asyncio.BufferedProtocol:
+        """What to connect instead, so that this connection begins when the server has shown who it is."""
+        self._tls = TlsTransport(
+            self,
+            context,
+            buffer=self._buffer,
+            ready=self._safe,
+            failed=self._unsafe,
+            server_name=server_name,
+        )
+        return self._tls
+
+    def _safe(self) -> None:
+        assert self._tls is not None
+        self.connection_made(cast("asyncio.Transport", self._tls))
+
+    def _unsafe(self, why: str) -> None:
+        if not self.greeted.done():
+            self.greeted.set_exception(StreamBroken(f"no TLS with {self._authority}: {why}"))
 
     def on_greeted(self) -> None:
         if not self.greeted.done():
@@ -77,6 +109,8 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
             self.greeted.cancel()
             if self._transport is not None:
                 self.hang_up("nobody waits for it")
+            elif self._tls is not None:
+                self._tls.abandon()
 
     def on_failure(self, failure: "ConnectionFailure") -> None:
         super().on_failure(failure)

@@ -51,6 +51,14 @@ class Traffic:
     limits_passed: "Mapping[str, int]" = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateFigures:
+    """A certificate that this process shows: whose, and the seconds until it ends, below 0 when it has."""
+
+    name: str
+    left_s: float
+
+
 class FrontFigures:
     """What a front counts of its calls; codes are the names of the protocol's. `traffic` is asked of its server."""
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Mapping
 
+    from ternmq_rpc.tls.opening import PortTls
+
 _log = logging.getLogger(__name__)
 _LIVE_S = 10.0
 _PATIENCE_S = 1.0
@@ -60,8 +62,10 @@ class HttpFront:
         test_clock: bool = False,
         header_timeout_ms: int = 10 * SECOND_MS,
         inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
+        tls: "PortTls | None" = None,
     ) -> None:
         self._inside = inside
+        self._tls = tls
         self._started = started
         self._ready = ready
         self._degraded = degraded
@@ -81,6 +85,7 @@ class HttpFront:
             lambda code, text: json_answer(code, {"error": text}),
             self._loop.watch,
             header_timeout_s=self._header_timeout_s,
+            tls=self._tls,
         )
         self._server.start()
         return named(address, sockets[0])

@@ -4,7 +4,7 @@ Everything that a peer controls has a limit:
 
 connections   64. At the limit the one that has kept us waiting longest makes room, so that nobody who opens many and
               says nothing shuts out those who ask; if all are being answered, the new one is closed
-head          16 KiB, whole within the header time-out from its first byte on, a body included
+head          16 KiB, whole within the header time-out from its first byte on, a handshake of TLS and a body included
 body          read past, up to 16 KiB: nothing here takes one
 idle          60 s between two requests
 answer        closed if it is not taken within 10 s
@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import h11
 
+from ternmq_runtime.observability.http_wire import HttpWire, PlainRefused
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from ternmq_rpc.tls.opening import PortTls
 
 _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 HEAD_BYTES_MAX = BODY_BYTES_MAX = 16 * 1024
 IDLE_S = 60.0
 ANSWER_S = 10.0
-_READ_BYTES = 64 * 1024
 _ACCEPT_AGAIN_S = 0.2
 _SAY_AGAIN_S = 60.0
 _BACKLOG = 128
@@ -44,7 +47,8 @@ class Answer(NamedTuple):
 
 class HttpServer:
     """`answer` gets method and path; it runs in this thread. `refused` makes the answer to what is no HTTP, of a status
-    and a text; `beside` runs beside the connections, for ever."""
+    and a text; `beside` runs beside the connections, for ever. With `tls` connections begin with a handshake, or
+    may."""
 
     def __init__(
         self,
@@ -54,8 +58,10 @@ class HttpServer:
         beside: "Callable[[], Coroutine[None, None, None]]",
         *,
         header_timeout_s: float,
+        tls: "PortTls | None" = None,
     ) -> None:
         self._sockets = sockets
+        self._tls = tls
         self._answer = answer
         self._refused = refused
         self._beside = beside
@@ -127,7 +133,7 @@ class HttpServer:
             client.close()
             return
         client.setblocking(False)
-        connection = _Connection(client, self._answer, self._refused, self._header_timeout_s)
+        connection = _Connection(client, self._answer, self._refused, self._header_timeout_s, self._tls)
         self._connections[connection] = task = self._loop.create_task(connection.serve())
         self._tasks.add(task)
         self._clients.add(client)
@@ -157,8 +163,10 @@ class _Connection:
         answer: "Callable[[str, str], Awaitable[Answer]]",
         refused: "Callable[[int, str], Answer]",
         header_timeout_s: float,
+        tls: "PortTls | None",
     ) -> None:
         self._socket = sock
+        self._wire = HttpWire(sock, tls)
         self._answer = answer
         self._refused = refused
         self._header_timeout_s = header_timeout_s
@@ -173,6 +181,9 @@ class _Connection:
             await self._converse()
         except (OSError, TimeoutError):
             pass  # the peer is gone, or too slow: there is nobody to tell
+        except PlainRefused as error:
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._respond(self._refused(400, str(error)))
         except h11.RemoteProtocolError as error:
             with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError):
                 await self._respond(self._refused(error.error_status_hint, f"this is no HTTP: {error}"))
@@ -213,7 +224,11 @@ class _Connection:
         self.waits_since_s = now_s = self._loop.time()
         end_s = now_s + IDLE_S if began_s is None else began_s + self._header_timeout_s
         async with asyncio.timeout_at(end_s):
-            data = await self._loop.sock_recv(self._socket, _READ_BYTES)
+            data = await self._wire.read()
+        if data is None:  # a handshake begins, or part of a record came
+            async with asyncio.timeout_at(end_s if began_s else self._loop.time() + self._header_timeout_s):
+                while data is None:
+                    data = await self._wire.read()
         self.waits_since_s = None
         if began_s is None:
             self._request_began_s = self._loop.time()
@@ -227,7 +242,7 @@ class _Connection:
         data = b"".join(self._http.send(part) or b"" for part in parts)
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self._loop.sock_sendall(self._socket, data)
+                await self._wire.write(data)
         except TimeoutError:
             # The kernel has part of the answer; it is to let go of that too.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -13,6 +13,7 @@ METHOD = "rpc.method"
 CODE = "rpc.response.status_code"
 BROKER = "ternmq.broker.name"
 LIMIT = "ternmq.limit"
+CERTIFICATE = "ternmq.tls.certificate"
 
 
 class Kind(Enum):
@@ -125,6 +126,9 @@ LEASE_AGE = Instrument("ternmq.lease.age", Kind.GAUGE, "s", "Time since the brok
 
 # --- process
 
+CERTIFICATE_EXPIRY = Instrument(
+    "ternmq.tls.certificate.expiry", Kind.GAUGE, "s", "Time until a certificate ends that the process shows"
+)
 CPU_TIME = Instrument("process.cpu.time", Kind.COUNTER, "s", "Processor time of the process")
 MEMORY = Instrument("process.memory.usage", Kind.LEVEL, "By", "Memory that the process has in RAM")
 FILES = Instrument("process.open_file_descriptor.count", Kind.LEVEL, "{count}", "Files and sockets that are open")

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ternmq_common.server_settings import ProcessSettings
-    from ternmq_runtime.observability.figures import BrokerSource, FrontFigures, Lag, LinkFigures, MemberFigures
+    from ternmq_runtime.observability.figures import (
+        BrokerSource,
+        CertificateFigures,
+        FrontFigures,
+        Lag,
+        LinkFigures,
+        MemberFigures,
+    )
     from ternmq_runtime.observability.otel_metrics import Metrics
     from ternmq_runtime.observability.otel_traces import Traces
     from ternmq_runtime.observability.tracing import Tracing
@@ -82,6 +89,10 @@ class Observability:
     def watch_member(self, member: "Callable[[], MemberFigures]") -> None:
         """Called in any thread."""
         self._sources.member = member
+
+    def watch_certificates(self, certificates: "Callable[[], Iterable[CertificateFigures]]") -> None:
+        """Called in any thread."""
+        self._sources.certificates = certificates
 
     # --- metrics
 

@@ -14,6 +14,7 @@ from ternmq_runtime.observability.figures import (
     OTHER,
     BrokerFigures,
     BrokerSource,
+    CertificateFigures,
     FrontFigures,
     Lag,
     LinkFigures,
@@ -37,6 +38,7 @@ class Sources:
     broker: BrokerSource | None = None
     links: Callable[[], Iterable[LinkFigures]] | None = None
     member: Callable[[], MemberFigures] | None = None
+    certificates: Callable[[], Iterable[CertificateFigures]] | None = None
     lags: list[Lag] = field(default_factory=list)
     """Counted now and then on the event loop, and kept."""
 
@@ -66,6 +68,8 @@ class Sources:
             yield from _of_link(link)
         if self.member is not None:
             yield from _of_member(self.member())
+        for certificate in self.certificates() if self.certificates is not None else ():
+            yield its.CERTIFICATE_EXPIRY, certificate.left_s, {its.CERTIFICATE: certificate.name}
 
 
 def bounded(lags: list[Lag]) -> list[Lag]:

@@ -21,6 +21,7 @@ from ternmq_runtime.workers.metrics_text import LABEL, joined
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.workers.keeper import Keeper
 
 # Above what a process gives itself to answer.
@@ -35,9 +36,15 @@ class GatheringFront:
     looked at in the thread."""
 
     def __init__(
-        self, keepers: "Sequence[Keeper]", started: "Callable[[], str | None]", *, header_timeout_ms: int
+        self,
+        keepers: "Sequence[Keeper]",
+        started: "Callable[[], str | None]",
+        *,
+        header_timeout_ms: int,
+        tls: "PortTls | None" = None,
     ) -> None:
         self._keepers = keepers
+        self._tls = tls
         self._started = started
         self._header_timeout_s = header_timeout_ms / 1000
         self._loop: WatchedLoop
@@ -53,6 +60,7 @@ class GatheringFront:
             lambda code, text: json_answer(code, {"error": text}),
             self._loop.watch,
             header_timeout_s=self._header_timeout_s,
+            tls=self._tls,
         )
         self._server.start()
         return named(address, sockets[0])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import StartupError
 from ternmq_rpc.grpc_stream.sockets import grpc_refused, named, reserved, share
 from ternmq_runtime import process
+from ternmq_runtime.tls import ProcessTls
 from ternmq_runtime.workers.front import GatheringFront
 from ternmq_runtime.workers.keeper import Keeper
 from ternmq_runtime.workers.place import BROKER, Place
@@ -72,7 +73,10 @@ class Supervisor:
         addresses, settings = self._reserve(settings, stack)
         folder = _folder()
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        front = GatheringFront(self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms)
+        tls = await ProcessTls.begin(settings, stack)
+        front = GatheringFront(
+            self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms, tls=tls.http
+        )
         stack.push_async_callback(front.stop)
         http_address = await front.listen(settings.http)
         await self._start_all(settings, folder, stack)

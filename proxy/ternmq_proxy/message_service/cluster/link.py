@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import random
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
@@ -72,8 +73,10 @@ class BrokerLink:
         proxy: str,
         known: Callable[[], int],
         timing: LinkTiming = LINK_TIMING,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.broker = broker
+        self._tls = tls
         self.address = address
         self._events = events
         self._proxy = proxy
@@ -257,7 +260,8 @@ class BrokerLink:
 
     async def _converse(self) -> None:
         """Make the stream, and use it until it ends or breaks."""
-        stream = await connect(self.address, _METHOD, timeout_s=self._timing.connect_timeout_s)
+        tls = None if self._tls is None else self._tls()
+        stream = await connect(self.address, _METHOD, timeout_s=self._timing.connect_timeout_s, tls=tls)
         try:
             async with asyncio.timeout(self._timing.connect_timeout_s):
                 await self._greet(stream)

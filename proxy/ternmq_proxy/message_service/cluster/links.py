@@ -10,6 +10,9 @@ from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTi
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_proxy.message_service.cluster.link import LinkEvents
     from ternmq_registry.directory import Directory
@@ -21,8 +24,15 @@ class Links:
     """One link for each broker."""
 
     def __init__(
-        self, directory: "Directory", events: "LinkEvents", *, proxy: str, timing: LinkTiming = LINK_TIMING
+        self,
+        directory: "Directory",
+        events: "LinkEvents",
+        *,
+        proxy: str,
+        timing: LinkTiming = LINK_TIMING,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
     ) -> None:
+        self._tls = tls
         self._directory = directory
         self._events = events
         self._proxy = proxy
@@ -60,6 +70,7 @@ class Links:
             proxy=self._proxy,
             known=lambda: self._directory.snapshot.version,
             timing=self._timing,
+            tls=self._tls,
         )
         link.announce(self._presence)
         link.start()

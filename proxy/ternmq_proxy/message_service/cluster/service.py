@@ -29,7 +29,8 @@ from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    import ssl
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.model import (
@@ -54,9 +55,17 @@ _log = logging.getLogger(__name__)
 class ClusterMessageService:
     """See `MessageService`. Begins with `start`, ends with `close`."""
 
-    def __init__(self, directory: "Directory", *, proxy: str, link_timing: LinkTiming = LINK_TIMING) -> None:
+    def __init__(
+        self,
+        directory: "Directory",
+        *,
+        proxy: str,
+        link_timing: LinkTiming = LINK_TIMING,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
+    ) -> None:
+        """`tls` gives what each connection to a broker begins with, None: plain text."""
         self._directory = directory
-        self.links = Links(directory, self, proxy=proxy, timing=link_timing)
+        self.links = Links(directory, self, proxy=proxy, timing=link_timing, tls=tls)
         self.polls = Polls()
         self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)

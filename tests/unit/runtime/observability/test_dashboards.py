@@ -17,7 +17,7 @@ RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "alerts.yml").read_text()
 NAMES = frozenset(name for instrument in its.INSTRUMENTS for name in instrument.prometheus_names) | {"up"}
 LABELS = frozenset(
     label.replace(".", "_")
-    for label in (its.TOPIC, its.GROUP, its.METHOD, its.CODE, its.BROKER, its.LIMIT, "error.type")
+    for label in (its.TOPIC, its.GROUP, its.METHOD, its.CODE, its.BROKER, its.LIMIT, its.CERTIFICATE, "error.type")
 ) | {"instance", "job", "le"}
 # What PromQL has of its own; everything else in an expression is the name of a metric or a label.
 WORDS = frozenset({"sum", "min", "by", "rate", "increase", "deriv", "topk", "histogram_quantile", "and", "or"})

@@ -12,6 +12,7 @@ from ternmq_common.server_settings import ProcessSettings
 from ternmq_runtime.observability.durations import Durations
 from ternmq_runtime.observability.figures import (
     BrokerFigures,
+    CertificateFigures,
     FrontFigures,
     Lag,
     LinkFigures,
@@ -89,6 +90,7 @@ def a_full_process(**others: float) -> Observability:
     observability.watch_broker(FakeBroker())
     observability.watch_links(lambda: [LINK])
     observability.watch_member(lambda: MEMBER)
+    observability.watch_certificates(lambda: [CertificateFigures("server", 86400.0)])
     return observability
 
 

@@ -1,0 +1,110 @@
+"""`ternmq tls`: certificates for development."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import print_json
+from ternmq_command.terminal.printing import echo
+from ternmq_common.installing import missing_extra
+from ternmq_common.private_files import make_folder, new_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_command.tls.authority import Issued
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[?[0-9A-Fa-f:.]+\]?", re.ASCII)
+_DAYS_MAX = 3650
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Make certificates for development.
+
+    \b
+    Examples:
+      ternmq tls dev-ca certs
+    """
+
+
+@command.command(name="dev-ca")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--host", "hosts", metavar="NAME", multiple=True,
+              help="Another name or address of servers, beside those of this machine; may be repeated.")  # fmt: skip
+@click.option(
+    "--days", type=click.IntRange(1, _DAYS_MAX), default=365, show_default=True, help="How long all are valid."
+)
+@click.option("--force", is_flag=True, help="Make all anew, CAs too, in the place of those that are there.")
+@json_option
+def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_json: bool) -> None:
+    """Make CAs and certificates in DIR, for development and tests.
+
+    \b
+    ca.pem           the CA that clients believe
+    server.pem       a server's certificate, of that CA, for localhost and each --host
+    client.pem       a client's certificate, of that CA
+    cluster-ca.pem   another CA, by which proxies and brokers know each other
+    cluster.pem      the certificate of all proxies and brokers, of that CA, for the same hosts
+
+    Each has its key beside it, NAME.key, which only you may read. Who has ca.key can make servers that clients believe,
+    who has cluster-ca.key members of the cluster: for production take a CA whose key is not on a disk like this one.
+
+    \b
+    Examples:
+      ternmq tls dev-ca certs
+      ternmq tls dev-ca certs --host mq.example.com --host 10.0.0.5
+      ternmq tls dev-ca certs --force
+    """
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise WrongUsage(f"--host {host!r} is no name and no address")
+    made = _made([*_LOCAL, *hosts], days)
+    names = [name for base in made for name in (f"{base}.pem", f"{base}.key")]
+    there = [name for name in names if (directory / name).exists()]
+    if there and not force:
+        raise CommandFailure(
+            f"{directory} has {', '.join(there)} already", hint="choose another DIR, or replace all by --force"
+        )
+    try:
+        make_folder(directory)
+        for base, issued in made.items():
+            _write(directory / f"{base}.key", issued.key)
+            _write(directory / f"{base}.pem", issued.cert)
+    except OSError as error:
+        raise CommandFailure(f"the files can't be written: {error.filename or directory}: {error.strerror}") from error
+    if as_json:
+        print_json({"directory": str(directory), "files": names, "days": days})
+    else:
+        echo(f"made {', '.join(names)} in {directory}, valid for {days} days")
+        echo(f"serve with them: ternmq up --tls-cert {directory}/server.pem --tls-key {directory}/server.key")
+
+
+def _made(hosts: "Sequence[str]", days: int) -> "dict[str, Issued]":
+    try:
+        from ternmq_command.tls.authority import CLIENT, SERVER, Authority
+    except ModuleNotFoundError as error:
+        raise CommandFailure(str(missing_extra(error, "ternmq tls", "server"))) from error
+    clients, cluster = Authority("TernMQ dev CA", days=days), Authority("TernMQ dev cluster CA", days=days)
+    return {
+        "ca": clients.own,
+        "server": clients.issue("TernMQ dev server", hosts, SERVER),
+        "client": clients.issue("TernMQ dev client", (), CLIENT),
+        "cluster-ca": cluster.own,
+        "cluster": cluster.issue("TernMQ dev member", hosts, SERVER, CLIENT),
+    }
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, in the place of what is there, for this user alone. OSError."""
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)
+    with new_file(beside) as file:
+        file.write(data)
+    beside.replace(path)

@@ -1,0 +1,107 @@
+"""The beginning of a connection at a port that takes TLS: the first byte says what it is.
+
+A handshake of TLS begins with 0x16, HTTP with a letter. What goes on without TLS is handed to its protocol with its
+socket's transport, and costs no more from then on.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from ternmq_rpc.tls.transport import TlsTransport
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+HANDSHAKE = 0x16
+
+
+@dataclass(frozen=True, slots=True)
+class PortTls:
+    """TLS of a port. `context` is asked for each connection; `plain_too`: who does not speak TLS is served as well."""
+
+    context: "Callable[[], ssl.SSLContext]"
+    plain_too: bool
+
+
+class Openings(Protocol):
+    """Whoever serves what is opened, and counts it meanwhile."""
+
+    def came(self, opening: "Opening") -> None:
+        """Nothing is known of it yet."""
+
+    def opened(self, opening: "Opening") -> None:
+        """Its protocol has it from now on, and is about to be told."""
+
+    def plain(self, opening: "Opening") -> None:
+        """It is not TLS, and only that is served here; its protocol has it, to say so."""
+
+    def left(self, opening: "Opening", why: str | None) -> None:
+        """It is no more, and its protocol never had it. `why`: what was wrong with its TLS."""
+
+
+class Opening(asyncio.BufferedProtocol):
+    """A connection, until it is known what it speaks and its handshake is done. `began_s` is since when."""
+
+    __slots__ = ("_buffer", "_owner", "_raw", "_tls", "_what_for", "began_s", "connection", "why")
+
+    def __init__(
+        self, owner: Openings, connection: asyncio.BufferedProtocol, what_for: PortTls, buffer: memoryview
+    ) -> None:
+        self._owner = owner
+        self._what_for = what_for
+        self._buffer = buffer
+        self._raw: asyncio.Transport
+        self._tls: TlsTransport | None = None
+        self.connection = connection
+        self.began_s = asyncio.get_running_loop().time()
+        self.why: str | None = None
+
+    def abort(self) -> None:
+        """Close it, and say nothing."""
+        self._raw.abort()
+
+    @property
+    def peer(self) -> object:
+        """As the socket names it."""
+        return self._raw.get_extra_info("peername")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast("asyncio.Transport", transport)
+        self._owner.came(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._buffer[0] == HANDSHAKE:
+            self._tls = TlsTransport(
+                self.connection,
+                self._what_for.context(),
+                buffer=self._buffer,
+                ready=self._ready,
+                failed=self._failed,
+            )
+            self._raw.set_protocol(self._tls)
+            self._tls.connection_made(self._raw)
+            self._tls.buffer_updated(nbytes)
+            return
+        self._raw.set_protocol(self.connection)
+        self._owner.opened(self)
+        self.connection.connection_made(self._raw)
+        if self._what_for.plain_too:
+            self.connection.buffer_updated(nbytes)
+        else:
+            self._owner.plain(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.left(self, None)
+
+    def _ready(self) -> None:
+        assert self._tls is not None
+        self._owner.opened(self)
+        self.connection.connection_made(cast("asyncio.Transport", self._tls))
+
+    def _failed(self, why: str) -> None:
+        self._owner.left(self, why)

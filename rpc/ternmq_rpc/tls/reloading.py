@@ -1,0 +1,99 @@
+"""What was made of certificates and keys, made anew when the files change: those who come then are served with the new
+one, connections that there are go on."""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ternmq_common.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_rpc.tls.files import Fingerprint, TlsFiles
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+LOOK_EVERY_S = 5.0
+_DAY_S = 24 * 3600.0
+WARN_BEFORE_S = 14 * _DAY_S
+
+
+class Reloading(Generic[T]):
+    """`current` is what was made last of files that could be read; `expires_s` when the certificate ends, in seconds
+    since 1970. Both may be read in any thread. `name` is what logs and metrics call it."""
+
+    def __init__(self, name: str, files: "TlsFiles", make: "Callable[[TlsFiles], T]") -> None:
+        """StartupError: the files can't be used. Blocks."""
+        self.name = name
+        self._files = files
+        self._make = make
+        self._loaded: Fingerprint = files.fingerprint()
+        self._seen = self._refused = self._loaded
+        self.current = make(files)
+        self.expires_s = files.expires_s()
+        self._warned_s = -_DAY_S
+        self._said_exposed = ""
+        self._warn()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the certificate ends; below 0: it has."""
+        return self.expires_s - time.time()
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Take what is new in the files, if nothing has changed since the last look: who replaces two files does it one
+        after the other. `at_once`: somebody says that they are there. Blocks; one thread at a time."""
+        seen, self._seen = self._seen, self._files.fingerprint()
+        if self._seen != self._loaded and (at_once or (self._seen == seen and self._seen != self._refused)):
+            self._take()
+        self._warn()
+
+    def _take(self) -> None:
+        fingerprint = self._seen
+        try:
+            made, expires_s = self._make(self._files), self._files.expires_s()
+        except StartupError as error:
+            self._refused = fingerprint
+            _log.warning("the new files of TLS (%s) are not used, the old ones go on: %s", self.name, error)
+            return
+        self.current, self.expires_s, self._loaded = made, expires_s, fingerprint
+        self._refused = fingerprint
+        self._warned_s = -_DAY_S
+        _log.info("TLS (%s) has new files; the certificate is valid for %s", self.name, _days(self.left_s))
+
+    def _warn(self) -> None:
+        """Once a day."""
+        exposed = self._files.exposed() or ""
+        if exposed and exposed != self._said_exposed:
+            _log.warning("%s; take that right from others (chmod o= FILE), and think of a new key", exposed)
+        self._said_exposed = exposed
+        if self.left_s < WARN_BEFORE_S and time.monotonic() - self._warned_s >= _DAY_S:
+            self._warned_s = time.monotonic()
+            state = "has ended" if self.left_s < 0 else f"ends in {_days(self.left_s)}"
+            _log.warning(
+                "the certificate of TLS (%s), %s, %s; put a new one in its place, which is used without a restart",
+                self.name, self._files.cert, state,
+            )  # fmt: skip
+
+
+async def look_forever(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
+    """Look at the files every few seconds, and at once when somebody is in a hurry."""
+    while True:
+        hurry.clear()
+        try:
+            async with asyncio.timeout(every_s):
+                await hurry.wait()
+        except TimeoutError:
+            pass
+        for each in all_:
+            try:
+                await asyncio.to_thread(each.look, at_once=hurry.is_set())
+            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+                _log.exception("the files of TLS (%s) could not be looked at", each.name)
+
+
+def _days(left_s: float) -> str:
+    days = int(left_s / _DAY_S)
+    return f"{days} days" if days > 1 else f"{int(left_s / 3600)} hours"

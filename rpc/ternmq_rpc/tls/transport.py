@@ -1,0 +1,230 @@
+"""TLS between the transport of a socket and a protocol, which has it for its transport.
+
+asyncio's own keeps 256 KiB for each connection, and takes bytes for written that wait in the socket's transport: then
+nobody would count what a client does not read. This one keeps nothing beside OpenSSL's state, shares the buffer that
+all connections read into, and is the same on every event loop.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from ternmq_rpc.tls.session import TlsFailed, TlsSession
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+# Answers to what TLS itself asks, which wait for a peer that reads nothing.
+_OWN_BYTES_MAX = 64 << 10
+# What is let pass of one who may not have read yet why it was refused.
+_LAST_WORDS_S = 0.25
+
+
+class TlsTransport(asyncio.BufferedProtocol):
+    """One connection. `ready` is called when the handshake is done and makes the connection known to its protocol;
+    `failed`, with the reason, when it can't be any more: one of the two, once."""
+
+    __slots__ = (
+        "_blocked", "_buffer", "_closing", "_failed", "_protocol", "_raw", "_reading", "_ready", "_session", "_settled",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        protocol: asyncio.BufferedProtocol,
+        context: "ssl.SSLContext",
+        *,
+        buffer: memoryview,
+        ready: "Callable[[], None]",
+        failed: "Callable[[str], None]",
+        server_name: str | None = None,
+    ) -> None:
+        """A client's, if it names the server. `buffer` may be shared: what is in it is taken out at once."""
+        self._protocol = protocol
+        self._session = TlsSession(context, server_name=server_name)
+        self._buffer = buffer
+        self._ready = ready
+        self._failed = failed
+        self._raw: asyncio.Transport
+        self._settled = False  # ready, or failed
+        self._reading = True
+        self._blocked = False
+        self._closing = False
+
+    # --- the socket's protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast("asyncio.Transport", transport)
+        self._raw.set_write_buffer_limits(high=0)
+        self._shake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._settled and not self._session.shaken:
+            return  # it was refused
+        try:
+            self._session.take(self._buffer[:nbytes])
+        except TlsFailed as error:
+            self._refuse(str(error))
+            return
+        if not self._session.shaken:
+            self._shake()
+        if self._session.shaken:
+            self._read()
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+        if self._session.shaken:
+            self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self._send()
+        if self._session.shaken and not self._blocked:
+            self._protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        if self._session.shaken:
+            self._protocol.connection_lost(exc)
+        else:
+            self._fail("it closed the connection" if exc is None else str(exc))
+
+    # --- the handshake
+
+    def _shake(self) -> None:
+        try:
+            done = self._session.shake()
+        except TlsFailed as error:
+            self._refuse(str(error))
+            return
+        self._send()
+        if done:
+            self._settled = True
+            self._ready()
+            if self._blocked:
+                self._protocol.pause_writing()
+
+    def _refuse(self, why: str) -> None:
+        """Send the alert that says so, and let pass for a moment what still comes: a connection that is closed over
+        unread bytes takes the alert with it."""
+        self._send()
+        self._fail(why)
+        raw = self._raw
+        if self._blocked or raw.is_closing():
+            raw.abort()
+            return
+        self._closing = True
+        try:
+            raw.write_eof()
+        except OSError:  # it is gone already
+            raw.abort()
+            return
+        asyncio.get_running_loop().call_later(_LAST_WORDS_S, raw.abort)
+
+    def _fail(self, why: str) -> None:
+        if not self._settled:
+            self._settled = True
+            self._failed(why)
+
+    def abandon(self) -> None:
+        """Nobody waits for the handshake any more."""
+        self._settled = True
+        if hasattr(self, "_raw"):
+            self._raw.abort()
+
+    # --- bytes
+
+    def _read(self) -> None:
+        session = self._session
+        try:
+            while self._reading and session.has_input and not self._raw.is_closing():
+                size = session.read_into(cast("memoryview", self._protocol.get_buffer(-1)))
+                if size:
+                    self._protocol.buffer_updated(size)
+        except TlsFailed:
+            self._send()  # the alert
+            if self._blocked:
+                self._raw.abort()
+            else:
+                self._raw.close()
+            return
+        if session.has_output:
+            self._send()
+        if session.ended:
+            self.close()
+
+    def _send(self) -> None:
+        """What waits for a peer that reads nothing is little, or the peer plays with us."""
+        session = self._session
+        if not session.has_output:
+            return
+        if not self._blocked:
+            self._raw.write(session.outgoing())
+        elif session.output_bytes > _OWN_BYTES_MAX:
+            self._raw.abort()
+
+    # --- the protocol's transport
+
+    def write(self, data: "bytes | memoryview") -> None:
+        if self._closing:
+            return
+        try:
+            self._session.write(data)
+        except TlsFailed:
+            self._raw.abort()
+            return
+        self._raw.write(self._session.outgoing())
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is kept here."""
+        self._raw.set_write_buffer_limits(high, low)
+
+    def is_reading(self) -> bool:
+        return self._reading and not self.is_closing()
+
+    def pause_reading(self) -> None:
+        self._reading = False
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._reading:
+            return
+        self._reading = True
+        self._raw.resume_reading()
+        if self._session.has_input:  # what is here comes by no event of the socket
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._raw.is_closing():
+            self._read()
+
+    def can_write_eof(self) -> bool:
+        return self._raw.can_write_eof()
+
+    def write_eof(self) -> None:
+        """Say that nothing follows; what comes is read on."""
+        if not self._closing:
+            self._closing = True
+            self._session.end()
+            self._raw.write(self._session.outgoing())
+            self._raw.write_eof()
+
+    def is_closing(self) -> bool:
+        return self._closing or self._raw.is_closing()
+
+    def close(self) -> None:
+        if not self._closing and not self._raw.is_closing():
+            self._session.end()
+            self._raw.write(self._session.outgoing())
+        self._closing = True
+        self._raw.close()
+
+    def abort(self) -> None:
+        """Close the connection now, and say nothing."""
+        self._closing = True
+        self._raw.abort()
+
+    def get_extra_info(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as asyncio's
+        return self._raw.get_extra_info(name, default)

@@ -1,0 +1,118 @@
+"""TLS of a process, as its settings say: read at the start, and again whenever the files change or SIGHUP comes."""
+
+import asyncio
+import functools
+import signal
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.server_settings import CertificateSettings, ClientAuth, ClusterTlsSettings, TlsMode, TlsSettings
+from ternmq_rpc.tls.contexts import FrontContexts, front_contexts
+from ternmq_rpc.tls.files import TlsFiles
+from ternmq_rpc.tls.opening import PortTls
+from ternmq_rpc.tls.reloading import Reloading, look_forever
+from ternmq_runtime.observability.figures import CertificateFigures
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
+
+SERVER, CLUSTER = "server", "cluster"
+
+
+class ProcessTls:
+    """What a process has of TLS. Everything is None where the settings have no certificate for it."""
+
+    def __init__(
+        self,
+        settings: CertificateSettings,
+        front: Reloading[FrontContexts] | None,
+        member: "Reloading[ssl.SSLContext] | None",
+    ) -> None:
+        self._settings = settings
+        self._front = front
+        self._member = member
+
+    @classmethod
+    async def begin(
+        cls,
+        settings: CertificateSettings,
+        stack: "AsyncExitStack",
+        *,
+        member: "Callable[[TlsFiles], ssl.SSLContext] | None" = None,
+    ) -> "ProcessTls":
+        """Read the files, and look at them until the stack ends. `member` makes what this process is to others of its
+        cluster. StartupError."""
+        front = await asyncio.to_thread(_front, settings)
+        of_cluster = None if member is None else await asyncio.to_thread(_member, settings, member)
+        watched: list[Reloading[Any]] = [each for each in (front, of_cluster) if each is not None]
+        if watched:
+            _watch(watched, stack)
+        return cls(settings, front, of_cluster)
+
+    @property
+    def grpc(self) -> PortTls | None:
+        """TLS of the gRPC front."""
+        settings = self._settings
+        mode = settings.grpc_tls_mode if isinstance(settings, TlsSettings) else TlsMode.OFF
+        return self._port(mode, lambda contexts: contexts.grpc)
+
+    @property
+    def http(self) -> PortTls | None:
+        """TLS of HTTP."""
+        return self._port(self._settings.http_tls_mode, lambda contexts: contexts.http)
+
+    def _port(self, mode: TlsMode, of: "Callable[[FrontContexts], ssl.SSLContext]") -> PortTls | None:
+        front = self._front
+        if front is None or mode is TlsMode.OFF:
+            return None
+        return PortTls(lambda: of(front.current), plain_too=mode is TlsMode.OPTIONAL)
+
+    @property
+    def storage(self) -> PortTls | None:
+        """TLS of a broker's storage service: without it no proxy is served, if there is any."""
+        member = self._member
+        return None if member is None else PortTls(lambda: member.current, plain_too=False)
+
+    @property
+    def to_brokers(self) -> "Callable[[], ssl.SSLContext] | None":
+        """What a proxy connects with, asked for each connection."""
+        member = self._member
+        return None if member is None else lambda: member.current
+
+    def figures(self) -> list[CertificateFigures]:
+        """Of each certificate; for any thread."""
+        there = (self._front, self._member)
+        return [CertificateFigures(each.name, each.left_s) for each in there if each is not None]
+
+
+def _front(settings: CertificateSettings) -> Reloading[FrontContexts] | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    auth, ca = ClientAuth.NONE, None
+    if isinstance(settings, TlsSettings) and settings.client_auth is not ClientAuth.NONE:
+        auth, ca = settings.client_auth, settings.tls_client_ca
+    files = TlsFiles(prefix="tls", cert=settings.tls_cert, key=settings.tls_key, ca=ca, ca_setting="tls_client_ca")
+    make = functools.partial(front_contexts, auth=auth, least=settings.tls_min_version)
+    return Reloading(SERVER, files, make)
+
+
+def _member(
+    settings: CertificateSettings, make: "Callable[[TlsFiles], ssl.SSLContext]"
+) -> "Reloading[ssl.SSLContext] | None":
+    if not isinstance(settings, ClusterTlsSettings):
+        return None
+    cert, key, ca = settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca
+    if cert is None or key is None or ca is None:
+        return None
+    files = TlsFiles(prefix="cluster_tls", cert=cert, key=key, ca=ca, ca_setting="cluster_tls_ca")
+    return Reloading(CLUSTER, files, make)
+
+
+def _watch(watched: "list[Reloading[Any]]", stack: "AsyncExitStack") -> None:
+    loop = asyncio.get_running_loop()
+    hurry = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, hurry.set)
+    stack.callback(loop.remove_signal_handler, signal.SIGHUP)
+    task = asyncio.create_task(look_forever(watched, hurry), name="watch over certificates")
+    stack.callback(task.cancel)
