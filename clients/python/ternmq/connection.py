@@ -135,7 +135,7 @@ class Connection:
         self._identity = identity
         self._closed = False
         _check_not_forked()
-        self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoints, tls)
+        self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoints.grpc_target, tls, *CHANNEL_OPTIONS)
         _poller.channels += 1
         self._callables: dict[str, Callable[..., Any]] = {}
         self._telemetry = self._channel.stream_stream(
@@ -287,13 +287,13 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
     return ConnectionFailed(endpoint, details, retryable=status in _BROKEN)
 
 
-def open_channel(kind: Any, endpoints: Endpoints, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types
+def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types
     """A channel of `grpc` or of `grpc.aio`. `UnusableFile` for certificates and keys that are none."""
     if tls is None:
-        return kind.insecure_channel(endpoints.grpc_target, options=(*CHANNEL_OPTIONS, *options))
+        return kind.insecure_channel(target, options=options)
     named = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
     credentials = tls.channel_credentials()
-    return kind.secure_channel(endpoints.grpc_target, credentials, options=(*CHANNEL_OPTIONS, *named, *options))
+    return kind.secure_channel(target, credentials, options=(*options, *named))
 
 
 class _Poller:

@@ -26,6 +26,7 @@ from ternmq.arguments import check_options
 from ternmq.backoff import ExponentialBackoff, jittered
 from ternmq.client import REQUEST_TIMEOUT_S
 from ternmq.connection import (
+    CHANNEL_OPTIONS,
     SERVICE,
     Method,
     RequestT,
@@ -281,5 +282,7 @@ class OffsetReader:
     def _channel(self, endpoints: Endpoints) -> grpc.Channel:
         channel = self._channels.get(endpoints)
         if channel is None:
-            channel = self._channels[endpoints] = open_channel(grpc, endpoints, self._tls, *_IN_THIS_THREAD)
+            channel = self._channels[endpoints] = open_channel(
+                grpc, endpoints.grpc_target, self._tls, *CHANNEL_OPTIONS, *_IN_THIS_THREAD
+            )
         return channel

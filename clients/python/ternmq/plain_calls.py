@@ -126,4 +126,8 @@ class PlainCalls:
 
 def client_metadata(name: str) -> tuple[tuple[str, str], ...]:
     """What every call must carry; the id is new for each client."""
-    return (("x-mq-client-id", f"{name}@{os.getpid()}@{os.urandom(4).hex()}"), ("x-mq-language", "PYTHON"))
+    return (("x-mq-client-id", new_client_name(name)), ("x-mq-language", "PYTHON"))
+
+
+def new_client_name(name: str) -> str:
+    return f"{name}@{os.getpid()}@{os.urandom(4).hex()}"

@@ -70,11 +70,13 @@ def _examined(
     yield from checkup.of_disk(data_dir)
     if registry:
         yield from checkup.of_registry(registry)
+    yield from checkup.of_access()
     with AdminClient(endpoint) as admin:
         try:
             yield from checkup.of_server(admin)
         except CommandFailure as failure:
-            yield checkup.Finding("server", "problem", failure.message, "is it running, and is the port let through?")
+            advised = failure.hint or "is it running, and is the port let through?"
+            yield checkup.Finding("server", "problem", failure.what, advised)
             return
         yield from checkup.of_health(http)
         try:

@@ -76,7 +76,9 @@ class BlockingConnection:
         except TimeoutError:
             self._give_up(f"{self._peer} did not answer within {timeout_s:g} s", Status.DEADLINE_EXCEEDED)
         except OSError as error:
-            self._give_up(f"{self._peer}: {error}")
+            # A server that wants another kind of connection, or a client certificate, mostly says no more than that.
+            when = "" if self._has_heard else ": closed before the server said anything"
+            self._give_up(f"{self._peer}: {error}{when}")
         return answer
 
     def _exchange(self, stream: WireStream, answer: list[bytes], deadline: float) -> bool:
@@ -88,8 +90,7 @@ class BlockingConnection:
         self._send()
         data = self._socket.recv(_READ_BYTES)
         if not data:
-            when = "" if self._has_heard else " before the server said anything"
-            raise ConnectionError(f"the connection was closed{when}")
+            raise ConnectionError("the connection was closed")
         self._has_heard = True
         machine = self._machine
         over = False

@@ -54,7 +54,7 @@ def test_a_write_that_fails_leaves_the_old_file(call: Call, monkeypatch: pytest.
     result = call("context", "remove", "a")
     assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
     assert list(contexts.contexts_file().parent.iterdir()) == [contexts.contexts_file()]
-    assert contexts.read_contexts().endpoints == {"a": NOWHERE}
+    assert contexts.read_contexts().servers == {"a": (NOWHERE, {})}
 
 
 def test_the_endpoint_is_that_of_the_option_then_the_variable_then_the_context(call: Call, server: AdminServer) -> None:
@@ -78,7 +78,7 @@ def test_without_a_context_it_is_the_default_and_help_says_so(call: Call) -> Non
     text = " ".join(call("topic", "list", "--help").stdout.split())
     assert "TERNMQ_ENDPOINT" in text
     assert "that of the context in use, else 127.0.0.1:8081" in text
-    assert contexts.endpoint_in_use(None) is None
+    assert contexts.server_in_use(None) is None
 
 
 @pytest.mark.parametrize(
