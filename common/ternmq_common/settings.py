@@ -46,6 +46,7 @@ OTHER_VARIABLES = frozenset(
         "TERNMQ_ENDPOINT",
         "TERNMQ_SECRET_KEY",
         "TERNMQ_SERVER_NAME",
+        "TERNMQ_SESSION_TOKEN",
         "TERNMQ_TLS",
     }
 )

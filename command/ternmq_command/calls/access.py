@@ -3,13 +3,12 @@
 Sources   what was typed, then variables, then the context whose endpoint is used; a context that was typed goes before
           variables, and what a context says is for its own server and no other
 Keys      are taken from one source together. The secret is in the credentials file or in $TERNMQ_SECRET_KEY and never
-          in an argument, which every user of a machine can read
+          in an argument, which every user of a machine can read; $TERNMQ_SESSION_TOKEN goes with the variable
 One call  of the command talks to one server, so what was said for it is kept with the call (`click.Context.meta`), and
           asked for where connections are made
 """
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,11 +17,13 @@ from ternmq_command.terminal.failures import Refused, WrongUsage
 from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_ACCESS_KEY, TYPED_CONTEXT_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ternmq.credentials import Credentials, CredentialsSource
     from ternmq.options import ClientOptions
     from ternmq.tls import TlsOptions
 
-SECRET_VARIABLE = "TERNMQ_SECRET_KEY"  # noqa: S105 - a name
+KEY_VARIABLES = ("TERNMQ_ACCESS_KEY", "TERNMQ_SECRET_KEY", "TERNMQ_SESSION_TOKEN")
 _UNAUTHORIZED = 40100
 _TLS_FILES = ("ca", "client_cert", "client_key")
 
@@ -55,11 +56,12 @@ class Access:
             return _of_file(str(file), access_key)
         from ternmq.credentials import Credentials
 
-        secret_key = os.environ.get(SECRET_VARIABLE)
+        _, secret_variable, token_variable = KEY_VARIABLES
+        secret_key = os.environ.get(secret_variable)
         if not secret_key:
-            raise WrongUsage(f"the secret of {access_key} is missing", hint=f"--credentials-file or ${SECRET_VARIABLE}")
+            raise WrongUsage(f"the secret of {access_key} is missing", hint=f"--credentials-file or ${secret_variable}")
         try:
-            return Credentials(str(access_key), secret_key)
+            return Credentials(str(access_key), secret_key, os.environ.get(token_variable))
         except ValueError as error:
             raise WrongUsage(str(error)) from None
 

@@ -150,10 +150,13 @@ def _parsed(content: bytes) -> Contexts:
 def _server(name: str, record: object) -> Server:
     match record:
         case {"endpoint": str() as endpoint, **access}:
-            for key, value in access.items():
-                if key == "tls" and value is True:
-                    continue
-                if key not in ACCESS_TEXTS or not isinstance(value, str):
-                    raise ValueError(f"context {name!r} has a wrong {cut(str(key))!r}")
-            return Server(checked_endpoint(endpoint), access)
+            return Server(checked_endpoint(endpoint), dict(_option(name, *item) for item in access.items()))
     raise ValueError(f'context {name!r} needs {{"endpoint": "HOST:PORT"}}')
+
+
+def _option(name: str, key: object, value: object) -> tuple[str, str | bool]:
+    if key == "tls" and value is True:
+        return key, value
+    if key in ACCESS_TEXTS and isinstance(value, str):
+        return str(key), value
+    raise ValueError(f"context {name!r} has a wrong {cut(str(key))!r}")

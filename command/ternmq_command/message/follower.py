@@ -23,7 +23,7 @@ from ternmq.plain_calls import new_client_name
 from ternmq_command.calls.access import access, refused
 from ternmq_command.calls.link import Link, pause
 from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, CLIENT_NAME, call_failure
-from ternmq_command.terminal.failures import CallBroken, CommandFailure, Unreachable, WrongUsage
+from ternmq_command.terminal.failures import CallBroken, CommandFailure, Refused, Unreachable, WrongUsage
 from ternmq_common.errors import RETRYABLE
 from ternmq_protos.v2 import definition_pb2, service_pb2
 

@@ -68,7 +68,9 @@ def command(
     receiving = Receiving(limit, acknowledges=not no_ack, as_json=as_json, raw=raw, template=template)
 
     def consumer(wait: timedelta) -> SimpleConsumer:
-        return SimpleConsumer(endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait, **access().client_options())
+        return SimpleConsumer(
+            endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait, **access().client_options()
+        )
 
     async def receive() -> None:
         if follow:

@@ -201,7 +201,9 @@ def of_health(http: str) -> Iterator[Finding]:
         told = json.loads(body)
         said, degraded = str(told["status"]), told.get("degraded")
     except (ValueError, KeyError, AttributeError, TypeError):
-        yield Finding("health", "warning", f"{url_of(http, '')} is not TernMQ's", "name the server's address with --http")
+        yield Finding(
+            "health", "warning", f"{url_of(http, '')} is not TernMQ's", "name the server's address with --http"
+        )
         return
     if status != 200:
         yield Finding("health", "problem", said, "the server's log says more")

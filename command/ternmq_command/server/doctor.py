@@ -70,7 +70,10 @@ def _examined(
     yield from checkup.of_disk(data_dir)
     if registry:
         yield from checkup.of_registry(registry)
-    yield from checkup.of_access()
+    access = list(checkup.of_access())
+    yield from access
+    if any(finding.state == "problem" for finding in access):
+        return
     with AdminClient(endpoint) as admin:
         try:
             yield from checkup.of_server(admin)

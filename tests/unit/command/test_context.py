@@ -22,9 +22,10 @@ def test_contexts_are_added_used_listed_and_removed(call: Call) -> None:
     add(call, "prod", "mq.example.com:8081")
     add(call, "dev", "[::1]:8081")
     assert call("context", "use", "prod").stdout == "context prod is in use: mq.example.com:8081\n"
+    plain = {"tls": False, "access_key": None, "credentials_file": None}
     assert json.loads(call("context", "list", "--json").stdout) == [
-        {"name": "dev", "endpoint": "[::1]:8081", "in_use": False},
-        {"name": "prod", "endpoint": "mq.example.com:8081", "in_use": True},
+        {"name": "dev", "endpoint": "[::1]:8081", "in_use": False, **plain},
+        {"name": "prod", "endpoint": "mq.example.com:8081", "in_use": True, **plain},
     ]
     removed = json.loads(call("context", "remove", "prod", "--json").stdout)
     assert removed == {"name": "prod", "endpoint": "mq.example.com:8081", "in_use": False}
@@ -123,8 +124,10 @@ def test_a_name_that_is_taken_is_not_given_another_endpoint(call: Call) -> None:
         b'{"in_use": null, "contexts": {"a": "127.0.0.1:1"}}',
         b'{"in_use": null, "contexts": {"a": {"endpoint": "nowhere"}}}',
         b'{"in_use": null, "contexts": {"a b": {"endpoint": "127.0.0.1:1"}}}',
+        b'{"in_use": null, "contexts": {"a": {"endpoint": "127.0.0.1:1", "secret_key": "hush"}}}',
+        b'{"in_use": null, "contexts": {"a": {"endpoint": "127.0.0.1:1", "tls": "yes"}}}',
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_a_damaged_file_is_one_clear_line_and_not_overwritten(call: Call, content: bytes) -> None:
     file = contexts.contexts_file()
