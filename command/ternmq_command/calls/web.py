@@ -37,7 +37,7 @@ def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
         raise WrongUsage(str(error)) from None
     # Never by way of a proxy that the environment names for the web.
     handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=secured)]
-    request = urllib.request.Request(url, headers=_authorization(url))  # noqa: S310 - http and https only
+    request = urllib.request.Request(url, headers=authorization(url))  # noqa: S310 - http and https only
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
             return Page(answer.status, answer.read(bytes_max))
@@ -46,7 +46,7 @@ def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
             return Page(error.code, error.read(bytes_max))
 
 
-def _authorization(url: str) -> dict[str, str]:
+def authorization(url: str) -> dict[str, str]:
     """The keys, which no plain connection to another machine gets."""
     host = urllib.parse.urlsplit(url).hostname or ""
     if not url.startswith("https:") and not _is_here(host):

@@ -1,13 +1,20 @@
 """Commands and a server that wants TLS and keys."""
 
 import asyncio
+import base64
 import json
+import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import Result
 
+from ternmq_command.calls.access import Access
+from ternmq_command.calls.web import authorization
 from ternmq_common.signing import Authorization
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -39,6 +46,33 @@ def keys(tmp_path: Path) -> str:
     file.write_text('access_key = "operator"\nsecret_key = "hush-hush"\n')
     file.chmod(0o600)
     return str(file)
+
+
+@contextmanager
+def web(secured: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str | None]]]:
+    """An HTTP server that is well; its port, and who asked it."""
+    asked: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"status": "ready"}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if secured is not None:
+            server.socket = secured.wrap_socket(server.socket, server_side=True)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield str(server.server_port), asked
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def signers(server: AdminServer) -> set[str]:
@@ -150,3 +184,26 @@ def test_the_doctor_says_how_it_went_in_and_what_is_wrong_with_keys(
     assert broken.exit_code == 1
     assert "is no TOML" in broken.stdout
     assert "hush-hush" not in broken.output
+
+
+def test_http_is_asked_by_tls_too_and_with_the_keys(
+    call: Call, guarded: AdminServer, authority: Authority, ca: str, keys: str, tmp_path: Path
+) -> None:
+    certificate, key = authority.issued("127.0.0.1")
+    (tmp_path / "web.pem").write_bytes(certificate + key)
+    secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secured.load_cert_chain(tmp_path / "web.pem")
+    words = ("doctor", "--endpoint", guarded.endpoint, "--no-round-trip", "--json")
+    words = (*words, "--ca", ca, "--credentials-file", keys)
+    with web(secured) as (port, asked):
+        found = json.loads(call(*words, "--http", f"127.0.0.1:{port}").stdout)
+    assert [one["state"] for one in found if one["subject"] == "health"] == ["ok"]
+    assert asked == ["Basic " + base64.b64encode(b"operator:hush-hush").decode()]
+
+
+def test_keys_go_by_plain_http_to_this_machine_only(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ternmq_command.calls.web.access", lambda: Access([{"credentials_file": keys}]))
+    assert authorization("http://127.0.0.1:8082/metrics").keys() == {"Authorization"}
+    assert authorization("https://mq.example.com:8082/metrics").keys() == {"Authorization"}
+    assert authorization("http://mq.example.com:8082/metrics") == {}
+    assert authorization("http://10.0.0.7:8082/metrics") == {}
