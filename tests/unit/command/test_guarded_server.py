@@ -193,10 +193,9 @@ def test_http_is_asked_by_tls_too_and_with_the_keys(
     (tmp_path / "web.pem").write_bytes(certificate + key)
     secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     secured.load_cert_chain(tmp_path / "web.pem")
-    words = ("doctor", "--endpoint", guarded.endpoint, "--no-round-trip", "--json")
-    words = (*words, "--ca", ca, "--credentials-file", keys)
+    words = ("doctor", "--endpoint", guarded.endpoint, "--no-round-trip", "--json", "--ca", ca)
     with web(secured) as (port, asked):
-        found = json.loads(call(*words, "--http", f"127.0.0.1:{port}").stdout)
+        found = json.loads(call(*words, "--credentials-file", keys, "--http", f"127.0.0.1:{port}").stdout)
     assert [one["state"] for one in found if one["subject"] == "health"] == ["ok"]
     assert asked == ["Basic " + base64.b64encode(b"operator:hush-hush").decode()]
 
