@@ -34,12 +34,28 @@ if TYPE_CHECKING:
 
 VARIABLE_PREFIX = "TERNMQ_"
 # Read by the `ternmq` command itself, not settings of a process.
-OTHER_VARIABLES = frozenset({"TERNMQ_CONFIG", "TERNMQ_CONTEXT", "TERNMQ_ENDPOINT"})
+OTHER_VARIABLES = frozenset(
+    {
+        "TERNMQ_ACCESS_KEY",
+        "TERNMQ_CA",
+        "TERNMQ_CLIENT_CERT",
+        "TERNMQ_CLIENT_KEY",
+        "TERNMQ_CONFIG",
+        "TERNMQ_CONTEXT",
+        "TERNMQ_CREDENTIALS_FILE",
+        "TERNMQ_ENDPOINT",
+        "TERNMQ_SECRET_KEY",
+        "TERNMQ_SERVER_NAME",
+        "TERNMQ_SESSION_TOKEN",
+        "TERNMQ_TLS",
+    }
+)
+"""Those of the command and of its calls."""
 DEFAULT = "default"
 
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
-AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes", "http_tls", "tls", "tls_client_auth"})
+AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes", "grpc_tls", "http_tls", "tls_client_auth"})
 """Fields whose None is written `auto`."""
 
 _PASSWORD = re.compile(r"(://[^:/@]*:).*@|(password=)[^&]*", re.IGNORECASE)

@@ -6,12 +6,10 @@ sink have in common: where the broker is, and who asks. Secrets are kept out of 
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
-from ternmq import ClientError, Credentials
+from ternmq import ClientError, Credentials, CredentialsFile, TlsOptions
 from ternmq.endpoints import Endpoints
 from ternmq.options import ClientOptions
 
@@ -21,6 +19,8 @@ CONNECTION_OPTIONS = (
     "tlsCaFile",
     "tlsCertificateFile",
     "tlsKeyFile",
+    "tlsServerName",
+    "credentialsFile",
     "accessKey",
     "secretKey",
     "sessionToken",
@@ -94,30 +94,19 @@ class OptionReader:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Where the broker is and who asks. It travels to the executors, so it holds texts and bytes only."""
+    """Where the broker is and who asks. It travels to the executors, so `tls` holds what is in files and no paths."""
 
     endpoint: str
     request_timeout_s: float = REQUEST_TIMEOUT_MS / 1000
     retry_timeout_s: float = RETRY_TIMEOUT_MS / 1000
-    tls: bool = False
-    ca_certificate: bytes | None = field(default=None, repr=False)
-    certificate: bytes | None = field(default=None, repr=False)
-    private_key: bytes | None = field(default=None, repr=False)
+    tls: TlsOptions | None = None
     credentials: Credentials | None = None
-
-    def channel_credentials(self) -> grpc.ChannelCredentials | None:
-        """What gRPC needs for TLS; None without."""
-        if not self.tls:
-            return None
-        return grpc.ssl_channel_credentials(self.ca_certificate, self.private_key, self.certificate)
 
     def client_options(self) -> ClientOptions:
         """The same for a client of the library."""
-        options = ClientOptions(request_timeout=self.request_timeout_s, credentials=self.credentials)
-        channel_credentials = self.channel_credentials()
-        if channel_credentials is not None:
-            options["tls"] = channel_credentials
-        return options
+        return ClientOptions(
+            request_timeout=self.request_timeout_s, credentials=self.credentials, tls=self.tls or False
+        )
 
 
 def connection_of(reader: OptionReader) -> ConnectionOptions:
@@ -130,7 +119,13 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
     certificate, private_key = _file(reader, "tlsCertificateFile"), _file(reader, "tlsKeyFile")
     if (certificate is None) != (private_key is None):
         raise WrongOption("options tlsCertificateFile and tlsKeyFile belong together: one of them is missing")
-    ca_certificate = _file(reader, "tlsCaFile")
+    ca_certificate, server_name = _file(reader, "tlsCaFile"), reader.text("tlsServerName")
+    wants_tls = reader.flag("tls", any((ca_certificate, certificate, server_name)))
+    tls = TlsOptions(ca=ca_certificate, client_cert=certificate, client_key=private_key, server_name=server_name)
+    try:
+        tls.ssl_context()
+    except ClientError as error:
+        raise WrongOption(f"options tls...: {error}") from None
     timeout_ms = reader.number("requestTimeoutMs", REQUEST_TIMEOUT_MS)
     retry_ms = reader.number("retryTimeoutMs", RETRY_TIMEOUT_MS, minimum=0)
     assert timeout_ms is not None
@@ -139,10 +134,7 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
         endpoint=endpoint,
         request_timeout_s=timeout_ms / 1000,
         retry_timeout_s=retry_ms / 1000,
-        tls=reader.flag("tls", ca_certificate is not None or certificate is not None),
-        ca_certificate=ca_certificate,
-        certificate=certificate,
-        private_key=private_key,
+        tls=tls if wants_tls else None,
         credentials=_credentials(reader),
     )
 
@@ -156,14 +148,24 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 def _credentials(reader: OptionReader) -> Credentials | None:
     access_key, secret_key = reader.text("accessKey"), reader.text("secretKey")
-    session_token = reader.text("sessionToken")
+    session_token, file = reader.text("sessionToken"), reader.text("credentialsFile")
+    if file is not None:
+        if any((access_key, secret_key, session_token)):
+            raise WrongOption("option credentialsFile excludes accessKey, secretKey and sessionToken")
+        try:
+            return CredentialsFile(file)()
+        except ClientError as error:
+            raise WrongOption(f"option credentialsFile: {error}") from None
     if access_key is None and secret_key is None:
         if session_token is not None:
             raise WrongOption("option sessionToken needs accessKey and secretKey")
         return None
     if access_key is None or secret_key is None:
         raise WrongOption("options accessKey and secretKey belong together: one of them is missing")
-    return Credentials(access_key, secret_key, session_token)
+    try:
+        return Credentials(access_key, secret_key, session_token)
+    except ValueError as error:
+        raise WrongOption(f"options accessKey and sessionToken: {error}") from None
 
 
 def _file(reader: OptionReader, name: str) -> bytes | None:

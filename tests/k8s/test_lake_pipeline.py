@@ -6,7 +6,7 @@ from pathlib import Path
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
-from ternmq_command.pipeline.options import KEYS
+from ternmq_command.calls.access import KEY_VARIABLES
 from tests.k8s.reachability import End, allowed
 from tests.k8s.rendering import Json, Pod, arguments, environment, named, pods, rendered, settings_and_secrets
 from tests.k8s.test_guide import by_name, checkout, commands, production_after
@@ -65,9 +65,11 @@ def test_sparks_local_folder_is_the_images(pipeline: Pod) -> None:
 def test_keys_come_from_a_secret_that_need_not_be_there(pipeline: Pod) -> None:
     (container,) = pipeline.containers
     known = settings_and_secrets(rendered("dev"))
-    assert not set(KEYS) & environment(pipeline, container, known).keys()
+    assert not set(KEY_VARIABLES) & environment(pipeline, container, known).keys()
     signed = environment(pipeline, container, {**known, ("Secret", "lake-pipeline-keys"): SECRET})
-    assert {name: signed.get(name) for name in KEYS[:2]} == dict(zip(KEYS[:2], SECRET.values(), strict=True))
+    assert {name: signed.get(name) for name in KEY_VARIABLES[:2]} == dict(
+        zip(KEY_VARIABLES[:2], SECRET.values(), strict=True)
+    )
     assert not [word for word in arguments(container, signed) if "-key" in word]
 
 

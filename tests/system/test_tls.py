@@ -79,7 +79,7 @@ async def test_with_a_certificate_grpc_takes_tls_only_and_http_both(certificates
 
 
 async def test_grpc_may_take_both_and_http_tls_only(certificates: Certificates) -> None:
-    async with serving(certificates, tls=TlsMode.OPTIONAL, http_tls=TlsMode.REQUIRED) as server:
+    async with serving(certificates, grpc_tls=TlsMode.OPTIONAL, http_tls=TlsMode.REQUIRED) as server:
         async with secure(server, certificates) as safe, aio.insecure_channel(server.grpc) as plain:
             assert await route(safe) == await route(plain)
         assert (await get(server.http, "/health/ready", certificates.client(alpn="http/1.1")))[0] == 200
@@ -151,7 +151,7 @@ async def test_http_refuses_tls_that_is_none_and_goes_on(certificates: Certifica
     [
         ({"tls_cert": Path("a")}, "tls_cert: tls_key goes with it"),
         ({"tls_key": Path("a")}, "tls_key: tls_cert goes with it"),
-        ({"tls": TlsMode.REQUIRED}, "tls: TLS needs a certificate"),
+        ({"grpc_tls": TlsMode.REQUIRED}, "grpc_tls: TLS needs a certificate"),
         ({"http_tls": TlsMode.OPTIONAL}, "http_tls: TLS needs a certificate"),
         ({"tls_client_ca": Path("a")}, "tls_client_ca: TLS needs a certificate"),
         ({"tls_client_auth": ClientAuth.REQUIRED}, "tls_client_auth: certificates of clients need a CA"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ternmq.admin.client import Admin
     from ternmq.checking import Checker
     from ternmq.connection_events import ConnectionEvent, ConnectionState
+    from ternmq.credentials import Credentials, CredentialsFile
     from ternmq.errors import (
         AckError,
         BadRequest,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         ProxyTimeout,
         RequestHeaderFieldsTooLarge,
         SendManyError,
+        TlsFailed,
         TooManyRequests,
         TransactionOutcomeUnknown,
         TransactionRefused,
@@ -42,10 +44,10 @@ if TYPE_CHECKING:
         Unauthorized,
         UndecodableBody,
         Unsupported,
+        UnusableFile,
     )
     from ternmq.filters import SqlFilter, TagFilter
     from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
-    from ternmq.identity import Credentials
     from ternmq.listening import RetryLater
     from ternmq.message import Message, SendReceipt
     from ternmq.message_id import parse_message_id
@@ -57,12 +59,14 @@ if TYPE_CHECKING:
     from ternmq.push_consumer import PushConsumer
     from ternmq.received_message import ReceivedMessage
     from ternmq.simple_consumer import SimpleConsumer
+    from ternmq.tls import TlsOptions
     from ternmq.transaction import Transaction, TransactionResolution
 
 _MODULES = {
     "admin.client": ("Admin",),
     "checking": ("Checker",),
     "connection_events": ("ConnectionEvent", "ConnectionState"),
+    "credentials": ("Credentials", "CredentialsFile"),
     "errors": (
         "AckError",
         "BadRequest",
@@ -82,6 +86,7 @@ _MODULES = {
         "ProxyTimeout",
         "RequestHeaderFieldsTooLarge",
         "SendManyError",
+        "TlsFailed",
         "TooManyRequests",
         "TransactionOutcomeUnknown",
         "TransactionRefused",
@@ -89,10 +94,10 @@ _MODULES = {
         "Unauthorized",
         "UndecodableBody",
         "Unsupported",
+        "UnusableFile",
     ),
     "filters": ("SqlFilter", "TagFilter"),
     "hooks": ("ConsumeResult", "Consuming", "Hooks", "Sending"),
-    "identity": ("Credentials",),
     "listening": ("RetryLater",),
     "message": ("Message", "SendReceipt"),
     "message_id": ("parse_message_id",),
@@ -104,6 +109,7 @@ _MODULES = {
     "push_consumer": ("PushConsumer",),
     "received_message": ("ReceivedMessage",),
     "simple_consumer": ("SimpleConsumer",),
+    "tls": ("TlsOptions",),
     "transaction": ("Transaction", "TransactionResolution"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -121,6 +127,7 @@ __all__ = [
     "ConsumeResult",
     "Consuming",
     "Credentials",
+    "CredentialsFile",
     "DeadlineExceeded",
     "Forbidden",
     "Hooks",
@@ -150,6 +157,8 @@ __all__ = [
     "SqlFilter",
     "TagFilter",
     "Timing",
+    "TlsFailed",
+    "TlsOptions",
     "TooManyRequests",
     "Transaction",
     "TransactionOutcomeUnknown",
@@ -159,6 +168,7 @@ __all__ = [
     "Unauthorized",
     "UndecodableBody",
     "Unsupported",
+    "UnusableFile",
     "parse_message_id",
 ]
 

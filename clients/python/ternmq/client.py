@@ -22,7 +22,7 @@ from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.connection import Connection, Method, RequestT, ResponseT
 from ternmq.connection_events import ConnectionEvent, ConnectionEvents, ConnectionState
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, NotRunning, TransportError, check
+from ternmq.errors import ClientError, NotRunning, TransportError, Unauthorized, check
 from ternmq.forks import forks
 from ternmq.hooks import HookChain
 from ternmq.identity import Identity, user_agent
@@ -31,6 +31,7 @@ from ternmq.reachability import Isolated, level_of
 from ternmq.route import Route, Routes
 from ternmq.session import Session, SessionOwner
 from ternmq.stacks import stacks
+from ternmq.tls import tls_options
 from ternmq.wire_time import duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -69,11 +70,11 @@ class Client:
         check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._group = group
-        self._tls = options.get("tls", False)
+        self._tls = tls_options(options.get("tls", False))
         self._request_timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
         self._timing = options.get("timing") or Timing()
         self._hooks = HookChain(options.get("hooks", ()))
-        self._identity = Identity(options.get("credentials"))
+        self._identity = Identity(options.get("credentials"), read_again_s=self._timing.credentials_s)
         self._life = Life.NEW
         self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
@@ -195,7 +196,7 @@ class Client:
             connection = self._connections[endpoints] = Connection(endpoints, self._identity, self._tls)
         return connection
 
-    def _tell_connection(self, endpoints: Endpoints, error: TransportError | None) -> None:
+    def _tell_connection(self, endpoints: Endpoints, error: ClientError | None) -> None:
         if self._life is Life.RUNNING:  # who closes a client knows that its connections end
             state = ConnectionState.CONNECTED if error is None else ConnectionState.LOST
             self._events.tell(ConnectionEvent(self.client_id, str(endpoints), state, error))
@@ -296,7 +297,10 @@ class Client:
             response = await self._call(endpoints, calls.HEARTBEAT, request)
             check(response.status)
         except ClientError as error:
-            logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)
+            if isinstance(error, Unauthorized):  # which is said once, as the loss of a connection
+                self._isolated.lost(endpoints, error)
+            else:
+                logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
                 await self._send_settings()
         else:

@@ -26,14 +26,27 @@ import grpc.aio
 from google.protobuf.message import Message as Proto
 
 from ternmq.endpoints import Endpoints
-from ternmq.errors import BadRequest, ClientError, ConnectionFailed, DeadlineExceeded, NotRunning, Unsupported
+from ternmq.errors import (
+    BadRequest,
+    ClientError,
+    ConnectionFailed,
+    DeadlineExceeded,
+    Forbidden,
+    NotRunning,
+    TlsFailed,
+    Unauthorized,
+    Unsupported,
+)
 from ternmq.forks import around_forks
-from ternmq.identity import Identity
+from ternmq.identity import Identity, Metadata
+from ternmq.tls import advice
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ternmq.tls import TlsOptions
 
 # How long a fork waits for gRPC's threads to end after the last channel was closed, and how often it looks.
 THREADS_END_S = 5.0
@@ -64,6 +77,14 @@ _BROKEN = frozenset(
         grpc.StatusCode.ABORTED,
     }
 )
+
+_REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
+    grpc.StatusCode.UNIMPLEMENTED: (Unsupported, pb.NOT_IMPLEMENTED),
+    # By what stands before a server; the servers of the protocol say it in an answer.
+    grpc.StatusCode.UNAUTHENTICATED: (Unauthorized, pb.UNAUTHORIZED),
+    grpc.StatusCode.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
+}
 
 RequestT = TypeVar("RequestT", bound=Proto)
 ResponseT = TypeVar("ResponseT", bound=Proto)
@@ -115,11 +136,14 @@ class Call(Protocol):
 class Connection:
     """A channel; made on the event loop that uses it."""
 
-    def __init__(self, endpoints: Endpoints, identity: Identity, tls: "bool | grpc.ChannelCredentials") -> None:
+    def __init__(self, endpoints: Endpoints, identity: Identity, tls: "TlsOptions | None") -> None:
+        """`UnusableFile` for certificates and keys that are none."""
         self.endpoints = endpoints
+        self._tls = tls
         self._identity = identity
         self._closed = False
-        self._channel = _open_channel(endpoints.grpc_target, tls)
+        _check_not_forked()
+        self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoints.grpc_target, tls, *CHANNEL_OPTIONS)
         _poller.opened()
         self._callables: dict[str, Callable[..., Any]] = {}
         self._telemetry = self._channel.stream_stream(
@@ -139,6 +163,8 @@ class Connection:
                 response_deserializer=method.response.FromString,
             )
         try:
+            if self._identity.may_have_changed:
+                await self._identity.refresh()
             response: ResponseT = await call(request, timeout=timeout_s, metadata=self._identity.metadata())
         except grpc.aio.AioRpcError as error:
             self._raise_typed(method.name, error)
@@ -159,7 +185,7 @@ class Connection:
                 request_serializer=method.request.SerializeToString,
                 response_deserializer=method.response.FromString,
             )
-        answer = call(request, timeout=timeout_s, metadata=self._identity.metadata())
+        answer = call(request, timeout=timeout_s, metadata=await self._metadata())
         try:
             async for part in answer:
                 yield part
@@ -171,10 +197,12 @@ class Connection:
         finally:
             answer.cancel()
 
-    def telemetry(self) -> "TelemetryStream":
+    async def telemetry(self) -> "TelemetryStream":
         """Open the stream on which the server and the client tell each other their settings."""
         self._check_open()
-        return TelemetryStream(self, self._telemetry(metadata=self._identity.metadata()))
+        metadata = await self._metadata()
+        self._check_open()
+        return TelemetryStream(self, self._telemetry(metadata=metadata))
 
     async def close(self) -> None:
         if not self._closed:
@@ -184,6 +212,15 @@ class Connection:
             self._callables.clear()
             del self._telemetry, self._channel
             _poller.channels -= 1
+
+    def failure(self, name: str, error: grpc.aio.AioRpcError) -> ClientError:
+        """What it means to the user that a call failed here."""
+        return typed_error(str(self.endpoints), name, error, uses_tls=self._tls is not None)
+
+    async def _metadata(self) -> Metadata:
+        if self._identity.may_have_changed:
+            await self._identity.refresh()
+        return self._identity.metadata()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -200,7 +237,7 @@ class Connection:
 
     def _raise_typed(self, name: str, error: grpc.aio.AioRpcError) -> NoReturn:
         self._check_open()
-        raise typed_error(str(self.endpoints), name, error) from None
+        raise self.failure(name, error) from None
 
 
 class TelemetryStream:
@@ -216,7 +253,7 @@ class TelemetryStream:
             async with self._writing:  # gRPC takes one write at a time
                 await self._call.write(command)
         except grpc.aio.AioRpcError as error:
-            raise typed_error(str(self._connection.endpoints), "Telemetry", error) from None
+            raise self._connection.failure("Telemetry", error) from None
         except asyncio.InvalidStateError:
             raise ConnectionFailed(str(self._connection.endpoints), "the Telemetry stream has ended") from None
 
@@ -225,7 +262,7 @@ class TelemetryStream:
         try:
             command = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise typed_error(str(self._connection.endpoints), "Telemetry", error) from None
+            raise self._connection.failure("Telemetry", error) from None
         return command if isinstance(command, rpc.TelemetryCommand) else None
 
     def __enter__(self) -> Self:
@@ -237,23 +274,36 @@ class TelemetryStream:
         self._call.cancel()
 
 
-def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError) -> ClientError:
+def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
     """What a failure of gRPC means to a user."""
-    return error_of_status(endpoint, call, error.code(), error.details() or "no details")
+    return error_of_status(endpoint, call, error.code(), error.details() or "no details", uses_tls=uses_tls)
 
 
-def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str) -> ClientError:
+def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str, *, uses_tls: bool) -> ClientError:
     """What a gRPC status means to a user."""
     details = f"{call}: {status.name}: {said}"
+    if status is grpc.StatusCode.UNAVAILABLE:
+        advised, is_passing = advice(said, uses_tls=uses_tls)
+        if not is_passing:
+            return TlsFailed(endpoint, f"{advised} ({details})")
+        return ConnectionFailed(endpoint, f"{details}; {advised}" if advised else details)
+    if status in _REFUSALS:
+        family, code = _REFUSALS[status]
+        return family(code, f"{endpoint}: {details}")
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(endpoint, details)
-    if status is grpc.StatusCode.INVALID_ARGUMENT:
-        return BadRequest(pb.BAD_REQUEST, f"{endpoint}: {details}")
-    if status is grpc.StatusCode.UNIMPLEMENTED:
-        return Unsupported(pb.NOT_IMPLEMENTED, f"{endpoint}: {details}")
     return ConnectionFailed(
         endpoint, details, retryable=status in _BROKEN, connected=status is grpc.StatusCode.CANCELLED
     )
+
+
+def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types
+    """A channel of `grpc` or of `grpc.aio`. `UnusableFile` for certificates and keys that are none."""
+    if tls is None:
+        return kind.insecure_channel(target, options=options)
+    named = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
+    credentials = tls.channel_credentials()
+    return kind.secure_channel(target, credentials, options=(*options, *named))
 
 
 class _Poller:
@@ -300,13 +350,10 @@ def _core_runs() -> bool:
 _poller = _Poller()
 
 
-def _open_channel(target: str, tls: "bool | grpc.ChannelCredentials") -> grpc.aio.Channel:
+def _check_not_forked() -> None:
+    """NotRunning where gRPC can't be used, since this process was forked while its parent was connected."""
     if _poller.was_lost:
         raise NotRunning(
             "this process was forked while its parent was connected, and gRPC can't be used in both: fork before the "
             "first client is started or after the last one was closed, or start the process by 'spawn'"
         )
-    if tls is False:
-        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
-    credentials = grpc.ssl_channel_credentials() if tls is True else tls
-    return grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from ternmq.errors import TransportError
+from ternmq.errors import ClientError
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +38,13 @@ class ConnectionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """One change. `endpoint` is `host:port`, or several with `;` between; `error` is why a connection was lost."""
+    """One change. `endpoint` is `host:port`, or several with `;` between; `error` is why a connection was lost: a
+    `TransportError`, or `Unauthorized` where the server is there and does not take the credentials any more."""
 
     client_id: str
     endpoint: str
     state: ConnectionState
-    error: TransportError | None = None
+    error: ClientError | None = None
 
 
 ConnectionListener: TypeAlias = Callable[[ConnectionEvent], Awaitable[None] | None]

@@ -45,7 +45,7 @@ class UndecodableBody(BadRequest):
 
 
 class Unauthorized(ClientError):
-    """Credentials are missing or wrong, or don't allow this."""
+    """Credentials are missing or wrong, or don't allow this; the same call can't succeed before one of both changes."""
 
 
 class PaymentRequired(ClientError):
@@ -135,6 +135,13 @@ class ConnectionFailed(TransportError):
     """The endpoint can't be reached, or the connection broke."""
 
 
+class TlsFailed(ConnectionFailed):
+    """Client and server don't agree on TLS: a certificate that isn't trusted, another name, or one of both is plain."""
+
+    def __init__(self, endpoint: str, details: str) -> None:
+        super().__init__(endpoint, details, retryable=False)
+
+
 class DeadlineExceeded(TransportError):
     """The endpoint didn't answer in time."""
 
@@ -179,6 +186,16 @@ class OffsetFileError(ClientError):
 
     def __init__(self, message: str) -> None:
         super().__init__(pb.CODE_UNSPECIFIED, message)
+
+
+class UnusableFile(ClientError):
+    """A file with credentials, certificates or a key can't be read, or isn't what it should be."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(pb.CODE_UNSPECIFIED, message)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class SendManyError(ClientError):

@@ -1,14 +1,14 @@
-"""Who a client says it is: its id, its credentials, and the metadata that every call carries."""
+"""What every call of a client carries: its id, and the signature that proves who it is."""
 
+import asyncio
 import functools
 import itertools
 import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from ternmq_common.signing import AUTHORIZATION_HEADER, DATE_HEADER, authorization_header
+from ternmq.credentials import READ_AGAIN_S, Credentials, CredentialsSource, Current, signature
 from ternmq_protos.v2 import definition_pb2 as pb
 
 # Servers turn on behaviour by the version of the protocol's clients, textually; ours would count as older than any.
@@ -19,25 +19,22 @@ _indexes = itertools.count()
 Metadata = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Access key and secret key of a user; with a session token for temporary ones."""
-
-    access_key: str
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
-
-
 class Identity:
-    """One client's name and signature."""
+    """One client's name and signature; TypeError for what are no credentials."""
 
     def __init__(
-        self, credentials: Credentials | None, *, client_id: str = "", now_s: Callable[[], float] = time.time
+        self,
+        source: CredentialsSource | None,
+        *,
+        client_id: str = "",
+        now_s: Callable[[], float] = time.time,
+        read_again_s: float = READ_AGAIN_S,
     ) -> None:
         self.client_id = client_id or new_client_id()
-        self._credentials = credentials
+        self._current = Current(source, read_again_s=read_again_s)
         self._now_s = now_s
-        self._signed_second = -1
+        self._signed_as: tuple[Credentials, int] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._metadata: Metadata = (
             ("x-mq-language", "PYTHON"),
             ("x-mq-protocol", "v2"),
@@ -46,14 +43,33 @@ class Identity:
         )
         self._signed: Metadata = self._metadata
 
+    @property
+    def may_have_changed(self) -> bool:
+        """Whether credentials should be read again, by `refresh` or `blocking_metadata`."""
+        return self._current.is_due
+
     def metadata(self) -> Metadata:
         """The metadata of a call that is made now; signed once a second."""
-        if self._credentials is not None:
-            second = int(self._now_s())
-            if second != self._signed_second:
-                self._signed = self._metadata + _signature(self._credentials, second)
-                self._signed_second = second
+        credentials = self._current.credentials
+        if credentials is not None:
+            signed_as = (credentials, int(self._now_s()))
+            if signed_as != self._signed_as:
+                self._signed = self._metadata + signature(*signed_as)
+                self._signed_as = signed_as
         return self._signed
+
+    def blocking_metadata(self) -> Metadata:
+        """The same, for a thread that may wait for a file."""
+        if self._current.is_due:
+            self._current.read()
+        return self.metadata()
+
+    async def refresh(self) -> None:
+        """Have credentials read in a thread. Only the first ones are waited for, and only they can fail."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(asyncio.to_thread(self._current.read))
+        if self._current.credentials is None:
+            await asyncio.shield(self._reading)
 
 
 def new_client_id() -> str:
@@ -79,13 +95,6 @@ def user_agent() -> pb.UA:
 @functools.cache
 def hostname() -> str:
     return socket.gethostname()
-
-
-def _signature(credentials: Credentials, second: int) -> Metadata:
-    date_text = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
-    signature = authorization_header(credentials.access_key, credentials.secret_key, date_text)
-    token = (("x-mq-session-token", credentials.session_token),) if credentials.session_token else ()
-    return ((DATE_HEADER, date_text), (AUTHORIZATION_HEADER, signature), *token)
 
 
 def _base36(number: int) -> str:

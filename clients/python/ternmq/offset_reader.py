@@ -32,6 +32,7 @@ from ternmq.connection import (
     RequestT,
     ResponseT,
     error_of_status,
+    open_channel,
     typed_error,
 )
 from ternmq.endpoints import Endpoints
@@ -41,6 +42,7 @@ from ternmq.identity import Identity
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, checked_start, offset_request
 from ternmq.route import Queue, Route
+from ternmq.tls import tls_options
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -73,7 +75,7 @@ class OffsetReader:
         check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._identity = Identity(options.get("credentials"))
-        self._tls = options.get("tls", False)
+        self._tls = tls_options(options.get("tls", False))
         self._timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
         self.patience_s = patience
         self._channels: dict[Endpoints, grpc.Channel] = {}
@@ -177,10 +179,9 @@ class OffsetReader:
 
     def _pull(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
         method = calls.PULL_MESSAGE
-        pull = self._pulled if self._tls is False else self._pulled_by_tls
         part, status = Part(), pb.Status()
         add = part.messages.append
-        for item in map(method.response.FromString, pull(endpoints, method.name, request.SerializeToString())):
+        for item in map(method.response.FromString, self._pulled(endpoints, method.name, request.SerializeToString())):
             kind = item.WhichOneof("content")
             if kind == "message":
                 add(item.message)
@@ -197,20 +198,19 @@ class OffsetReader:
         try:
             connection = self._connections.get(endpoints)
             if connection is None or not connection.usable:
-                connection = BlockingConnection(endpoints.addresses, timeout_s=self._timeout_s)
+                connection = BlockingConnection(
+                    endpoints.addresses,
+                    timeout_s=self._timeout_s,
+                    tls=None if self._tls is None else self._tls.ssl_context(),
+                    server_name=None if self._tls is None else self._tls.server_name,
+                )
                 self._connections[endpoints] = connection
-            return connection.call(SERVICE + name, self._identity.metadata(), request, timeout_s=self._timeout_s)
+            return connection.call(
+                SERVICE + name, self._identity.blocking_metadata(), request, timeout_s=self._timeout_s
+            )
         except StreamBroken as broken:
             status = _STATUSES.get(broken.status, grpc.StatusCode.UNAVAILABLE)
-            raise error_of_status(str(endpoints), name, status, str(broken)) from None
-
-    def _pulled_by_tls(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
-        """The same by grpc's channel, which has TLS, and takes longer."""
-        try:
-            call = self._channel(endpoints).unary_stream(SERVICE + name)
-            return list(call(request, timeout=self._timeout_s, metadata=self._identity.metadata()))
-        except grpc.RpcError as error:
-            raise typed_error(str(endpoints), name, error) from None
+            raise error_of_status(str(endpoints), name, status, str(broken), uses_tls=self._tls is not None) from None
 
     # --- calls
 
@@ -229,17 +229,17 @@ class OffsetReader:
     ) -> ResponseT:
         try:
             answer: ResponseT = self._call(endpoints, method, service)(
-                request, timeout=self._timeout_s, metadata=self._identity.metadata()
+                request, timeout=self._timeout_s, metadata=self._identity.blocking_metadata()
             )
         except grpc.RpcError as error:
-            raise typed_error(str(endpoints), method.name, error) from None
+            raise typed_error(str(endpoints), method.name, error, uses_tls=self._tls is not None) from None
         return answer
 
     def _ask_all(
         self, method: Method[RequestT, ResponseT], requests: Sequence[tuple[Endpoints, RequestT]]
     ) -> list[ResponseT]:
         """The answers to requests that are made at the same time; those that fail are made again, one by one."""
-        metadata = self._identity.metadata()
+        metadata = self._identity.blocking_metadata()
         asked = [
             self._call(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
             for endpoints, request in requests
@@ -282,11 +282,7 @@ class OffsetReader:
     def _channel(self, endpoints: Endpoints) -> grpc.Channel:
         channel = self._channels.get(endpoints)
         if channel is None:
-            options = (*CHANNEL_OPTIONS, *_IN_THIS_THREAD)
-            if self._tls is False:
-                channel = grpc.insecure_channel(endpoints.grpc_target, options=options)
-            else:
-                credentials = grpc.ssl_channel_credentials() if self._tls is True else self._tls
-                channel = grpc.secure_channel(endpoints.grpc_target, credentials, options=options)
-            self._channels[endpoints] = channel
+            channel = self._channels[endpoints] = open_channel(
+                grpc, endpoints.grpc_target, self._tls, *CHANNEL_OPTIONS, *_IN_THIS_THREAD
+            )
         return channel

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from ternmq.connection_events import ConnectionListener
+from ternmq.credentials import READ_AGAIN_S, CredentialsSource
 from ternmq.hooks import Hooks
-from ternmq.identity import Credentials
-
-if TYPE_CHECKING:
-    import grpc
+from ternmq.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,16 +19,18 @@ class Timing:
     settings_s: float = 300.0
     assignment_s: float = 5.0
     error_pause_s: float = 1.0
+    credentials_s: float = READ_AGAIN_S
 
 
 class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client, all optional."""
 
-    credentials: Credentials | None
-    """Who the client is, for servers with access control."""
+    credentials: CredentialsSource | None
+    """Who the client is, for servers with access control: `Credentials`, a `CredentialsFile`, or a function that
+    returns `Credentials`."""
 
-    tls: "bool | grpc.ChannelCredentials"
-    """True for a server whose certificate the system trusts, or what `grpc.ssl_channel_credentials` makes."""
+    tls: Tls
+    """True for a server whose certificate the system trusts, or `TlsOptions`."""
 
     request_timeout: float
     """Seconds for one attempt of one request; 3 by default."""

@@ -1,9 +1,10 @@
-"""Calls of a thread that waits for each, without gRPC and without TLS: for what has to be quick to start, as a command.
+"""Calls of a thread that waits for each, without gRPC: for what has to be quick to start, as a command.
 
 To import grpc alone takes three times as long as such a call with all that it needs.
 """
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
@@ -15,6 +16,10 @@ from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from ternmq.credentials import CredentialsSource, Current
+    from ternmq.identity import Metadata
+    from ternmq.tls import TlsOptions
+
 # Of a call that did not get to its end.
 BROKEN = frozenset({Status.CANCELLED, Status.UNKNOWN, Status.ABORTED, Status.INTERNAL})
 
@@ -25,9 +30,19 @@ class PlainCalls:
     Raises the errors of the library; a subclass may make others of what goes wrong.
     """
 
-    def __init__(self, endpoint: str, *, name: str = "ternmq-tool") -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        name: str = "ternmq-tool",
+        tls: "TlsOptions | None" = None,
+        credentials: "CredentialsSource | None" = None,
+    ) -> None:
         self._endpoint = endpoint
         self._metadata = client_metadata(name)
+        self._tls = tls
+        self._source = credentials
+        self._current: Current | None = None
         self._connection: BlockingConnection | None = None
 
     def __enter__(self) -> Self:
@@ -59,15 +74,31 @@ class PlainCalls:
     def _exchange(self, path: str, request: "Message", timeout_s: float) -> list[bytes]:
         try:
             return self._connected(timeout_s).call(
-                path, self._metadata, request.SerializeToString(), timeout_s=timeout_s
+                path, self._headers(), request.SerializeToString(), timeout_s=timeout_s
             )
         except StreamBroken as broken:
             raise self._broken(broken.status, str(broken), timeout_s) from None
 
     def _connected(self, timeout_s: float) -> BlockingConnection:
         if self._connection is None or not self._connection.usable:
-            self._connection = BlockingConnection((parsed_address(self._endpoint),), timeout_s=timeout_s)
+            self._connection = BlockingConnection(
+                (parsed_address(self._endpoint),),
+                timeout_s=timeout_s,
+                tls=None if self._tls is None else self._tls.ssl_context(),
+                server_name=None if self._tls is None else self._tls.server_name,
+            )
         return self._connection
+
+    def _headers(self) -> "Metadata":
+        if self._source is None:
+            return self._metadata
+        from ternmq.credentials import Current, signature
+
+        self._current = self._current or Current(self._source)
+        if self._current.is_due:
+            self._current.read()
+        assert self._current.credentials is not None
+        return self._metadata + signature(self._current.credentials, int(time.time()))
 
     def _refused(self, code: "definition_pb2.Code", message: str) -> Exception:
         """What is raised for an answer that says no."""
@@ -77,16 +108,26 @@ class PlainCalls:
 
     def _broken(self, status: int | None, details: str, timeout_s: float) -> Exception:
         """What is raised for a call without an answer; no status when the connection broke."""
-        from ternmq.errors import ConnectionFailed, DeadlineExceeded, Unsupported
+        from ternmq.errors import ConnectionFailed, DeadlineExceeded, TlsFailed, Unsupported
+        from ternmq.tls import advice
 
         if status == Status.DEADLINE_EXCEEDED:
             return DeadlineExceeded(self._endpoint, f"no answer within {timeout_s:g} s")
         if status == Status.UNIMPLEMENTED:
             return Unsupported(definition_pb2.NOT_IMPLEMENTED, f"{self._endpoint} does not have this call: {details}")
+        advised, is_passing = advice(details, uses_tls=self._tls is not None)
+        if not is_passing:
+            return TlsFailed(self._endpoint, f"{advised} ({details})")
+        if advised:
+            details = f"{details}; {advised}"
         is_away = status is None or status == Status.UNAVAILABLE or status in BROKEN
         return ConnectionFailed(self._endpoint, details, retryable=is_away)
 
 
 def client_metadata(name: str) -> tuple[tuple[str, str], ...]:
     """What every call must carry; the id is new for each client."""
-    return (("x-mq-client-id", f"{name}@{os.getpid()}@{os.urandom(4).hex()}"), ("x-mq-language", "PYTHON"))
+    return (("x-mq-client-id", new_client_name(name)), ("x-mq-language", "PYTHON"))
+
+
+def new_client_name(name: str) -> str:
+    return f"{name}@{os.getpid()}@{os.urandom(4).hex()}"

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, TransportError
+from ternmq.errors import ClientError, TransportError, Unauthorized
 
 logger = logging.getLogger(__name__)
 
@@ -24,18 +24,20 @@ class Isolated:
     that is back.
     """
 
-    def __init__(self, client_id: str, tell: Callable[[Endpoints, TransportError | None], None]) -> None:
+    def __init__(self, client_id: str, tell: Callable[[Endpoints, ClientError | None], None]) -> None:
         self._client_id = client_id
         self._tell = tell
         self._lost: set[Endpoints] = set()
         self._known: set[Endpoints] = set()
 
-    def lost(self, endpoints: Endpoints, error: TransportError) -> None:
+    def lost(self, endpoints: Endpoints, error: ClientError) -> None:
         # A server that ends cuts polls while it still answers what came just then: it would be lost, found, and lost.
         # Whatever is asked next, the session among it, finds out whether it is gone.
-        if endpoints not in self._lost and not error.connected:
+        is_cut = isinstance(error, TransportError) and error.connected
+        if endpoints not in self._lost and not is_cut:
             self._lost.add(endpoints)
-            logger.warning("%s: no connection, it is tried again: %s", self._client_id, error)
+            what = "access" if isinstance(error, Unauthorized) else "connection"
+            logger.warning("%s: no %s, it is tried again: %s", self._client_id, what, error)
             self._tell(endpoints, error)
 
     def found(self, endpoints: Endpoints) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ternmq.backoff import RECONNECT_BACKOFF, jittered
 from ternmq.connection import Connection, TelemetryStream
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, TransportError, error_of
+from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, TransportError, Unauthorized, error_of
 from ternmq.reachability import level_of
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -31,7 +31,7 @@ class SessionOwner:
     settings: Callable[[], pb.Settings]
     take_settings: Callable[[Connection, pb.Settings], None]
     answer: Callable[[Connection, rpc.TelemetryCommand], Awaitable[rpc.TelemetryCommand | None]]
-    lost: Callable[[Endpoints, TransportError], None]
+    lost: Callable[[Endpoints, ClientError], None]
 
 
 class Session:
@@ -73,7 +73,7 @@ class Session:
         failures = itertools.count(1)
         while True:
             try:
-                with self.connection.telemetry() as stream:
+                with await self.connection.telemetry() as stream:
                     await self._handshake(stream)
                     failures = itertools.count(1)
                     await self._listen(stream)
@@ -83,7 +83,10 @@ class Session:
                 self._owner.lost(self.connection.endpoints, error)
             except ClientError as error:
                 self._settle(error)
-                logger.warning("the session broke and is opened again: %s", error)
+                if isinstance(error, Unauthorized):
+                    self._owner.lost(self.connection.endpoints, error)
+                else:
+                    logger.warning("the session broke and is opened again: %s", error)
             except Exception:
                 # A settings answer or a command that trips a bug must not end the session for good.
                 logger.exception("the session with %s failed", self.connection.endpoints)

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from ternmq import Message, MessageView, Producer, SimpleConsumer
 from ternmq_command.bench.server_cpu import ServerCpu
+from ternmq_command.calls.access import access
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.terminal.failures import CommandFailure, Refused
 from ternmq_common.limits import RECEIVE_BATCH_MAX
@@ -106,7 +107,7 @@ class _Run:
             tasks.create_task(self._send_all(began_s))
 
     async def _send_all(self, began_s: float) -> None:
-        async with Producer(self._endpoint, topics=[self._topic]) as producer:
+        async with Producer(self._endpoint, topics=[self._topic], **access().client_options()) as producer:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(min(self._in_flight, self._messages)):
                     tasks.create_task(self._send(producer))

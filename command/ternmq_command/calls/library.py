@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ternmq.errors import BadRequest, ClientError, TransportError
-from ternmq_command.terminal.failures import CommandFailure, Refused, Unreachable
+from ternmq.errors import BadRequest, ClientError, TlsFailed, TransportError, UnusableFile
+from ternmq_command.calls.access import refused
+from ternmq_command.terminal.failures import CommandFailure, TlsRefused, Unreachable, WrongUsage
 from ternmq_command.terminal.output import iso_datetime, print_json_line
 from ternmq_command.terminal.printing import echo, echo_raw
 from ternmq_common.addresses import parsed_address
@@ -34,12 +35,16 @@ def client_errors(endpoint: str) -> Iterator[None]:
     _knock(endpoint)
     try:
         yield
+    except TlsFailed as error:
+        raise TlsRefused(endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
+    except UnusableFile as error:
+        raise WrongUsage(str(error)) from None
     except TransportError as error:
         if error.retryable:
             raise Unreachable(endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
         raise CommandFailure(error.message) from None
     except ClientError as error:
-        raise Refused(error.code, error.message) from None
+        raise refused(error.code, error.message) from None
 
 
 def _knock(endpoint: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.endpoints import Endpoints
+from ternmq_command.calls.access import refused
 from ternmq_command.calls.service_calls import Calls
 from ternmq_command.terminal.failures import CommandFailure, Refused
 from ternmq_common.limits import RECEIVE_BATCH_MAX
@@ -106,7 +107,7 @@ class MessagingClient(Calls):
             elif kind == "next_offset":
                 next_offset = item.next_offset
             elif item.status.code not in HARMLESS:
-                raise Refused(item.status.code, item.status.message)
+                raise refused(item.status.code, item.status.message)
         return PulledPage(messages, next_offset)
 
     def recall(self, topic: str, recall_handle: str) -> str:
@@ -122,4 +123,4 @@ class MessagingClient(Calls):
             raise CommandFailure(f"{len(messages)} messages were sent and {len(answer.entries)} answered for")
         for entry in answer.entries:
             if entry.status.code != pb.OK:
-                raise Refused(entry.status.code, entry.status.message)
+                raise refused(entry.status.code, entry.status.message)

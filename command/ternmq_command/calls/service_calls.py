@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
-from ternmq import plain_calls
 from ternmq.plain_calls import BROKEN, PlainCalls
-from ternmq_command.terminal.failures import CallBroken, CommandFailure, Refused, Unreachable
+from ternmq_command.calls.access import access, refused
+from ternmq_command.terminal.failures import CallBroken, CommandFailure, TlsRefused, Unreachable, WrongUsage
 from ternmq_protos.v2 import definition_pb2
 from ternmq_rpc.grpc_http2.messages import Status
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+
+    from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 
 CALL_TIMEOUT_S = 10
 # A broker is not on the far side of the proxy that a company's environment names for the web.
@@ -33,7 +35,8 @@ class Calls(PlainCalls):
     service: ClassVar[str]
 
     def __init__(self, endpoint: str) -> None:
-        super().__init__(endpoint, name=CLIENT_NAME)
+        said = access()
+        super().__init__(endpoint, name=CLIENT_NAME, tls=said.tls(), credentials=said.credentials())
 
     def _call(self, method: str, request: "Message", answer_type: type[A], *, timeout_s: float = CALL_TIMEOUT_S) -> A:
         """The answer, whose status is OK."""
@@ -45,23 +48,34 @@ class Calls(PlainCalls):
         yield from map(item_type.FromString, self._exchange(f"/{self.service}/{method}", request, CALL_TIMEOUT_S))
 
     def _refused(self, code: "definition_pb2.Code", message: str) -> Exception:
-        return Refused(code, message)
+        return refused(code, message)
+
+    def _connected(self, timeout_s: float) -> "BlockingConnection":
+        if self._tls is None:
+            return super()._connected(timeout_s)
+        from ternmq.errors import UnusableFile
+
+        try:
+            return super()._connected(timeout_s)
+        except UnusableFile as error:
+            raise WrongUsage(str(error)) from None
 
     def _broken(self, status: int | None, details: str, timeout_s: float) -> Exception:
-        return call_failure(self._endpoint, status, details, timeout_s=timeout_s)
-
-
-def client_metadata() -> tuple[tuple[str, str], ...]:
-    """What every call must carry; the id is new for each command."""
-    return plain_calls.client_metadata(CLIENT_NAME)
+        return call_failure(self._endpoint, status, details, timeout_s=timeout_s, uses_tls=self._tls is not None)
 
 
 def call_failure(
-    endpoint: str, status: int | None, details: str, *, timeout_s: float = CALL_TIMEOUT_S
+    endpoint: str, status: int | None, details: str, *, timeout_s: float = CALL_TIMEOUT_S, uses_tls: bool = False
 ) -> CommandFailure:
     """The failure behind a gRPC status that isn't OK, which a server never sends for a refusal; None
     when the connection broke."""
     if status is None or status == Status.UNAVAILABLE:
+        from ternmq.tls import advice
+
+        advised, is_passing = advice(details, uses_tls=uses_tls)
+        if not is_passing:
+            return TlsRefused(endpoint, advised)
+        details = f"{details}; {advised}" if advised else details
         return Unreachable(endpoint, "connection refused" if "refused" in details else details or "unavailable")
     if status == Status.DEADLINE_EXCEEDED:
         return Unreachable(endpoint, f"no answer within {timeout_s:g} s")

@@ -4,10 +4,18 @@ import os
 
 import click
 
-from ternmq_command.context.contexts import checked_endpoint, checked_name, read_contexts, write_contexts
+from ternmq_command.context.contexts import (
+    ACCESS_PATHS,
+    TLS_OPTIONS,
+    Server,
+    checked_endpoint,
+    checked_name,
+    read_contexts,
+    write_contexts,
+)
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import CONTEXT_KEY, Endpoint, json_option
+from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_KEY, Endpoint, access_options, json_option
 from ternmq_command.terminal.output import print_json, print_records
 from ternmq_command.terminal.printing import echo
 
@@ -21,7 +29,7 @@ def command() -> None:
 
     \b
     Examples:
-      ternmq context add prod --endpoint mq.example.com:8081
+      ternmq context add prod --endpoint mq.example.com:8081 --tls --credentials-file ~/.ternmq/prod.toml
       ternmq context use prod
       ternmq context list
       ternmq --context prod topic list
@@ -32,13 +40,18 @@ def command() -> None:
 @command.command()
 @click.argument("name")
 @click.option("--endpoint", type=Endpoint(), required=True, help="What it stands for.")
+@access_options
 @json_option
-def add(name: str, endpoint: str, as_json: bool) -> None:
-    """Let NAME stand for an endpoint.
+@click.pass_context
+def add(context: click.Context, name: str, endpoint: str, as_json: bool) -> None:
+    """Let NAME stand for an endpoint, and for how to reach it.
+
+    What is said of TLS and keys is kept, variables are not; of the credentials file its path, and never a secret.
 
     \b
     Examples:
-      ternmq context add prod --endpoint mq.example.com:8081
+      ternmq context add prod --endpoint mq.example.com:8081 --tls --ca ca.pem
+      ternmq context add dev --endpoint mq:8081 --access-key me --credentials-file ~/.ternmq/dev.toml
     """
     try:
         checked_name(name)
@@ -46,7 +59,7 @@ def add(name: str, endpoint: str, as_json: bool) -> None:
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     contexts = read_contexts()
-    contexts.add(name, endpoint)
+    contexts.add(name, Server(endpoint, _access(context)))
     write_contexts(contexts)
     text = f"context {name} is {endpoint}; `ternmq context use {name}` sends commands there"
     _tell(text, name, endpoint, is_in_use=contexts.in_use == name, as_json=as_json)
@@ -68,7 +81,7 @@ def use(name: str | None, is_none: bool, as_json: bool) -> None:
         raise WrongUsage("give NAME or --none")
     contexts = read_contexts()
     contexts.in_use = name
-    endpoint = None if name is None else contexts.endpoint(name)
+    endpoint = None if name is None else contexts.server(name).endpoint
     write_contexts(contexts)
     text = "no context is in use" if name is None else f"context {name} is in use: {endpoint}"
     _tell(text, name, endpoint, is_in_use=name is not None, as_json=as_json)
@@ -89,8 +102,15 @@ def list_(context: click.Context, as_json: bool) -> None:
     contexts = read_contexts()
     chosen = context.meta.get(CONTEXT_KEY) or contexts.in_use
     records = [
-        {"name": name, "endpoint": endpoint, "in_use": name == chosen}
-        for name, endpoint in sorted(contexts.endpoints.items())
+        {
+            "name": name,
+            "endpoint": server.endpoint,
+            "in_use": name == chosen,
+            "tls": not TLS_OPTIONS.isdisjoint(server.access),
+            "access_key": server.access.get("access_key"),
+            "credentials_file": server.access.get("credentials_file"),
+        }
+        for name, server in sorted(contexts.servers.items())
     ]
     print_records(records, as_json=as_json, nothing="there are no contexts; `ternmq context add` makes one")
     _tell_what_wins()
@@ -107,10 +127,19 @@ def remove(name: str, as_json: bool) -> None:
       ternmq context remove prod
     """
     contexts = read_contexts()
-    endpoint = contexts.endpoint(name)
+    endpoint = contexts.server(name).endpoint
     contexts.remove(name)
     write_contexts(contexts)
     _tell(f"removed context {name}", name, endpoint, is_in_use=False, as_json=as_json)
+
+
+def _access(context: click.Context) -> dict[str, str | bool]:
+    """What was typed; paths from the root on, since commands are called in any folder."""
+    typed: dict[str, str | bool] = context.meta.get(ACCESS_KEY, ({}, {}))[0]
+    return {
+        name: os.path.abspath(value) if name in ACCESS_PATHS and isinstance(value, str) else value  # noqa: PTH100
+        for name, value in sorted(typed.items())
+    }
 
 
 def _tell(text: str, name: str | None, endpoint: str | None, *, is_in_use: bool, as_json: bool) -> None:

@@ -1,7 +1,9 @@
 """Contexts: names of this user for endpoints, of which one may be in use.
 
 File     `contexts.json` in the user's folder for settings of `ternmq`, for its user alone, replaced as a whole:
-         {"in_use": "prod" or null, "contexts": {"prod": {"endpoint": "HOST:PORT"}}}
+         {"in_use": "prod" or null, "contexts": {"prod": {"endpoint": "HOST:PORT"}}}; beside the endpoint may be
+         "tls": true, and texts of ca, client_cert, client_key, server_name, access_key, credentials_file
+Secrets  are not in it: it has the path of the credentials file
 Damage   a file that is not just that is refused in one line, never mended by guessing.
 """
 
@@ -10,6 +12,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -21,33 +24,47 @@ from ternmq_common.private_files import make_folder, new_file
 FILE_BYTES_MAX = 1024 * 1024
 CONTEXTS_MAX = 1000
 ENDPOINT_CHARACTERS_MAX = 300
+ACCESS_TEXTS = frozenset({"ca", "client_cert", "client_key", "server_name", "access_key", "credentials_file"})
+TLS_OPTIONS = frozenset({"tls", "ca", "client_cert", "client_key", "server_name"})
+ACCESS_PATHS = frozenset({"ca", "client_cert", "client_key", "credentials_file"})
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
+class Server(NamedTuple):
+    """What a context stands for; `access` are those of the options of a guarded server that were given."""
+
+    endpoint: str
+    access: dict[str, str | bool]
+
+    def record(self) -> dict[str, str | bool]:
+        return {"endpoint": self.endpoint, **self.access}
+
+
 class Contexts:
-    """What the file says: endpoints by the names of contexts, and the one in use."""
+    """What the file says: servers by the names of contexts, and the one in use."""
 
-    def __init__(self, endpoints: dict[str, str], in_use: str | None) -> None:
-        self.endpoints, self.in_use = endpoints, in_use
+    def __init__(self, servers: dict[str, Server], in_use: str | None) -> None:
+        self.servers, self.in_use = servers, in_use
 
-    def endpoint(self, name: str) -> str:
+    def server(self, name: str) -> Server:
         """WrongUsage if there is no such context."""
-        if name not in self.endpoints:
+        if name not in self.servers:
             raise WrongUsage(f"there is no context {cut(name)!r}", hint="`ternmq context list` shows those there are")
-        return self.endpoints[name]
+        return self.servers[name]
 
-    def add(self, name: str, endpoint: str) -> None:
-        """CommandFailure if it stands for another endpoint already, or there are too many."""
-        known = self.endpoints.get(name, endpoint)
-        if known != endpoint:
-            raise CommandFailure(f"context {name!r} is {known}", hint=f"first `ternmq context remove {name}`")
-        if name not in self.endpoints and len(self.endpoints) == CONTEXTS_MAX:
+    def add(self, name: str, server: Server) -> None:
+        """CommandFailure if it stands for another server already, or there are too many."""
+        known = self.servers.get(name, server)
+        if known != server:
+            what = known.endpoint if known.endpoint != server.endpoint else "there with other options"
+            raise CommandFailure(f"context {name!r} is {what}", hint=f"first `ternmq context remove {name}`")
+        if name not in self.servers and len(self.servers) == CONTEXTS_MAX:
             raise CommandFailure(f"there are {CONTEXTS_MAX} contexts, and no more are allowed")
-        self.endpoints[name] = endpoint
+        self.servers[name] = server
 
     def remove(self, name: str) -> None:
-        self.endpoint(name)
-        del self.endpoints[name]
+        self.server(name)
+        del self.servers[name]
         self.in_use = None if self.in_use == name else self.in_use
 
 
@@ -55,11 +72,11 @@ def contexts_file() -> Path:
     return Path(click.get_app_dir("ternmq")) / "contexts.json"
 
 
-def endpoint_in_use(chosen: str | None) -> str | None:
+def server_in_use(chosen: str | None) -> Server | None:
     """Of the context that was chosen, else of that in use; None if there is none. WrongUsage."""
     contexts = read_contexts()
     name = chosen or contexts.in_use
-    return None if name is None else contexts.endpoint(name)
+    return None if name is None else contexts.server(name)
 
 
 def read_contexts() -> Contexts:
@@ -84,7 +101,7 @@ def write_contexts(contexts: Contexts) -> None:
     """Replace the file: whoever reads it, also after a crash, finds the old one or the new one. CommandFailure."""
     content = {
         "in_use": contexts.in_use,
-        "contexts": {name: {"endpoint": endpoint} for name, endpoint in sorted(contexts.endpoints.items())},
+        "contexts": {name: server.record() for name, server in sorted(contexts.servers.items())},
     }
     file = contexts_file().resolve()  # a link to it stays a link
     beside = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
@@ -122,16 +139,24 @@ def _parsed(content: bytes) -> Contexts:
         raise ValueError(f"it has more than {FILE_BYTES_MAX:,} bytes")
     match json.loads(content.decode()):
         case {"in_use": None | str() as in_use, "contexts": dict() as records, **others} if not others:
-            endpoints = {checked_name(name): _endpoint(name, record) for name, record in records.items()}
+            servers = {checked_name(name): _server(name, record) for name, record in records.items()}
         case _:
             raise ValueError('{"in_use": ..., "contexts": {...}} is needed')
-    if in_use is not None and in_use not in endpoints:
+    if in_use is not None and in_use not in servers:
         raise ValueError(f"the context in use, {cut(in_use)!r}, is not in it")
-    return Contexts(endpoints, in_use)
+    return Contexts(servers, in_use)
 
 
-def _endpoint(name: str, record: object) -> str:
+def _server(name: str, record: object) -> Server:
     match record:
-        case {"endpoint": str() as endpoint, **others} if not others:
-            return checked_endpoint(endpoint)
+        case {"endpoint": str() as endpoint, **access}:
+            return Server(checked_endpoint(endpoint), dict(_option(name, *item) for item in access.items()))
     raise ValueError(f'context {name!r} needs {{"endpoint": "HOST:PORT"}}')
+
+
+def _option(name: str, key: object, value: object) -> tuple[str, str | bool]:
+    if key == "tls" and value is True:
+        return key, value
+    if key in ACCESS_TEXTS and isinstance(value, str):
+        return str(key), value
+    raise ValueError(f"context {name!r} has a wrong {cut(str(key))!r}")

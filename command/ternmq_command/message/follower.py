@@ -14,10 +14,15 @@ from typing import Self, TypeVar
 import grpc.aio
 from google.protobuf.message import Message
 
+from ternmq.connection import open_channel
 from ternmq.endpoints import Endpoints
+from ternmq.errors import UnusableFile
+from ternmq.identity import Identity, Metadata
 from ternmq.message_view import MessageView
+from ternmq.plain_calls import new_client_name
+from ternmq_command.calls.access import access, refused
 from ternmq_command.calls.link import Link, pause
-from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, call_failure, client_metadata
+from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, CLIENT_NAME, call_failure
 from ternmq_command.terminal.failures import CallBroken, CommandFailure, Refused, Unreachable, WrongUsage
 from ternmq_common.errors import RETRYABLE
 from ternmq_protos.v2 import definition_pb2, service_pb2
@@ -67,9 +72,14 @@ class Follower:
     ) -> None:
         self._endpoint, self._topic, self._expression = endpoint, topic, expression
         self._long_poll = long_poll
-        self._metadata = client_metadata()
+        said = access()
+        self._identity = Identity(said.credentials(), client_id=new_client_name(CLIENT_NAME))
+        self._tls = said.tls()
         self._link = Link(endpoint)
-        self._channel = grpc.aio.insecure_channel(endpoint, options=(*CHANNEL_OPTIONS, *RECONNECTS))
+        try:
+            self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoint, self._tls, *CHANNEL_OPTIONS, *RECONNECTS)
+        except UnusableFile as error:
+            raise WrongUsage(str(error)) from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,6 +103,11 @@ class Follower:
             for pull in pulls:
                 pull.cancel()
             await asyncio.gather(*pulls, return_exceptions=True)
+
+    async def _metadata(self) -> Metadata:
+        if self._identity.may_have_changed:
+            await self._identity.refresh()
+        return self._identity.metadata()
 
     async def _queues(self) -> list[definition_pb2.MessageQueue]:
         request = service_pb2.QueryRouteRequest(
@@ -178,7 +193,7 @@ class Follower:
         status = None
         endpoints = Endpoints.from_proto(queue.broker.endpoints)
         try:
-            async for answer in call(request, timeout=timeout_s, metadata=self._metadata):
+            async for answer in call(request, timeout=timeout_s, metadata=await self._metadata()):
                 kind = answer.WhichOneof("content")
                 if kind == "message":
                     self._link.back(begun_after)
@@ -201,7 +216,7 @@ class Follower:
             response_deserializer=answer_type.FromString,
         )
         try:
-            answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+            answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=await self._metadata())
         except grpc.aio.AioRpcError as error:
             raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
         return answer
@@ -209,7 +224,7 @@ class Follower:
 
 def _check(status: definition_pb2.Status) -> None:
     if status.code != definition_pb2.OK:
-        raise Refused(status.code, status.message)
+        raise refused(status.code, status.message)
 
 
 def _interruption(failure: CommandFailure) -> str | None:

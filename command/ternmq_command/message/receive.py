@@ -57,6 +57,7 @@ def command(
 
     from ternmq import SimpleConsumer
     from ternmq.filters import SqlFilter
+    from ternmq_command.calls.access import access
     from ternmq_command.calls.library import client_errors
     from ternmq_command.message.receiving import BATCH_MAX, Receiving
     from ternmq_command.message.receiving import follow as follow_on
@@ -67,7 +68,9 @@ def command(
     receiving = Receiving(limit, acknowledges=not no_ack, as_json=as_json, raw=raw, template=template)
 
     def consumer(wait: timedelta) -> SimpleConsumer:
-        return SimpleConsumer(endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait)
+        return SimpleConsumer(
+            endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait, **access().client_options()
+        )
 
     async def receive() -> None:
         if follow:

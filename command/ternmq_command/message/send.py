@@ -188,8 +188,9 @@ def _when(delay: timedelta | None, at: datetime | None) -> str:
 
 def _send_one(endpoint: str, message: "Message") -> "SendReceipt":
     from ternmq.blocking import Producer
+    from ternmq_command.calls.access import access
 
-    with Producer(endpoint, topics=[message.topic]) as producer:
+    with Producer(endpoint, topics=[message.topic], **access().client_options()) as producer:
         return producer.send(message)
 
 
@@ -198,6 +199,7 @@ def _send_batches(endpoint: str, topic: str, batches: "Iterable[Sequence[Message
     from ternmq.blocking import Producer
     from ternmq.errors import SendManyError
     from ternmq.message import SendReceipt
+    from ternmq_command.calls.access import access
 
     started, sent = time.monotonic(), 0
 
@@ -208,7 +210,7 @@ def _send_batches(endpoint: str, topic: str, batches: "Iterable[Sequence[Message
             for receipt in receipts:
                 print_json_line(_receipt_record(receipt))
 
-    with Producer(endpoint, topics=[topic]) as producer:
+    with Producer(endpoint, topics=[topic], **access().client_options()) as producer:
         try:
             for batch in batches:
                 count(producer.send_many(batch))

@@ -5,17 +5,16 @@ Keys come from the environment or from a file, never from the command line, whic
 
 import functools
 import importlib.util
-import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from ternmq_command.calls.access import access
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.options import Duration, Pair, endpoint_option
 from ternmq_command.terminal.printing import echo_lines
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_TRIGGER = timedelta(seconds=10)
-KEYS = ("TERNMQ_ACCESS_KEY", "TERNMQ_SECRET_KEY", "TERNMQ_SESSION_TOKEN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +43,6 @@ def connection_options(command: F) -> F:
     """Gives the command a `connection`, a function that makes it."""
     options = (
         endpoint_option,
-        click.option("--tls", is_flag=True, help="Connect by TLS; implied by the other --tls options."),
-        click.option("--tls-ca-file", metavar="FILE", help="PEM file of the authorities to trust."),
-        click.option("--tls-certificate-file", metavar="FILE", help="PEM file of the client's own certificate."),
-        click.option("--tls-key-file", metavar="FILE", help="PEM file of its key."),
-        click.option(
-            "--credentials-file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help=f"Lines of NAME=VALUE: {', '.join(KEYS)}. Without it, these are taken from the environment.",
-        ),
         click.option("--request-timeout", type=Duration(), help="How long one request to the broker may take."),
     )
 
@@ -62,11 +50,6 @@ def connection_options(command: F) -> F:
     def connecting(
         *arguments: Any,  # noqa: ANN401
         endpoint: str,
-        tls: bool,
-        tls_ca_file: str | None,
-        tls_certificate_file: str | None,
-        tls_key_file: str | None,
-        credentials_file: Path | None,
         request_timeout: timedelta | None,
         **others: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
@@ -75,22 +58,27 @@ def connection_options(command: F) -> F:
             check_spark()
             from pyspark_ternmq.pipelines.connection import PipelineConnection
 
-            keys = credentials(credentials_file)
+            tls, keys = access().tls(), access().keys()
             return PipelineConnection(
                 endpoint=endpoint,
-                tls=tls or any((tls_ca_file, tls_certificate_file, tls_key_file)),
-                tls_ca_file=tls_ca_file,
-                tls_certificate_file=tls_certificate_file,
-                tls_key_file=tls_key_file,
-                access_key=keys.get(KEYS[0]),
-                secret_key=keys.get(KEYS[1]),
-                session_token=keys.get(KEYS[2]),
+                tls=tls is not None,
+                tls_ca_file=None if tls is None else _path(tls.ca),
+                tls_certificate_file=None if tls is None else _path(tls.client_cert),
+                tls_key_file=None if tls is None else _path(tls.client_key),
+                tls_server_name=None if tls is None else tls.server_name,
+                access_key=None if keys is None else keys.access_key,
+                secret_key=None if keys is None else keys.secret_key,
+                session_token=None if keys is None else keys.session_token,
                 request_timeout_ms=None if request_timeout is None else round(request_timeout.total_seconds() * 1000),
             )
 
         return command(*arguments, connection=connection, **others)
 
     return _decorated(cast("F", connecting), options)
+
+
+def _path(pem: object) -> str | None:
+    return None if pem is None else str(pem)
 
 
 def spark_options(command: F) -> F:
@@ -155,26 +143,6 @@ def _decorated(command: F, options: Sequence[Callable[[F], F]]) -> F:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def credentials(file: Path | None) -> dict[str, str]:
-    """Keys by their names: those of the file, or of the environment if there is none."""
-    if file is None:
-        return {name: value for name in KEYS if (value := os.environ.get(name))}
-    try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUsage(f"can't read {file}: {error}") from None
-    keys = dict[str, str]()
-    for number, line in enumerate(lines, start=1):
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        # The line itself stays out of the message: it may hold a key.
-        if not equals or name not in KEYS:
-            raise WrongUsage(f"{file}, line {number}: one of {', '.join(KEYS)} and = is needed")
-        keys[name] = value
-    return keys
 
 
 def check_spark() -> None:

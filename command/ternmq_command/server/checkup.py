@@ -9,8 +9,6 @@ import platform
 import shutil
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -122,6 +120,30 @@ def of_registry(url: str) -> Iterator[Finding]:
         yield Finding("registry", "problem", f"{shown} has {has}, {NEWEST} is needed", "ternmq registry migrate")
 
 
+def of_access() -> Iterator[Finding]:
+    """Whether what is said of TLS and keys can be used; how the server takes them shows when it is asked."""
+    from ternmq_command.calls.access import access
+
+    said = access()
+    try:
+        tls, keys = said.tls(), said.keys()
+        if tls is not None:
+            from ternmq.errors import UnusableFile
+
+            try:
+                tls.ssl_context()
+            except UnusableFile as error:
+                raise CommandFailure(str(error), hint="look at --ca, --client-cert and --client-key") from None
+    except CommandFailure as failure:
+        yield Finding("access", "problem", failure.what, failure.hint or "look at --credentials-file")
+        return
+    if tls is None and keys is not None:
+        advised = "use --tls: who listens on the way can send your signatures again"
+        yield Finding("access", "warning", f"calls are signed by {keys.access_key}, without TLS", advised)
+    elif tls is not None:
+        yield Finding("access", "ok", f"by TLS, {'unsigned' if keys is None else f'signed by {keys.access_key}'}")
+
+
 def of_server(admin: "AdminClient") -> Iterator[Finding]:
     """Whether it answers, its version and clock. CommandFailure when it doesn't: then the rest makes no sense."""
     from ternmq_command.calls.server_time import now_of, timed
@@ -161,26 +183,27 @@ def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
 
 def of_health(http: str) -> Iterator[Finding]:
     """What the server says of itself at its HTTP address."""
-    url = f"http://{http}/health/ready"
-    # Never by way of a proxy that the environment names for the web.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    from ternmq.tls import advice
+    from ternmq_command.calls.web import fetched, url_of
+
     try:
-        with opener.open(url, timeout=HTTP_TIMEOUT_S) as answer:
-            status, body = answer.status, answer.read(HEALTH_BYTES_MAX)
-    except urllib.error.HTTPError as error:
-        with error:
-            status, body = error.code, error.read(HEALTH_BYTES_MAX)
+        status, body = fetched(http, "/health/ready", bytes_max=HEALTH_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
     except OSError as error:
         reason = getattr(error, "reason", error)
-        yield Finding(
-            "health", "warning", f"nothing answers at {http}: {reason}", "name the server's address with --http"
-        )
+        advised, _ = advice(str(reason), uses_tls=True)
+        address = "name the server's address with --http, such as https://mq.example.com:8082"
+        yield Finding("health", "warning", f"nothing answers at {url_of(http, '')}: {reason}", advised or address)
+        return
+    if status in {401, 403}:
+        yield Finding("health", "warning", f"{url_of(http, '')} does not take these keys", "give others, or --tls")
         return
     try:
         told = json.loads(body)
         said, degraded = str(told["status"]), told.get("degraded")
     except (ValueError, KeyError, AttributeError, TypeError):
-        yield Finding("health", "warning", f"{url} is not TernMQ's", "name the server's address with --http")
+        yield Finding(
+            "health", "warning", f"{url_of(http, '')} is not TernMQ's", "name the server's address with --http"
+        )
         return
     if status != 200:
         yield Finding("health", "problem", said, "the server's log says more")

@@ -5,13 +5,12 @@ import itertools
 import os
 import platform
 import re
-import urllib.error
-import urllib.request
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_command.calls.watching import WatchingClient
+from ternmq_command.calls.web import fetched, url_of
 from ternmq_command.client.commands import client_record
 from ternmq_command.group.progress import totals
 from ternmq_command.group.settings import group_record
@@ -122,17 +121,12 @@ def _process(process: "admin_pb2.ProcessDiagnostics") -> object:
 
 def _fetched(http: str, path: str) -> str:
     """The body, also that of a refusal; CommandFailure when nothing answers."""
-    # Never by way of a proxy that the environment names for the web.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{http}{path}", timeout=HTTP_TIMEOUT_S) as answer:
-            return str(answer.read(ANSWER_BYTES_MAX), errors="backslashreplace")
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.read(ANSWER_BYTES_MAX).decode(errors="backslashreplace")
+        page = fetched(http, path, bytes_max=ANSWER_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise CommandFailure(f"nothing answers at http://{http}: {reason}", hint="name it with --http") from None
+        raise CommandFailure(f"nothing answers at {url_of(http, '')}: {reason}", hint="name it with --http") from None
+    return page.body.decode(errors="backslashreplace")
 
 
 def _end_of(log: Path) -> str:

@@ -70,11 +70,16 @@ def _examined(
     yield from checkup.of_disk(data_dir)
     if registry:
         yield from checkup.of_registry(registry)
+    access = list(checkup.of_access())
+    yield from access
+    if any(finding.state == "problem" for finding in access):
+        return
     with AdminClient(endpoint) as admin:
         try:
             yield from checkup.of_server(admin)
         except CommandFailure as failure:
-            yield checkup.Finding("server", "problem", failure.message, "is it running, and is the port let through?")
+            advised = failure.hint or "is it running, and is the port let through?"
+            yield checkup.Finding("server", "problem", failure.what, advised)
             return
         yield from checkup.of_health(http)
         try:

@@ -39,7 +39,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                             help="The certificate's key (PEM)."),
     "tls_client_ca": click.option("--tls-client-ca", type=click.Path(path_type=Path), metavar="FILE",
                                   help="Serve only clients with a certificate of this CA (PEM)."),
-    "tls": click.option("--tls", type=click.Choice([each.value for each in TlsMode]),
+    "grpc_tls": click.option("--grpc-tls", type=click.Choice([each.value for each in TlsMode]),
                         help="What the gRPC port takes: plain text, both, or TLS only.  [default: required with "
                         "--tls-cert]"),
     "cluster_tls_cert": click.option("--cluster-tls-cert", type=click.Path(path_type=Path), metavar="FILE",

@@ -56,6 +56,17 @@ class Unreachable(CommandFailure):
         )
 
 
+class TlsRefused(CommandFailure):
+    """The endpoint answers, but the two sides don't agree on TLS; `advised` is what to do, in words of the options."""
+
+    exit_code = 3
+    word = "TLS"
+
+    def __init__(self, endpoint: str, advised: str) -> None:
+        what, _, hint = advised.partition(": ")
+        super().__init__(f"no TLS with {endpoint}: {what}", hint=hint)
+
+
 class CallBroken(CommandFailure):
     """A call ended in the middle, as those of a server do that ends."""
 

@@ -72,7 +72,7 @@ def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
             return super()._exchange(method, request, min(timeout_s, max(0.01, self.deadline - time.monotonic())))
 
     try:
-        with Hurried(_endpoint(ctx)) as admin:
+        with ctx.scope(cleanup=False), Hurried(_endpoint(ctx)) as admin:
             names = admin.topic_names() if kind == "topic" else admin.group_names()
     except (click.ClickException, ValueError):
         return ()
@@ -81,11 +81,15 @@ def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
 
 def _endpoint(ctx: click.Context) -> str:
     """As the command would have it; completion parses without the defaults."""
-    from ternmq_command.context.contexts import endpoint_in_use
-    from ternmq_command.terminal.options import CONTEXT_KEY
+    from ternmq_command.context.contexts import server_in_use
+    from ternmq_command.terminal.options import CONTEXT_ACCESS_KEY, CONTEXT_KEY
     from ternmq_common.addresses import DEFAULT_GRPC
 
     given = ctx.params.get("endpoint")
     if given and ctx.get_parameter_source("endpoint") is not click.core.ParameterSource.DEFAULT:
         return str(given)
-    return endpoint_in_use(ctx.meta.get(CONTEXT_KEY)) or DEFAULT_GRPC
+    server = server_in_use(ctx.meta.get(CONTEXT_KEY))
+    if server is None:
+        return DEFAULT_GRPC
+    ctx.meta[CONTEXT_ACCESS_KEY] = server.access
+    return server.endpoint

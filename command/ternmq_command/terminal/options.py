@@ -18,6 +18,10 @@ CONTEXT_KEY = "ternmq.context"
 """Where click keeps, for all commands of a call, the name that `ternmq --context` or its variable gave."""
 TYPED_CONTEXT_KEY = "ternmq.context.typed"
 """Whether it was typed: then no variable goes before it."""
+ACCESS_KEY = "ternmq.access"
+"""Where click keeps what was said of TLS and keys, in two dictionaries: what was typed, and what variables say."""
+CONTEXT_ACCESS_KEY = "ternmq.context.access"
+"""Where it keeps what the context says of them that gave the endpoint."""
 DURATION_MAX = timedelta(days=36_500)
 
 if TYPE_CHECKING:
@@ -51,10 +55,11 @@ class EndpointOption(click.Option):
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:  # noqa: ANN401
         if call and not ctx.resilient_parsing:
-            from ternmq_command.context.contexts import endpoint_in_use
+            from ternmq_command.context.contexts import server_in_use
 
-            if (endpoint := endpoint_in_use(ctx.meta.get(CONTEXT_KEY))) is not None:
-                return endpoint
+            if (server := server_in_use(ctx.meta.get(CONTEXT_KEY))) is not None:
+                ctx.meta[CONTEXT_ACCESS_KEY] = server.access
+                return server.endpoint
         return super().get_default(ctx, call)
 
 
@@ -145,7 +150,8 @@ class Pair(PairType):
 
 
 def endpoint_option(command: F) -> F:
-    return click.option(
+    """`--endpoint`, and how the calls there are made: what is said of TLS and keys is asked for by `calls.access`."""
+    endpoint = click.option(
         "--endpoint",
         cls=EndpointOption,
         type=Endpoint(),
@@ -154,7 +160,43 @@ def endpoint_option(command: F) -> F:
         show_default=f"that of the context in use, else {DEFAULT_GRPC}",
         show_envvar=True,
         help="Where the broker's gRPC port is.",
-    )(command)
+    )
+    return endpoint(access_options(command))
+
+
+def access_options(command: F) -> F:
+    """The options of a guarded server; the command itself gets none of them."""
+    for name, metavar, text in reversed(ACCESS_OPTIONS):
+        command = click.option(
+            f"--{name}",
+            is_flag=metavar is None,
+            metavar=metavar,
+            envvar=f"TERNMQ_{name.upper().replace('-', '_')}",
+            default=None,
+            expose_value=False,
+            callback=_keep,
+            help=text,
+        )(command)
+    return command
+
+
+ACCESS_OPTIONS = (
+    ("tls", None, "Connect by TLS; implied by the next four."),
+    ("ca", "FILE", "Authorities to trust instead of the system's, PEM."),
+    ("client-cert", "FILE", "The client's own certificate, PEM."),
+    ("client-key", "FILE", "Its key."),
+    ("server-name", "NAME", "The name in the server's certificate, if not that of the endpoint."),
+    ("access-key", "KEY", "Who asks; the secret is $TERNMQ_SECRET_KEY or in the file of the next."),
+    ("credentials-file", "FILE", "TOML with access_key and secret_key, which only you can read."),
+)
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - a flag or a text
+    if value:
+        typed, variables = context.meta.setdefault(ACCESS_KEY, ({}, {}))
+        is_typed = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+        (typed if is_typed else variables)[str(option.name)] = value
+    return value
 
 
 def json_option(command: F) -> F:

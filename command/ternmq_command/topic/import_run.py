@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from ternmq.blocking import Producer
 from ternmq.errors import ClientError, SendManyError
 from ternmq.message import Message, SendReceipt
+from ternmq_command.calls.access import access
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.message.message_lines import BATCH_BYTES, BATCH_MESSAGES, BadLine, numbered_pages, parsed_line
 from ternmq_command.message.topic_types import takes_timed
@@ -54,7 +55,7 @@ class ImportRun:
         self._is_timed = takes_timed(endpoint, topic)
         self._stack = contextlib.ExitStack()
         self._admin = None if again else self._stack.enter_context(AdminClient(endpoint))
-        self._producer = self._stack.enter_context(Producer(endpoint, topics=[topic]))
+        self._producer = self._stack.enter_context(Producer(endpoint, topics=[topic], **access().client_options()))
 
     def __enter__(self) -> Self:
         return self

@@ -72,7 +72,7 @@ class CertificateSettings(ProcessSettings):
 class TlsSettings(CertificateSettings):
     """TLS of a process that serves clients."""
 
-    tls: TlsMode | None = None
+    grpc_tls: TlsMode | None = None
     """Whether the gRPC front takes TLS: off, optional (plain text at the same port too) or required; auto: required
     with a certificate, off without."""
 
@@ -85,15 +85,15 @@ class TlsSettings(CertificateSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("tls", "tls_client_ca"):
+        for name in ("grpc_tls", "tls_client_ca"):
             self._check_certificate(name)
         if self.tls_client_auth not in (None, ClientAuth.NONE) and self.tls_client_ca is None:
             raise InvalidSetting("tls_client_auth", "certificates of clients need a CA (tls_client_ca)")
 
     @property
     def grpc_tls_mode(self) -> TlsMode:
-        """What `tls` says, `auto` resolved."""
-        return self.tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.REQUIRED)
+        """What `grpc_tls` says, `auto` resolved."""
+        return self.grpc_tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.REQUIRED)
 
     @property
     def client_auth(self) -> ClientAuth:

@@ -12,6 +12,7 @@ class PipelineConnection:
     tls_ca_file: str | None = None
     tls_certificate_file: str | None = None
     tls_key_file: str | None = None
+    tls_server_name: str | None = None
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
@@ -25,6 +26,7 @@ class PipelineConnection:
             "tlsCaFile": self.tls_ca_file,
             "tlsCertificateFile": self.tls_certificate_file,
             "tlsKeyFile": self.tls_key_file,
+            "tlsServerName": self.tls_server_name,
             "accessKey": self.access_key,
             "secretKey": self.secret_key,
             "sessionToken": self.session_token,

@@ -17,6 +17,7 @@ from ternmq import (
     PushConsumer,
     SimpleConsumer,
     Timing,
+    TransportError,
 )
 from ternmq import connection_events as module
 from ternmq.background import THREAD_NAME
@@ -61,7 +62,7 @@ async def test_a_server_is_connected_lost_and_connected_again(
     assert [event.state for event in (first, lost, again)] == [CONNECTED, LOST, CONNECTED]
     assert {event.endpoint for event in (first, lost, again)} == {before.endpoint}
     assert {event.client_id for event in (first, lost, again)} == {client.client_id}
-    assert lost.error is not None
+    assert isinstance(lost.error, TransportError)
     assert (first.error, lost.error.endpoint, again.error) == (None, before.endpoint, None)
     assert heard.empty()
 

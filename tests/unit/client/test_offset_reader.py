@@ -7,12 +7,22 @@ from typing import TypeVar
 
 import grpc
 import pytest
-import trustme
 
-from ternmq import BadRequest, ConnectionFailed, Credentials, InternalError, MessageQueue, NotFound, TagFilter
+from ternmq import (
+    BadRequest,
+    ConnectionFailed,
+    Credentials,
+    InternalError,
+    MessageQueue,
+    NotFound,
+    TagFilter,
+    TlsFailed,
+    TlsOptions,
+)
 from ternmq.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from tests.unit.client.authority import Authority
 from tests.unit.client.queue_model import pulled
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
 
@@ -140,24 +150,21 @@ async def test_a_group_is_told_how_far_it_is(server: ScriptedServer) -> None:
 
 
 async def test_calls_are_encrypted_and_signed() -> None:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    chain = b"".join(part.bytes() for part in certificate.cert_chain_pems)
-    tls = grpc.ssl_server_credentials([(certificate.private_key_pem.bytes(), chain)])
-    async with ScriptedServer(tls=tls) as server:
+    authority = Authority()
+    async with ScriptedServer(tls=authority.server()) as server:
         server.model.append(QUEUE, b"0")
 
         def work(root: bytes) -> list[bytes]:
             credentials = Credentials("me", "hush-hush")
             with OffsetReader(
-                server.endpoint, patience=0.0, tls=grpc.ssl_channel_credentials(root), credentials=credentials
+                server.endpoint, patience=0.0, tls=TlsOptions(ca=root), credentials=credentials
             ) as reader:
                 return bodies(reader, 0, 1)
 
-        assert await asyncio.to_thread(work, authority.cert_pem.bytes()) == [b"0"]
+        assert await asyncio.to_thread(work, authority.ca) == [b"0"]
         for name in ("QueryRoute", "PullMessage"):
             [metadata] = server.metadata[name]
             assert "Credential=me" in metadata["authorization"]
             assert "hush-hush" not in str(metadata)
-        with pytest.raises(ConnectionFailed):
-            await asyncio.to_thread(work, trustme.CA().cert_pem.bytes())
+        with pytest.raises(TlsFailed, match="of no authority that the client trusts"):
+            await asyncio.to_thread(work, Authority().ca)

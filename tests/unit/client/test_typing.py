@@ -116,7 +116,7 @@ def wrong_listener(view: ternmq.MessageView) -> bool:
 
 async def hears(event: ternmq.ConnectionEvent) -> None:
     assert_type(event.state, ternmq.ConnectionState)
-    assert_type(event.error, ternmq.TransportError | None)
+    assert_type(event.error, ternmq.ClientError | None)
 
 
 def hears_plainly(event: ternmq.ConnectionEvent) -> None: ...

@@ -32,10 +32,11 @@ class AdminServer:
     is ahead of this machine's, None if it is too old to tell; it can be moved if `test_clock` says so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: grpc.ServerCredentials | None = None) -> None:
         self.topics: dict[str, admin_pb2.Topic] = {}
         self.groups: dict[str, admin_pb2.Group] = {}
         self.client_ids: list[str] = []
+        self.authorizations: list[str] = []
         self.memory = MemoryTopics()
         self.transactions = MemoryTransactions()
         self.brokers = MemoryBrokers()
@@ -65,7 +66,9 @@ class AdminServer:
             for activity in [self._activity(name)]
             if activity is not None
         })])  # fmt: skip
-        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        anywhere = "127.0.0.1:0"
+        port = self._server.add_secure_port(anywhere, tls) if tls else self._server.add_insecure_port(anywhere)
+        self.endpoint = f"127.0.0.1:{port}"
 
     def _activity(self, name: str) -> Any:  # noqa: ANN401
         """What answers a call; None of those that this server does not have, as older ones have not."""
@@ -82,6 +85,7 @@ class AdminServer:
     def _recorded(self, method: Any) -> Any:  # noqa: ANN401
         def call(request: Any, context: grpc.ServicerContext) -> Any:  # noqa: ANN401
             self.client_ids += [value for key, value in context.invocation_metadata() if key == "x-mq-client-id"]
+            self.authorizations += [value for key, value in context.invocation_metadata() if key == "authorization"]
             return method(request)
 
         return call

@@ -22,9 +22,10 @@ def test_contexts_are_added_used_listed_and_removed(call: Call) -> None:
     add(call, "prod", "mq.example.com:8081")
     add(call, "dev", "[::1]:8081")
     assert call("context", "use", "prod").stdout == "context prod is in use: mq.example.com:8081\n"
+    plain = {"tls": False, "access_key": None, "credentials_file": None}
     assert json.loads(call("context", "list", "--json").stdout) == [
-        {"name": "dev", "endpoint": "[::1]:8081", "in_use": False},
-        {"name": "prod", "endpoint": "mq.example.com:8081", "in_use": True},
+        {"name": "dev", "endpoint": "[::1]:8081", "in_use": False, **plain},
+        {"name": "prod", "endpoint": "mq.example.com:8081", "in_use": True, **plain},
     ]
     removed = json.loads(call("context", "remove", "prod", "--json").stdout)
     assert removed == {"name": "prod", "endpoint": "mq.example.com:8081", "in_use": False}
@@ -54,7 +55,7 @@ def test_a_write_that_fails_leaves_the_old_file(call: Call, monkeypatch: pytest.
     result = call("context", "remove", "a")
     assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
     assert list(contexts.contexts_file().parent.iterdir()) == [contexts.contexts_file()]
-    assert contexts.read_contexts().endpoints == {"a": NOWHERE}
+    assert contexts.read_contexts().servers == {"a": (NOWHERE, {})}
 
 
 def test_the_endpoint_is_that_of_the_option_then_the_variable_then_the_context(call: Call, server: AdminServer) -> None:
@@ -78,7 +79,7 @@ def test_without_a_context_it_is_the_default_and_help_says_so(call: Call) -> Non
     text = " ".join(call("topic", "list", "--help").stdout.split())
     assert "TERNMQ_ENDPOINT" in text
     assert "that of the context in use, else 127.0.0.1:8081" in text
-    assert contexts.endpoint_in_use(None) is None
+    assert contexts.server_in_use(None) is None
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,10 @@ def test_a_name_that_is_taken_is_not_given_another_endpoint(call: Call) -> None:
         b'{"in_use": null, "contexts": {"a": "127.0.0.1:1"}}',
         b'{"in_use": null, "contexts": {"a": {"endpoint": "nowhere"}}}',
         b'{"in_use": null, "contexts": {"a b": {"endpoint": "127.0.0.1:1"}}}',
+        b'{"in_use": null, "contexts": {"a": {"endpoint": "127.0.0.1:1", "secret_key": "hush"}}}',
+        b'{"in_use": null, "contexts": {"a": {"endpoint": "127.0.0.1:1", "tls": "yes"}}}',
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_a_damaged_file_is_one_clear_line_and_not_overwritten(call: Call, content: bytes) -> None:
     file = contexts.contexts_file()

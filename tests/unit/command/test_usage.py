@@ -168,7 +168,7 @@ def test_completion_offers_subcommands_and_choices() -> None:
         (("pipeline", "lke"), "did you mean 'lake'"),
         (("group", "offset", "rest"), "did you mean 'reset'"),
         (("broker", "dran"), "did you mean 'drain'"),
-        (("topic", "list", "--jsn"), "did you mean '--json'"),
+        (("topic", "list", "--jsonn"), "did you mean '--json'"),
         (("--versoin",), "did you mean '--version'"),
     ],
 )

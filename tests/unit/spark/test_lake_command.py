@@ -71,7 +71,7 @@ def test_a_run_without_more_words_takes_what_is_there(runs: list[lake.LakeOption
 def test_every_word_counts(runs: list[lake.LakeOptions], sessions: list[SparkOptions]) -> None:
     words = "--continuous --trigger 30s --starting latest --max-offsets-per-trigger 9 --tag a||b --group g --compact"
     more = "--event-time stored --dedup-window 10m --lateness 2h --checkpoint c --compact-every 7 --older-than 3h"
-    rest = "--target-bytes 1GiB --min-files 2 --endpoint h:1 --tls-ca-file ca --request-timeout 2s --source-option a=b"
+    rest = "--target-bytes 1GiB --min-files 2 --endpoint h:1 --ca ca --request-timeout 2s --source-option a=b"
     spark = "--master local[3] --conf x=y --verbose"
     filters = ("--filter", "n > 1", "--json-schema", "id long")
     result = ternmq(*LAKE, *words.split(), *more.split(), *rest.split(), *spark.split(), *filters)
@@ -112,7 +112,7 @@ def test_keys_come_from_the_environment_and_appear_nowhere(runs: list[lake.LakeO
 
 def test_keys_come_from_a_file_if_there_is_one(runs: list[lake.LakeOptions], tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text("# ours\n\nTERNMQ_ACCESS_KEY = who\nTERNMQ_SECRET_KEY=hu=sh\n")
+    file.write_text('# ours\n\naccess_key = "who"\nsecret_key = "hu=sh"\n')
     ternmq(*LAKE, "--credentials-file", str(file), TERNMQ_ACCESS_KEY="another")
     told = runs[0].connection.options()
     assert (told["accessKey"], told["secretKey"], "sessionToken" in told) == ("who", "hu=sh", False)
@@ -121,10 +121,10 @@ def test_keys_come_from_a_file_if_there_is_one(runs: list[lake.LakeOptions], tmp
 @pytest.mark.usefixtures("runs")
 def test_what_is_wrong_in_a_file_of_keys_is_told_without_the_keys(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text("TERNMQ_ACCESS_KEY=who\nhush\n")
+    file.write_text('access_key = "who"\nhush\n')
     result = ternmq(*LAKE, "--credentials-file", str(file))
     assert (result.exit_code, "hush" in result.output) == (2, False)
-    assert "line 2" in result.stderr
+    assert "is no TOML" in result.stderr
     missing = ternmq(*LAKE, "--credentials-file", str(tmp_path / "none"))
     assert missing.exit_code == 2
 

@@ -10,7 +10,8 @@ from pyspark_ternmq.options import OptionReader, WrongOption, connection_of
 from pyspark_ternmq.schema import SCHEMA
 from pyspark_ternmq.source.options import batch_options, stream_options, takes_filters
 from pyspark_ternmq.source.places import Places
-from ternmq import SqlFilter, TagFilter
+from ternmq import Credentials, SqlFilter, TagFilter
+from tests.unit.client.authority import Authority
 
 GIVEN = {"endpoint": "127.0.0.1:8081", "subscribe": "orders"}
 
@@ -104,7 +105,8 @@ def test_a_schema_takes_a_part_of_the_columns() -> None:
 
 def test_secrets_show_in_no_text(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
-    key.write_text("a private key")
+    chain, private_key = Authority().issued("spark")
+    key.write_bytes(chain + private_key)
     options = {
         **GIVEN,
         "accessKey": "me",
@@ -115,7 +117,7 @@ def test_secrets_show_in_no_text(tmp_path: Path) -> None:
     }
     reading = batch_options(options, SCHEMA).reading
     assert reading.connection.tls
-    for secret in ("hush-hush", "just-once", "a private key"):
+    for secret in ("hush-hush", "just-once", "PRIVATE KEY"):
         assert secret not in repr(reading)
         with pytest.raises(WrongOption) as refused:
             batch_options({**options, "subscrib": "orders", "secretKy": secret}, SCHEMA)
@@ -123,7 +125,28 @@ def test_secrets_show_in_no_text(tmp_path: Path) -> None:
 
 
 def test_a_certificate_of_an_authority_is_enough_for_tls(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("a certificate")
-    reader = OptionReader({"endpoint": "mq:443", "tlsCaFile": str(tmp_path / "ca.pem")}, ())
+    ca_file = Authority().ca_file(tmp_path)
+    reader = OptionReader({"endpoint": "mq:443", "tlsCaFile": str(ca_file)}, ())
     assert connection_of(reader).tls
     assert not connection_of(OptionReader({"endpoint": "mq:443"}, ())).tls
+
+
+def test_keys_may_be_in_a_file_that_the_driver_reads(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('access_key = "me"\nsecret_key = "hush-hush"\n')
+    given = {"endpoint": "mq:443", "credentialsFile": str(file)}
+    connection = connection_of(OptionReader(given, ()))
+    assert connection.credentials == Credentials("me", "hush-hush")
+    assert "hush-hush" not in repr(connection)
+    with pytest.raises(WrongOption, match="credentialsFile excludes accessKey"):
+        connection_of(OptionReader({**given, "accessKey": "me"}, ()))
+    file.write_text("hush-hush")
+    with pytest.raises(WrongOption, match=r"option credentialsFile: .* is no TOML") as refused:
+        connection_of(OptionReader(given, ()))
+    assert "hush-hush" not in str(refused.value)
+
+
+def test_a_file_that_holds_no_certificate_is_refused_on_the_driver(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("none")
+    with pytest.raises(WrongOption, match="holds no certificates in PEM"):
+        connection_of(OptionReader({"endpoint": "mq:443", "tlsCaFile": str(tmp_path / "ca.pem")}, ()))

@@ -3,18 +3,16 @@
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ternmq.admin.call import CALL_TIMEOUT_S
 from ternmq.admin.client import Admin as AsyncAdmin
 from ternmq.admin.messages import OpenTransaction
 from ternmq.admin.words import OpenState
 from ternmq.background import wait
-from ternmq.identity import Credentials
+from ternmq.credentials import CredentialsSource
 from ternmq.message_view import MessageView
-
-if TYPE_CHECKING:
-    import grpc
+from ternmq.tls import Tls
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -52,8 +50,8 @@ class Admin:
         self,
         endpoint: str,
         *,
-        credentials: Credentials | None = None,
-        tls: "bool | grpc.ChannelCredentials" = False,
+        credentials: CredentialsSource | None = None,
+        tls: Tls = False,
         request_timeout: float = CALL_TIMEOUT_S,
     ) -> None:
         self._admin = AsyncAdmin(endpoint, credentials=credentials, tls=tls, request_timeout=request_timeout)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import Self, Unpack
 
 from ternmq.admin import brokers, groups, messages, topics
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
@@ -12,15 +12,14 @@ from ternmq.admin.dead_letters import DeadLetters
 from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
 from ternmq.client import Life
 from ternmq.connection import Connection, Method
+from ternmq.credentials import CredentialsSource
 from ternmq.endpoints import Endpoints
 from ternmq.errors import InternalError, NotRunning, check
 from ternmq.forks import forks
-from ternmq.identity import Credentials, Identity
+from ternmq.identity import Identity
 from ternmq.message_view import MessageView
+from ternmq.tls import Tls, tls_options
 from ternmq_protos.v2 import definition_pb2 as pb
-
-if TYPE_CHECKING:
-    import grpc
 
 
 class Admin:
@@ -40,15 +39,15 @@ class Admin:
         self,
         endpoint: str,
         *,
-        credentials: Credentials | None = None,
-        tls: "bool | grpc.ChannelCredentials" = False,
+        credentials: CredentialsSource | None = None,
+        tls: Tls = False,
         request_timeout: float = CALL_TIMEOUT_S,
     ) -> None:
         if not request_timeout > 0:
             raise ValueError(f"request_timeout={request_timeout} must be more than 0 seconds")
         self._endpoints = Endpoints.parse(endpoint)
         self._identity = Identity(credentials)
-        self._tls = tls
+        self._tls = tls_options(tls)
         self._request_timeout_s = request_timeout
         self._life = Life.NEW
         self._forks = forks()

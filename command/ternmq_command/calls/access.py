@@ -1,0 +1,119 @@
+"""How the calls of a command reach a guarded server: by TLS or not, and in whose name.
+
+Sources   what was typed, then variables, then the context whose endpoint is used; a context that was typed goes before
+          variables, and what a context says is for its own server and no other
+Keys      are taken from one source together. The secret is in the credentials file or in $TERNMQ_SECRET_KEY and never
+          in an argument, which every user of a machine can read; $TERNMQ_SESSION_TOKEN goes with the variable
+One call  of the command talks to one server, so what was said for it is kept with the call (`click.Context.meta`), and
+          asked for where connections are made
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ternmq_command.terminal.failures import Refused, WrongUsage
+from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_ACCESS_KEY, TYPED_CONTEXT_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq.credentials import Credentials, CredentialsSource
+    from ternmq.options import ClientOptions
+    from ternmq.tls import TlsOptions
+
+KEY_VARIABLES = ("TERNMQ_ACCESS_KEY", "TERNMQ_SECRET_KEY", "TERNMQ_SESSION_TOKEN")
+_UNAUTHORIZED = 40100
+_TLS_FILES = ("ca", "client_cert", "client_key")
+
+
+class Access:
+    """What was said, by its sources, the first of which goes before the others."""
+
+    def __init__(self, sources: "list[Mapping[str, Any]]") -> None:
+        self._sources = sources
+
+    def tls(self) -> "TlsOptions | None":
+        """None for a plain connection; any option of TLS means TLS. WrongUsage."""
+        said = {name: self._first(name) for name in (*_TLS_FILES, "server_name")}
+        if not self._first("tls") and not any(said.values()):
+            return None
+        from ternmq.tls import TlsOptions
+
+        try:
+            return TlsOptions(**said)
+        except ValueError:
+            raise WrongUsage("--client-cert and --client-key belong together: one of them is missing") from None
+
+    def credentials(self) -> "CredentialsSource | None":
+        """WrongUsage for keys that are not complete, and for a file that is not as it should be."""
+        source = next((one for one in self._sources if one.get("access_key") or one.get("credentials_file")), None)
+        if source is None:
+            return None
+        access_key, file = source.get("access_key"), source.get("credentials_file")
+        if file:
+            return _of_file(str(file), access_key)
+        from ternmq.credentials import Credentials
+
+        _, secret_variable, token_variable = KEY_VARIABLES
+        secret_key = os.environ.get(secret_variable)
+        if not secret_key:
+            raise WrongUsage(f"the secret of {access_key} is missing", hint=f"--credentials-file or ${secret_variable}")
+        try:
+            return Credentials(str(access_key), secret_key, os.environ.get(token_variable))
+        except ValueError as error:
+            raise WrongUsage(str(error)) from None
+
+    def keys(self) -> "Credentials | None":
+        """The credentials as they are now."""
+        credentials = self.credentials()
+        return credentials() if callable(credentials) else credentials
+
+    def client_options(self) -> "ClientOptions":
+        """The same for a client of the library."""
+        return {"tls": self.tls() or False, "credentials": self.credentials()}
+
+    def _first(self, name: str) -> Any:  # noqa: ANN401 - a flag or a text
+        return next((one[name] for one in self._sources if one.get(name)), None)
+
+
+def access() -> Access:
+    """That of the call of the command in this thread; outside of one nothing was said."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return Access([])
+    typed, variables = context.meta.get(ACCESS_KEY, ({}, {}))
+    is_of_context = context.get_parameter_source("endpoint") in {None, click.core.ParameterSource.DEFAULT}
+    of_context = context.meta.get(CONTEXT_ACCESS_KEY, {}) if is_of_context else {}
+    if context.meta.get(TYPED_CONTEXT_KEY):
+        return Access([typed, of_context, variables])
+    return Access([typed, variables, of_context])
+
+
+def refused(code: int, message: str) -> Refused:
+    """What a server's refusal ends the command with; one for want of rights says what to look at."""
+    hint = None
+    if code == _UNAUTHORIZED:
+        has_keys = access().credentials() is not None
+        hint = (
+            "check the keys, the user's policies and this machine's clock"
+            if has_keys
+            else "say who you are: --access-key and $TERNMQ_SECRET_KEY, or --credentials-file"
+        )
+    return Refused(code, message, hint=hint)
+
+
+def _of_file(path: str, access_key: str | None) -> "CredentialsSource":
+    """A file that was read once, so that what is wrong with it is told at once."""
+    from ternmq.credentials import CredentialsFile
+    from ternmq.errors import UnusableFile
+
+    file = CredentialsFile(path)
+    try:
+        found = file()
+    except UnusableFile as error:
+        raise WrongUsage(str(error)) from None
+    if access_key and access_key != found.access_key:
+        raise WrongUsage(f"{path} has the keys of {found.access_key}, not of {access_key}")
+    return file

@@ -1,0 +1,65 @@
+"""What a server says at its HTTP address, also behind TLS and to nobody but its users."""
+
+import base64
+import ipaddress
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import NamedTuple
+
+from ternmq_command.calls.access import access
+from ternmq_command.terminal.failures import WrongUsage
+
+
+class Page(NamedTuple):
+    """An answer, also one that refuses."""
+
+    status: int
+    body: bytes
+
+
+def url_of(http: str, path: str) -> str:
+    """`http` is HOST:PORT, or a URL without a path; what is reached by TLS at its gRPC port has TLS here too."""
+    if http.startswith(("http://", "https://")):
+        return http.rstrip("/") + path
+    return f"{'http' if access().tls() is None else 'https'}://{http}{path}"
+
+
+def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
+    """OSError or ValueError when nothing answers, and when TLS fails. WrongUsage for keys that can't be used."""
+    from ternmq.errors import UnusableFile
+    from ternmq.tls import TlsOptions
+
+    url = url_of(http, path)
+    try:
+        secured = (access().tls() or TlsOptions()).https_context() if url.startswith("https:") else None
+    except UnusableFile as error:
+        raise WrongUsage(str(error)) from None
+    # Never by way of a proxy that the environment names for the web.
+    handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=secured)]
+    request = urllib.request.Request(url, headers=authorization(url))  # noqa: S310 - http and https only
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
+            return Page(answer.status, answer.read(bytes_max))
+    except urllib.error.HTTPError as error:
+        with error:
+            return Page(error.code, error.read(bytes_max))
+
+
+def authorization(url: str) -> dict[str, str]:
+    """The keys, which no plain connection to another machine gets."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    if not url.startswith("https:") and not _is_here(host):
+        return {}
+    keys = access().keys()
+    if keys is None:
+        return {}
+    basic = base64.b64encode(f"{keys.access_key}:{keys.secret_key}".encode()).decode()
+    return {"Authorization": f"Basic {basic}"}
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
