@@ -1,8 +1,8 @@
 """A transaction's id: `message-id@broker@place`, the place being its half message's log offset there, in hex.
 
 So any proxy can end a transaction without having seen it begin (`sending.md, Half messages`), and an id of another
-store, or of a message that is no half message, is told from a real one. Clients get it as a handle, with `@tag` behind it
-(`handle_keys`), which is of the topic and the id: nobody ends a transaction whose handle was not given to them.
+store, or of a message that is no half message, is told from a real one. Clients get it as a handle, with `@tag` behind
+it (`handle_keys`), which is of the topic and the id: nobody ends a transaction whose handle was not given to them.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, Self

@@ -1,12 +1,15 @@
 """The handles that clients get, made and checked with the keys that the registry has now."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_form import HandleForm
 from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FORMS_MAX = 1024
 

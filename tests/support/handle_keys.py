@@ -1,0 +1,28 @@
+"""Keys of handles that tests make up, and those of a server's registry."""
+
+from contextlib import closing
+from pathlib import Path
+
+from ternmq_common.handle_form import HandleForm
+from ternmq_common.handle_keys import HandleKey, HandleKeys
+from ternmq_proxy.handles import Handles
+from ternmq_registry.registry import Registry
+
+FIRST = HandleKey(1, bytes(range(32)), 0)
+NEXT = HandleKey(2, bytes(range(32, 64)), 0)
+KEYS = HandleKeys((FIRST, NEXT))
+
+
+def made_up_handles() -> Handles:
+    """As services have them."""
+    return Handles(lambda: (FIRST, NEXT))
+
+
+def handle_form(group: str, topic: str) -> HandleForm:
+    return HandleForm(group, topic, KEYS)
+
+
+def keys_in(data_dir: Path) -> HandleKeys:
+    """Those of the embedded server with that data directory."""
+    with closing(Registry.sqlite(data_dir / "registry.db")) as registry:
+        return HandleKeys(registry.snapshot().handle_keys)
