@@ -1,6 +1,6 @@
 """Keyed MACs of receipt handles, recall handles and transaction ids: whoever has no key can make none.
 
-Keys   of the registry, by numbers that grow by one. The newest is known to all and signs nothing yet: when it begins to,
+Keys   of the registry, numbered one by one. The newest is known to all and signs nothing yet: when it begins to sign,
        no process meets a key that it has not read. The one before it signs; one further back is still accepted.
 Tag    key's number u8 (its lowest byte) | BLAKE2b of 9 bytes with that key, personalized by the kind of handle, so that
        none passes for one of another kind. As text it is hexadecimal.

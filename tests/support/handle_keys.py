@@ -1,5 +1,6 @@
 """Keys of handles that tests make up, and those of a server's registry."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -26,3 +27,11 @@ def keys_in(data_dir: Path) -> HandleKeys:
     """Those of the embedded server with that data directory."""
     with closing(Registry.sqlite(data_dir / "registry.db")) as registry:
         return HandleKeys(registry.snapshot().handle_keys)
+
+
+def flipped(text: str) -> Iterator[str]:
+    """The ASCII text with each of its bits flipped."""
+    data = text.encode()
+    for place in range(len(data)):
+        for bit in range(7):
+            yield (data[:place] + bytes((data[place] ^ 1 << bit,)) + data[place + 1 :]).decode()
