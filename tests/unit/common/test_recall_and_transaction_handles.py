@@ -77,7 +77,7 @@ def test_any_other_text_is_no_recall_handle(text: str) -> None:
 
 def test_a_recall_handle_without_a_tag_is_refused() -> None:
     text = base64.urlsafe_b64encode(b"v1 reminders broker-0 1790000000000 id").decode()
-    with pytest.raises(MessagingError, match="BAD_REQUEST: .* its version is 'v1'"):
+    with pytest.raises(MessagingError, match=r"BAD_REQUEST: .* its version is 'v1'"):
         RecallHandle.decode(text, KEYS)
     assert code_of_recall(text.replace("v1", "v2")) == pb.BAD_REQUEST
 
