@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.handle_keys import HandleKeys
+from ternmq_common.server_settings import ServerSettings
 from ternmq_common.transaction_id import named_by, transaction_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp

@@ -45,7 +45,7 @@ async def test_keys_that_were_all_given_up_end_what_was_given(tmp_path: Path) ->
 
 
 def test_a_change_of_other_things_drops_nothing() -> None:
-    keys = [(FIRST, NEXT)]
+    keys: list[tuple[HandleKey, ...]] = [(FIRST, NEXT)]
     handles = Handles(lambda: keys[-1])
     form = handles.of("g", "t")
     keys.append((FIRST, HandleKey(NEXT.number, NEXT.secret, NEXT.created_ms)))
