@@ -1,6 +1,5 @@
 """`ternmq registry rebuild`: topics and groups of a registry that was lost or damaged, of what a store holds."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,8 @@ from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_common.server_settings import BrokerServerSettings, ServerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ternmq_broker.rebuilding.rebuilding import Rebuild, RebuildPlan
     from ternmq_common.model import Group, Topic
 
