@@ -1,6 +1,5 @@
 """`ternmq registry rotate-handle-key`: another key for receipt handles, recall handles and transaction ids."""
 
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,8 @@ from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ternmq_registry.registry import Registry
 
 
