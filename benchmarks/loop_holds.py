@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import KIB, MIB
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode, ServerSettings
@@ -194,7 +193,7 @@ async def handles(services: Services, count: int) -> list[rpc.AckMessageEntry]:
     entries: list[rpc.AckMessageEntry] = []
     while len(entries) < count:
         for delivery in (await served("ReceiveMessage", receiving("small", "acks"), services)).deliveries:
-            text = handle_form("acks", "small").encode(delivery.handle).decode()
+            text = services.handles.of("acks", "small").encode(delivery.handle).decode()
             entries.append(rpc.AckMessageEntry(message_id="id", receipt_handle=text))
     return entries[:count]
 

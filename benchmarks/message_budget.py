@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ternmq_common.handle_form import handle_form
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -72,7 +71,7 @@ async def one_round(services: Services, figures: dict[str, list[float]]) -> None
         request.long_polling_timeout.FromMilliseconds(1)
         while (received := await receive_message(request, CALL, services)).deliveries:
             for delivery in received.deliveries:
-                text = handle_form(GROUP.name, TOPIC.name).encode(delivery.handle).decode()
+                text = services.handles.of(GROUP.name, TOPIC.name).encode(delivery.handle).decode()
                 handles.append(rpc.AckMessageEntry(message_id="id", receipt_handle=text))
 
     async def acknowledge_all() -> None:

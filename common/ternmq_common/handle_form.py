@@ -1,56 +1,64 @@
-"""A receipt handle as opaque text that any proxy can serve.
+"""A receipt handle as opaque text that any proxy can serve, and that nobody else can make.
 
-Text: the version `1`, then base64url of the packed fields and of the broker's name.
+Text: the version `2`, then base64url of the packed fields with their tag, then that of the broker's name.
 
-    queue_id u16 | queue_offset u64 | generation u64 | deadline_ms u64 | check u32 | broker's name, UTF-8
+    queue_id u16 | queue_offset u64 | generation u64 | deadline_ms u64 | tag: key's number u8, MAC 9 bytes
 
-Little-endian; `receipt_handle` says what they mean. `check` is the crc32 of all other fields with the group and the
-topic, so a handle that was garbled or that belongs elsewhere is refused instead of settling a stranger's message.
+Little-endian; `receipt_handle` says what they mean, `handle_keys` what a tag is. The MAC covers the fields, the group,
+the topic and the broker's name: a handle that was guessed, changed or given to another group is refused instead of
+settling a stranger's message. Version 1 had a checksum that anybody could compute, and is refused.
 """
 
 import binascii
 import struct
-from functools import lru_cache
-from zlib import crc32
+from hashlib import blake2b
+from hmac import compare_digest
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.handle_keys import MAC_BYTES, HandleKeys
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
 
-_VERSION = b"1"
+_VERSION = b"2"
+_KIND = b"ternmq receipt"
 _FIELDS = struct.Struct("<HQQQ")
 _FIELDS_BYTES = _FIELDS.size
-_CHECK = struct.Struct("<I")
-_CHECKED = struct.Struct("<HQQQI")
-_CHECKED_BYTES = _CHECKED.size
+_MAC_AT = _FIELDS_BYTES + 1
+_PACKED_BYTES = _MAC_AT + MAC_BYTES
+# Packed fields fill base64's characters without a rest, so the broker's name is text of its own behind them.
+_BROKER_AT = 1 + _PACKED_BYTES // 3 * 4
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_", b"+/")
+# Each character of a handle has one spelling.
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 _PADDING = (b"", b"===", b"==", b"=")
-_FORMS_MAX = 1024
 
 
 class HandleForm:
-    """The handles of one group and topic as text; see `handle_form`."""
+    """The handles of one group and topic as text; see `handle_form`. Neither name has a line break."""
 
-    __slots__ = ("_belongs", "_broker", "_broker_end", "_broker_name", "_group", "_topic")
+    __slots__ = ("_accepted", "_belongs", "_bound", "_broker", "_broker_text", "_group", "_number", "_secret", "_topic")
 
-    def __init__(self, group: str, topic: str) -> None:
+    def __init__(self, group: str, topic: str, keys: HandleKeys) -> None:
         self._group = group
         self._topic = topic
+        self._number = keys.number
+        self._secret = keys.secret
+        self._accepted = keys.accepted
         self._belongs = f"{group}\n{topic}\n".encode()
         # Of the broker that the last one named, mostly that of the next one too.
-        self._broker_name = ""
-        self._broker = b""
-        self._broker_end = self._belongs
+        self._broker = ""
+        self._broker_text = b""
+        self._bound = self._belongs
 
     def encode(self, handle: ReceiptHandle) -> bytes:
         """The text, which is ASCII."""
         fields = _FIELDS.pack(handle.queue_id, handle.queue_offset, handle.generation, handle.deadline_ms)
-        if handle.broker != self._broker_name:
-            self._names(handle.broker, handle.broker.encode())
-        check = crc32(self._broker_end, crc32(fields))
-        text = binascii.b2a_base64(fields + _CHECK.pack(check) + self._broker, newline=False)
-        return _VERSION + text.translate(_TO_URL).rstrip(b"=")
+        if handle.broker != self._broker:
+            broker = handle.broker.encode()
+            self._names(handle.broker, _text_of(broker), self._belongs + broker)
+        mac = blake2b(fields + self._bound, digest_size=MAC_BYTES, key=self._secret, person=_KIND).digest()
+        packed = binascii.b2a_base64(fields + self._number + mac, newline=False)
+        return _VERSION + packed.translate(_TO_URL) + self._broker_text
 
     def decode(self, text: str) -> ReceiptHandle:
         """The handle of `text`, or INVALID_RECEIPT_HANDLE if it isn't one for this group and topic."""
@@ -64,26 +72,40 @@ class HandleForm:
         """As `decode`, of text that was found to be ASCII."""
         if not coded.startswith(_VERSION):
             raise _invalid("it is empty or of another version")
+        broker_text = coded[_BROKER_AT:]
+        broker, bound = self._broker, self._bound
         try:
-            packed = binascii.a2b_base64(coded[1:].translate(_FROM_URL) + _PADDING[(len(coded) - 1) & 3])
-            queue_id, queue_offset, generation, deadline_ms, check = _CHECKED.unpack_from(packed)
-            broker = packed[_CHECKED_BYTES:]
-            if broker != self._broker:
-                self._names(broker.decode(), broker)
+            packed = binascii.a2b_base64(coded[1:_BROKER_AT].translate(_FROM_URL), strict_mode=True)
+            queue_id, queue_offset, generation, deadline_ms = _FIELDS.unpack_from(packed)
+            if broker_text != self._broker_text:
+                name = _bytes_of(broker_text)
+                broker, bound = name.decode(), self._belongs + name
         except (binascii.Error, struct.error, ValueError):
             raise _invalid("it does not parse") from None
-        if check != crc32(self._broker_end, crc32(packed[:_FIELDS_BYTES])):
+        secret = self._accepted.get(packed[_FIELDS_BYTES:_MAC_AT])
+        if secret is None:
+            raise _invalid("its key is not accepted any more, or never was")
+        mac = blake2b(packed[:_FIELDS_BYTES] + bound, digest_size=MAC_BYTES, key=secret, person=_KIND).digest()
+        if not compare_digest(mac, packed[_MAC_AT:]):
             raise _invalid(f"it was not given to group {self._group!r} for topic {self._topic!r}")
-        return ReceiptHandle(self._broker_name, queue_id, queue_offset, generation, deadline_ms)
+        if broker_text != self._broker_text:
+            self._names(broker, broker_text, bound)
+        return ReceiptHandle(broker, queue_id, queue_offset, generation, deadline_ms)
 
-    def _names(self, name: str, broker: bytes) -> None:
-        self._broker_name, self._broker, self._broker_end = name, broker, broker + self._belongs
+    def _names(self, broker: str, text: bytes, bound: bytes) -> None:
+        self._broker, self._broker_text, self._bound = broker, text, bound
 
 
-@lru_cache(_FORMS_MAX)
-def handle_form(group: str, topic: str) -> HandleForm:
-    """That of the group's handles for the topic; those that were used last are kept."""
-    return HandleForm(group, topic)
+def _text_of(broker: bytes) -> bytes:
+    return binascii.b2a_base64(broker, newline=False).translate(_TO_URL).rstrip(b"=")
+
+
+def _bytes_of(text: bytes) -> bytes:
+    """ValueError for text that is none, or not spelled as we do."""
+    broker = binascii.a2b_base64(text.translate(_FROM_URL) + _PADDING[len(text) & 3], strict_mode=True)
+    if _text_of(broker) != text:
+        raise ValueError("it is spelled otherwise")
+    return broker
 
 
 def _invalid(reason: str) -> MessagingError:

@@ -1,19 +1,22 @@
-"""The handle by which a timed message can be taken back: base64url of `v1 topic broker due message-id`.
+"""The handle by which a timed message can be taken back: base64url of `v2 topic broker due message-id tag`.
 
-`due` is in milliseconds since the epoch. It is RocketMQ's form (`sending.md, Recall`), without padding; on input
-padding is optional. Clients take it as opaque.
+`due` is in milliseconds since the epoch, `tag` as in `handle_keys`, of all that stands before it. But for the tag it is
+RocketMQ's form (`sending.md, Recall`), without padding; on input padding is optional. Clients take it as opaque.
 """
 
 import base64
 import binascii
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.ranges import Int64
 from ternmq_protos.v2 import definition_pb2
 
-_VERSION = "v1"
-_DUE_DIGITS_MAX = 15
+if TYPE_CHECKING:
+    from ternmq_common.handle_keys import HandleKeys
+
+_VERSION = "v2"
+_KIND = b"ternmq recall"
 
 
 class RecallHandle(NamedTuple):
@@ -24,24 +27,31 @@ class RecallHandle(NamedTuple):
     due_ms: Int64
     message_id: str
 
-    def encode(self) -> str:
-        text = f"{_VERSION} {self.topic} {self.broker} {self.due_ms} {self.message_id}"
-        return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    def encode(self, keys: "HandleKeys") -> str:
+        bound = f"{_VERSION} {self.topic} {self.broker} {self.due_ms} {self.message_id}".encode()
+        return _coded(bound + b" " + keys.tag(_KIND, bound).encode())
 
     @classmethod
-    def decode(cls, text: str) -> Self:
-        """BAD_REQUEST if it is no such handle."""
+    def decode(cls, text: str, keys: "HandleKeys") -> Self:
+        """BAD_REQUEST if no server of this registry gave it."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            # A message id is any text that is not blank, so it may hold spaces.
-            version, topic, broker, due, message_id = data.decode().split(" ", 4)
+            bound, _, tag = data.rpartition(b" ")
+            version, *fields = bound.decode().split(" ", 4)
+            given = tag.decode()
         except (binascii.Error, ValueError):
             raise _refused("it can't be read") from None
         if version != _VERSION:
             raise _refused(f"its version is {version[:8]!r}, and {_VERSION!r} is known")
-        if not (due.isascii() and due.isdigit() and len(due) <= _DUE_DIGITS_MAX and topic and broker and message_id):
-            raise _refused("it is not whole")
+        if not keys.is_tag(given, _KIND, bound) or _coded(data) != text.rstrip("="):
+            raise _refused("it was not given by this server, or its key is not accepted any more")
+        # What was signed is whole. A message id is any text that is not blank, so it may hold spaces.
+        topic, broker, due, message_id = fields
         return cls(topic, broker, int(due), message_id)
+
+
+def _coded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _refused(why: str) -> MessagingError:

@@ -1,16 +1,21 @@
 """A transaction's id: `message-id@broker@place`, the place being its half message's log offset there, in hex.
 
 So any proxy can end a transaction without having seen it begin (`sending.md, Half messages`), and an id of another
-store, or of a message that is no half message, is told from a real one.
+store, or of a message that is no half message, is told from a real one. Clients get it as a handle, with `@tag` behind
+it (`handle_keys`), which is of the topic and the id: nobody ends a transaction whose handle was not given to them.
 """
 
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.ranges import Int64
 from ternmq_protos.v2 import definition_pb2
 
+if TYPE_CHECKING:
+    from ternmq_common.handle_keys import HandleKeys
+
 _PLACE_DIGITS_MAX = 16
+_KIND = b"ternmq halves"
 
 
 class TransactionId(NamedTuple):
@@ -34,10 +39,38 @@ class TransactionId(NamedTuple):
             log_offset = -1
         canonical = cls(message_id, broker, log_offset)
         if not message_id or not broker or len(place) > _PLACE_DIGITS_MAX or str(canonical) != text:
-            raise MessagingError(
-                definition_pb2.INVALID_TRANSACTION_ID,
-                f"{text[:100]!r} is no transaction id of this server"
-                if text.strip()
-                else "the transaction id is empty",
-            )
+            raise _invalid(text)
         return canonical
+
+
+def transaction_handle(transaction_id: str, topic: str, keys: "HandleKeys") -> str:
+    """What clients get for the id of a transaction of the topic."""
+    return f"{transaction_id}@{keys.tag(_KIND, _bound(transaction_id, topic))}"
+
+
+def named_by(handle: str) -> TransactionId:
+    """Which transaction the handle is about, whoever made it; INVALID_TRANSACTION_ID if about none."""
+    try:
+        return TransactionId.parse(handle.rpartition("@")[0])
+    except MessagingError:
+        raise _invalid(handle) from None
+
+
+def check_given(handle: str, topic: str, keys: "HandleKeys") -> None:
+    """INVALID_TRANSACTION_ID unless a server of this registry gave the handle, for a transaction of the topic."""
+    transaction_id, _, tag = handle.rpartition("@")
+    if not keys.is_tag(tag, _KIND, _bound(transaction_id, topic)):
+        raise _invalid(handle)
+
+
+def _bound(transaction_id: str, topic: str) -> bytes:
+    return f"{topic}\n{transaction_id}".encode()
+
+
+def _invalid(text: str) -> MessagingError:
+    return MessagingError(
+        definition_pb2.INVALID_TRANSACTION_ID,
+        f"{text[:100]!r} is no transaction id of this server, or of another topic"
+        if text.strip()
+        else "the transaction id is empty",
+    )

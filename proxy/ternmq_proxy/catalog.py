@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_common.handle_keys import HandleKey
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
 
@@ -153,6 +154,11 @@ class Catalog:
         if name not in self._known.groups:
             await self._look_for(f"group {name}")
         return self.find_group(name)
+
+    @property
+    def handle_keys(self) -> "tuple[HandleKey, ...]":
+        """Those of handles (`handle_keys`), the oldest first."""
+        return self._directory.snapshot.handle_keys
 
     # --- reading, and making what is missing
 

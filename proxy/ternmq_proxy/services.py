@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ternmq_common.filters import Filters
     from ternmq_common.limits import MessageLimits, RequestLimits
     from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.handles import Handles
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
     from ternmq_proxy.processors.inflation import InflationRoom
@@ -27,6 +28,7 @@ class Services:
     process: "ServerProcess"
     clock: "Clock"
     catalog: "Catalog"
+    handles: "Handles"
     messages: "MessageService"
     clients: "ClientRegistry"
     renewal: "Renewal"

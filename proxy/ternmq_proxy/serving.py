@@ -15,6 +15,7 @@ from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
+from ternmq_proxy.handles import Handles
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
@@ -85,16 +86,18 @@ def make_services(
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce)
+    handles = Handles(lambda: catalog.handle_keys)
     renewal = Renewal(messages, clock.now_ms, catalog.rules)
     clock.on_set(renewal.rebase)
     return Services(
         process=process or ServerProcess(kind="server", server="server", name="server", settings=settings),
         clock=clock,
         catalog=catalog,
+        handles=handles,
         messages=messages,
         clients=clients,
         renewal=renewal,
-        orphans=OrphanChecks(messages, clients, time.monotonic, store_host=store_host),
+        orphans=OrphanChecks(messages, clients, time.monotonic, handles, store_host=store_host),
         filters=Filters(),
         subscriptions=Subscriptions(),
         placement=Placement(),

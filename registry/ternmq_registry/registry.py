@@ -19,6 +19,7 @@ from ternmq_registry.checksums import check_rows
 from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version
 from ternmq_registry.deletions import Deletions, record_deletion
 from ternmq_registry.errors import unavailable_if_unreachable
+from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
 
 
-class Registry(Brokers, Deletions):
+class Registry(Brokers, Deletions, HandleKeyTable):
     """Who and where, in one database."""
 
     _keeps_deletions = False
@@ -68,7 +69,8 @@ class Registry(Brokers, Deletions):
             if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
                 # Something was deleted, and the rows that are gone don't say so.
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
-        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers)
+            keys = handle_keys_in(connection)
+        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers, handle_keys=keys)
 
     def topics(self) -> list[Topic]:
         """In the order of their names."""

@@ -104,6 +104,16 @@ DELETIONS = Table(
     Column("name", String(TOPIC_CHARACTERS_MAX), nullable=False),
 )
 
+HANDLE_KEYS = Table(
+    "handle_keys",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False, comment="grows by one"),
+    Column("secret", String(64), nullable=False, comment="32 bytes in hex; shown nowhere"),
+    Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
+    Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
+    _checksum(),
+)
+
 Index("topics_changed", TOPICS.c.changed)
 Index("consumer_groups_changed", GROUPS.c.changed)
 

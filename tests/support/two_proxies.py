@@ -4,6 +4,7 @@ The registry is SQLite's, which has all that PostgreSQL's has. Directories look 
 says what a proxy knows. What brokers would answer is in `Brokers`.
 """
 
+import functools
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +15,7 @@ from ternmq_common.model import PullingMember, QueueBounds, QueueRef, Route, Sto
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.call import Call
 from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.handles import Handles
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.subscriptions import Subscriptions
@@ -162,6 +164,10 @@ class Proxy:
     @property
     def services(self) -> "Services":
         return cast("Services", self)
+
+    @functools.cached_property
+    def handles(self) -> Handles:
+        return Handles(lambda: self.catalog.handle_keys)
 
 
 class Cluster:

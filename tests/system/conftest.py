@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from ternmq_common.handle_keys import HandleKeys
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.activities import receive_message
 from tests.support.embedded import Embedded, RawClient
+from tests.support.handle_keys import keys_in
 
 SERVER_LOOP = pytest.mark.asyncio(loop_scope="session")
 ANY_PORT = "127.0.0.1:0"
@@ -47,6 +49,12 @@ async def movable_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
     )
     async with Embedded(settings) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def timed_keys(movable_server: Embedded) -> HandleKeys:
+    """The keys of handles of the server whose clock can be moved."""
+    return keys_in(movable_server.settings.data_dir)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -69,7 +69,7 @@ async def test_entries_of_the_same_error_have_it_in_common(client: RawClient, to
         lambda _: "",
         lambda handle: handle[:-1],
         lambda handle: handle + "A",
-        lambda handle: "2" + handle[1:],
+        lambda handle: "1" + handle[1:],
         lambda handle: handle + "\x00ä",
         str.swapcase,
     ],

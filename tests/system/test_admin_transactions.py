@@ -2,7 +2,8 @@
 
 import pytest
 
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.handle_keys import HandleKeys
+from ternmq_common.transaction_id import named_by, transaction_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -171,9 +172,11 @@ async def test_an_unknown_transaction_is_invalid(timed: RawClient, transaction_i
     assert code(await resolve(timed, transaction_id, pb.COMMIT)) == INVALID
 
 
-async def test_the_right_place_with_another_message_id_is_invalid(timed: RawClient, payments: str) -> None:
-    transaction = TransactionId.parse(await begin(timed, payments))
-    assert code(await shown(timed, str(transaction._replace(message_id="other")))) == INVALID
+async def test_the_right_place_with_another_message_id_is_invalid(
+    timed: RawClient, timed_keys: HandleKeys, payments: str
+) -> None:
+    other = named_by(await begin(timed, payments))._replace(message_id="other")
+    assert code(await shown(timed, transaction_handle(str(other), payments, timed_keys))) == INVALID
 
 
 # --- resolving

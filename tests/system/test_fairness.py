@@ -11,7 +11,6 @@ import pytest
 
 from ternmq_broker.consumption import popping
 from ternmq_common import fairness
-from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import MIB
 from ternmq_common.model import NewMessage, PopOrder, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
@@ -65,7 +64,7 @@ async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(se
     entries: list[rpc.AckMessageEntry] = []
     while len(entries) < MANY:
         received = await receive_message(receive_request("t", "g"), CALL, services)
-        handles = [handle_form("g", "t").encode(each.handle).decode() for each in received.deliveries]
+        handles = [services.handles.of("g", "t").encode(each.handle).decode() for each in received.deliveries]
         entries += [rpc.AckMessageEntry(receipt_handle=handle) for handle in handles]
     ack = rpc.AckMessageRequest(group={"name": "g"}, topic={"name": "t"}, entries=entries)
     turns, answer = await turns_during(ack_message(ack, CALL, services))

@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from ternmq_common.handle_keys import HandleKeys
 from ternmq_common.limits import DAY_MS
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.admin_v1 import admin_pb2
@@ -30,20 +31,22 @@ async def scheduled(client: RawClient, topic: str, body: bytes = b"body", *, sec
     return handle
 
 
-async def handle_in(client: RawClient, topic: str, seconds: float, *, broker: str = "broker-0") -> str:
+async def handle_in(
+    client: RawClient, topic: str, seconds: float, keys: HandleKeys, *, broker: str = "broker-0"
+) -> str:
     """A handle as the server gives them, for a message that was never sent."""
     due_ms = await client.server_ms() + round(seconds * 1000)
-    return RecallHandle(topic, broker, due_ms, "no-such-message").encode()
+    return RecallHandle(topic, broker, due_ms, "no-such-message").encode(keys)
 
 
 async def test_a_recalled_message_never_comes_and_its_neighbour_does(
-    timed: RawClient, reminders: str, group: str
+    timed: RawClient, timed_keys: HandleKeys, reminders: str, group: str
 ) -> None:
     handle = await scheduled(timed, reminders, b"recalled")
     await scheduled(timed, reminders, b"neighbour")
     answer = await recall(timed, reminders, handle)
     assert code(answer) == "OK"
-    assert answer.message_id == RecallHandle.decode(handle).message_id
+    assert answer.message_id == RecallHandle.decode(handle, timed_keys).message_id
     await timed.advance(3600)
     received = await timed.receive(reminders, group, poll_s=POLL_S)
     assert received.bodies == [b"neighbour"]
@@ -65,8 +68,10 @@ async def test_padding_is_optional(timed: RawClient, reminders: str) -> None:
         assert code(await recall(timed, reminders, handle + "=" * (-len(handle) % 4))) == "OK"
 
 
-async def test_a_message_that_nobody_knows_is_recalled_too(timed: RawClient, reminders: str) -> None:
-    answer = await recall(timed, reminders, await handle_in(timed, reminders, 60))
+async def test_a_message_that_nobody_knows_is_recalled_too(
+    timed: RawClient, timed_keys: HandleKeys, reminders: str
+) -> None:
+    answer = await recall(timed, reminders, await handle_in(timed, reminders, 60, timed_keys))
     assert (code(answer), answer.message_id) == ("OK", "no-such-message")
 
 
@@ -87,8 +92,10 @@ async def test_what_is_delivered_can_not_be_recalled(timed: RawClient, reminders
 
 
 @pytest.mark.parametrize("seconds", [-1, -3600, 366 * DAY_MS / 1000])
-async def test_a_time_at_which_nothing_waits_is_a_bad_request(timed: RawClient, reminders: str, seconds: float) -> None:
-    assert code(await recall(timed, reminders, await handle_in(timed, reminders, seconds))) == "BAD_REQUEST"
+async def test_a_time_at_which_nothing_waits_is_a_bad_request(
+    timed: RawClient, timed_keys: HandleKeys, reminders: str, seconds: float
+) -> None:
+    assert code(await recall(timed, reminders, await handle_in(timed, reminders, seconds, timed_keys))) == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_mine"])
@@ -96,17 +103,21 @@ async def test_an_illegal_topic_is_refused(timed: RawClient, name: str) -> None:
     assert code(await recall(timed, name, "whatever")) == "ILLEGAL_TOPIC"
 
 
-async def test_a_missing_topic_conflicts_and_is_not_made(timed: RawClient, new_topic: str) -> None:
-    handle = await handle_in(timed, new_topic, 60)
+async def test_a_missing_topic_conflicts_and_is_not_made(
+    timed: RawClient, timed_keys: HandleKeys, new_topic: str
+) -> None:
+    handle = await handle_in(timed, new_topic, 60, timed_keys)
     assert code(await recall(timed, new_topic, handle)) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
     described = await timed.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=new_topic))
     assert code(described) == "TOPIC_NOT_FOUND"
 
 
 @pytest.mark.parametrize("kind", [pb.NORMAL, pb.FIFO, pb.TRANSACTION, pb.PRIORITY, pb.LITE])
-async def test_a_topic_of_another_type_conflicts(timed: RawClient, new_topic: str, kind: "pb.MessageType") -> None:
+async def test_a_topic_of_another_type_conflicts(
+    timed: RawClient, timed_keys: HandleKeys, new_topic: str, kind: "pb.MessageType"
+) -> None:
     await timed.create_topic(new_topic, kind=kind)
-    handle = await handle_in(timed, new_topic, 60)
+    handle = await handle_in(timed, new_topic, 60, timed_keys)
     assert code(await recall(timed, new_topic, handle)) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
 
 
@@ -114,13 +125,15 @@ async def test_a_topic_of_another_type_conflicts(timed: RawClient, new_topic: st
     "text",
     [
         None,
+        "v1 {topic} broker-0 {due} id",
         "v2 {topic} broker-0 {due} id",
-        "v1 {topic} broker-0 id",
-        "v1 {topic} broker-0 soon id",
-        "v1 {topic} broker-0 -{due} id",
-        "v1 {topic} broker-0 {due} ",
-        "v1  broker-0 {due} id",
-        "v1",
+        "v2 {topic} broker-0 {due} id 0100112233445566778899",
+        "v2 {topic} broker-0 id",
+        "v2 {topic} broker-0 soon id",
+        "v2 {topic} broker-0 -{due} id",
+        "v2 {topic} broker-0 {due} ",
+        "v2  broker-0 {due} id",
+        "v2",
         "",
     ],
 )
@@ -142,6 +155,8 @@ async def test_a_handle_of_another_topic_is_a_bad_request_and_recalls_nothing(
     assert (await timed.receive(reminders, group, poll_s=POLL_S)).bodies == [b"body"]
 
 
-async def test_a_handle_of_a_broker_that_is_not_there_is_a_bad_request(timed: RawClient, reminders: str) -> None:
-    handle = await handle_in(timed, reminders, 60, broker="broker-9")
+async def test_a_handle_of_a_broker_that_is_not_there_is_a_bad_request(
+    timed: RawClient, timed_keys: HandleKeys, reminders: str
+) -> None:
+    handle = await handle_in(timed, reminders, 60, timed_keys, broker="broker-9")
     assert code(await recall(timed, reminders, handle)) == "BAD_REQUEST"

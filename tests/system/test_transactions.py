@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.handle_keys import HandleKeys
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.transaction_id import named_by, transaction_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -61,7 +62,7 @@ async def test_the_entry_names_the_message_and_its_transaction(timed: RawClient,
     answer = await timed.send(payments, b"body", message_type=pb.TRANSACTION, message_id="mine")
     [entry] = answer.entries
     assert (code(entry), entry.message_id, entry.recall_handle) == ("OK", "mine", "")
-    transaction = TransactionId.parse(entry.transaction_id)
+    transaction = named_by(entry.transaction_id)
     assert (transaction.message_id, transaction.broker) == ("mine", "broker-0")
 
 
@@ -239,15 +240,18 @@ async def test_a_message_id_must_be_that_of_the_transaction(
     assert await end(timed, payments, transaction_id, resolution, message_id="mine") == "OK"
 
 
-async def test_the_id_of_another_message_at_that_place_is_invalid(timed: RawClient, payments: str) -> None:
-    transaction = TransactionId.parse(await begin(timed, payments))
+async def test_the_id_of_another_message_at_that_place_is_invalid(
+    timed: RawClient, timed_keys: HandleKeys, payments: str
+) -> None:
+    transaction = named_by(begun := await begin(timed, payments))
     for wrong in (
         transaction._replace(message_id="other"),
         transaction._replace(broker="broker-9"),
         transaction._replace(log_offset=transaction.log_offset + 1),
     ):
+        assert await end(timed, payments, transaction_handle(str(wrong), payments, timed_keys), pb.COMMIT) == INVALID
         assert await end(timed, payments, str(wrong), pb.COMMIT) == INVALID
-    assert await state(timed, str(transaction)) == "PENDING"
+    assert await state(timed, begun) == "PENDING"
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"])

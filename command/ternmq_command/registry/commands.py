@@ -3,13 +3,14 @@
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ternmq_command.registry.handle_keys import rotate_handle_key
+from ternmq_command.registry.member_settings import REGISTRY_OPTION, AnyMemberSettings
 from ternmq_command.registry.rebuild import rebuild
 from ternmq_command.server.server_options import config_option, loaded_settings
 from ternmq_command.server.server_process import server_failures
@@ -18,33 +19,23 @@ from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
-from ternmq_common.server_settings import BrokerServerSettings, ProxySettings
 from ternmq_common.settings import without_password
 
 T = TypeVar("T")
 
 RETRY_INTERVAL_S = 0.5
 
-REGISTRY_OPTION = click.option(
-    "--registry", metavar="URL",
-    help=f"The database; $TERNMQ_REGISTRY does too, and $PGPASSWORD.  [default: {BrokerServerSettings.registry}]",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnyMemberSettings(BrokerServerSettings, ProxySettings):
-    """Of a broker or a proxy: the file and the variables of either can be used here too."""
-
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost.
+    """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost; rotate keys.
 
     \b
     Examples:
       ternmq registry migrate --registry postgresql://ternmq@db:5432/ternmq
       ternmq registry version
       ternmq registry rebuild --data-dir /var/lib/ternmq
+      ternmq registry rotate-handle-key
     """
 
 
@@ -118,6 +109,7 @@ def version(url: str, as_json: bool) -> None:
 
 
 command.add_command(rebuild)
+command.add_command(rotate_handle_key)
 
 
 def _named(schema: str | None) -> str:

@@ -1,22 +1,23 @@
 """`ternmq registry rebuild`: topics and groups of a registry that was lost or damaged, of what a store holds."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ternmq_command.registry.failures import registry_failures
 from ternmq_command.server.server_options import config_option, loaded_settings
-from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.confirmation import confirm, yes_option
-from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable, WrongUsage
+from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import counted, print_json, table
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_common.server_settings import BrokerServerSettings, ServerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ternmq_broker.rebuilding.rebuilding import Rebuild, RebuildPlan
     from ternmq_common.model import Group, Topic
 
@@ -62,7 +63,7 @@ def rebuild(
       ternmq registry rebuild --data-dir /var/lib/ternmq --yes
       ternmq registry rebuild --data-dir /var/lib/b1 --broker-name b1 --registry postgresql://ternmq@db/ternmq
     """
-    with _failures(), _planned(config, {"data_dir": data_dir, "broker_name": broker_name}, registry) as planned:
+    with registry_failures(), _planned(config, {"data_dir": data_dir, "broker_name": broker_name}, registry) as planned:
         plan = planned.plan
         if not as_json:
             _print_plan(plan)
@@ -74,20 +75,6 @@ def rebuild(
         print_json({"dry_run": dry_run, "made": _records(plan), **shown})
     elif not plan.is_nothing:
         _print_end(plan, aside, dry_run=dry_run)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    with server_failures():
-        from ternmq_common.errors import MessagingError
-        from ternmq_registry.errors import RegistryUnavailable
-
-        try:
-            yield
-        except RegistryUnavailable as error:
-            raise RegistryUnreachable(error.reason) from None
-        except MessagingError as error:
-            raise CommandFailure(str(error)) from None
 
 
 @contextmanager

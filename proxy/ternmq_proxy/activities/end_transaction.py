@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Resolution
 from ternmq_common.names import checked_topic
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.transaction_id import check_given, named_by
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import EndTransactionRequest, EndTransactionResponse
 from ternmq_proxy.activities.status import OK
@@ -22,7 +22,8 @@ async def end_transaction(request: EndTransactionRequest, call: "Call", services
     asked. One that does not know (no resolution) leaves the transaction open."""
     call.require_client()
     topic = checked_topic(request.topic.name)
-    transaction = TransactionId.parse(request.transaction_id)
+    transaction = named_by(request.transaction_id)
+    check_given(request.transaction_id, topic, services.handles.keys)
     if request.message_id and request.message_id != transaction.message_id:
         raise MessagingError(
             definition_pb2.INVALID_TRANSACTION_ID,
@@ -31,16 +32,8 @@ async def end_transaction(request: EndTransactionRequest, call: "Call", services
     if request.resolution in RESOLUTIONS:
         await services.messages.end_transaction(topic, transaction, RESOLUTIONS[request.resolution])
     elif request.resolution == definition_pb2.TRANSACTION_RESOLUTION_UNSPECIFIED:
-        await _check_known(topic, transaction, services)
+        await services.messages.transaction(transaction)  # it must be there
     else:
         raise MessagingError(definition_pb2.BAD_REQUEST, f"resolution {request.resolution} is unknown")
-    services.orphans.answered(request.transaction_id)
+    services.orphans.answered(str(transaction))
     return EndTransactionResponse(status=OK)
-
-
-async def _check_known(topic: str, transaction: TransactionId, services: "Services") -> None:
-    known, _ = await services.messages.transaction(transaction)
-    if known.topic != topic:
-        raise MessagingError(
-            definition_pb2.INVALID_TRANSACTION_ID, f"the transaction is one of topic {known.topic!r}, not of {topic!r}"
-        )

@@ -32,7 +32,7 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
             definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",
         )
-    handle = RecallHandle.decode(request.recall_handle)
+    handle = RecallHandle.decode(request.recall_handle, services.handles.keys)
     if handle.topic != name:
         raise MessagingError(
             definition_pb2.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.handle_form import handle_form
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
     INVISIBLE_MAX_MS,
@@ -192,7 +191,7 @@ def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[b
 
 def _message_frames(deliveries: list[Delivery], request: ReceiveMessageRequest, services: "Services") -> list[bytes]:
     asked = request.message_queue.topic
-    encode = handle_form(request.group.name, asked.name).encode
+    encode = services.handles.of(request.group.name, asked.name).encode
     frame = DeliveredFrames(topic=asked.SerializeToString(), store_host=services.store_host.encode()).frame
     frames: list[bytes] = []
     for delivery in deliveries:

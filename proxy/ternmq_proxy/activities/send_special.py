@@ -18,6 +18,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.limits import KIB
 from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.transaction_id import transaction_handle
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
@@ -190,7 +191,7 @@ async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Servi
     for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
         handle = RecallHandle(queue.topic, appended.broker or queue.broker, message.due_ms, appended.message_id)
         entry = sent_entry(appended)
-        entry.recall_handle = handle.encode()
+        entry.recall_handle = handle.encode(services.handles.keys)
         entries.append(entry)
     return entries
 
@@ -226,7 +227,7 @@ def _recovery_ms(properties: "SystemProperties") -> int | None:
 async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> list[SendResultEntry]:
     appended = await services.messages.begin_transaction(queue, half)
     entry = sent_entry(appended)
-    entry.transaction_id = appended.transaction_id
+    entry.transaction_id = transaction_handle(appended.transaction_id, queue.topic, services.handles.keys)
     return [entry]
 
 

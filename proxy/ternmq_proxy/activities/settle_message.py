@@ -5,12 +5,11 @@ Acknowledgements of not too many messages are begun at once and answered when th
 the others give others their turns meanwhile, in a coroutine.
 """
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
-from ternmq_common.handle_form import HandleForm, handle_form
+from ternmq_common.handle_form import HandleForm
 from ternmq_common.limits import INVISIBLE_MAX_MS
 from ternmq_common.model import SettleOutcome
 from ternmq_common.names import checked_group, checked_topic
@@ -56,7 +55,7 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
         group, topic, entries, texts = acknowledgement(data, most=most)
     except Extraordinary:
         return False
-    decode = _handles(group, topic).decode_ascii
+    decode = services.handles.of(group, topic).decode_ascii
     try:
         handles = [decode(text) for text in texts]
     except MessagingError:
@@ -81,12 +80,6 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
     return True
 
 
-@lru_cache(1024)
-def _handles(group: str, topic: str) -> HandleForm:
-    """For handles of the group's messages of the topic. MessagingError: a name that none has."""
-    return handle_form(checked_group(group), checked_topic(topic))
-
-
 async def ack_message(request: AckMessageRequest, call: "Call", services: "Services") -> AckMessageResponse:
     """Finish messages for good; an entry for each, in order."""
     client_id = call.require_client()
@@ -106,7 +99,8 @@ async def ack_message(request: AckMessageRequest, call: "Call", services: "Servi
 async def _settled(
     entries: "Sequence[AckMessageEntry]", client_id: str, group: str, topic: str, services: "Services"
 ) -> list[Status]:
-    decoded = [_decoded(entry.receipt_handle, group, topic) for entry in entries]
+    form = services.handles.of(group, topic)
+    decoded = [_decoded(entry.receipt_handle, form) for entry in entries]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.acknowledge(group, topic, handles))
     statuses = [_STATUS_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
@@ -122,9 +116,9 @@ def _answer(entries: "Sequence[AckMessageEntry]", statuses: list[Status]) -> Ack
     return AckMessageResponse(status=overall(statuses), entries=results)
 
 
-def _decoded(text: str, group: str, topic: str) -> ReceiptHandle | Status:
+def _decoded(text: str, form: HandleForm) -> ReceiptHandle | Status:
     try:
-        return handle_form(group, topic).decode(text)
+        return form.decode(text)
     except MessagingError as error:
         return Status(code=error.code, message=error.message)
 
@@ -144,7 +138,8 @@ async def change_invisible_duration(
         group = checked_group(request.group.name)
         topic = checked_topic(request.topic.name)
         invisible_ms = _checked_invisible_ms(request)
-        handle = handle_form(group, topic).decode(request.receipt_handle)
+        form = services.handles.of(group, topic)
+        handle = form.decode(request.receipt_handle)
         if not invisible_ms and not request.suspend and _is_push(client_id, services):
             invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
         changed = await services.messages.change_invisible(
@@ -154,7 +149,7 @@ async def change_invisible_duration(
         answer = status_of(error, "ChangeInvisibleDuration")
         return ChangeInvisibleDurationResponse(status=answer, receipt_handle=request.receipt_handle)
     services.renewal.let_go(client_id, group, topic, [handle])
-    return ChangeInvisibleDurationResponse(status=OK, receipt_handle=handle_form(group, topic).encode(changed).decode())
+    return ChangeInvisibleDurationResponse(status=OK, receipt_handle=form.encode(changed).decode())
 
 
 def _is_push(client_id: str, services: "Services") -> bool:
@@ -172,7 +167,7 @@ async def forward_message_to_dead_letter_queue(
     client_id = call.require_client()
     group = checked_group(request.group.name)
     topic = checked_topic(request.topic.name)
-    handle = handle_form(group, topic).decode(request.receipt_handle)
+    handle = services.handles.of(group, topic).decode(request.receipt_handle)
     await services.catalog.group_of(group, (topic,))
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, [handle])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import OrphanedTransaction, TransactionState
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.transaction_id import TransactionId, transaction_handle
 from ternmq_protos.v2.service_pb2 import RecoverOrphanedTransactionCommand, TelemetryCommand
 from ternmq_proxy.processors.delivered_form import delivered_form
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
+    from ternmq_proxy.handles import Handles
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry, ConnectedClient
 
@@ -39,11 +40,18 @@ class OrphanChecks:
     """Sends transaction checks to producers, and remembers to whom. `now` is a monotonic clock in seconds."""
 
     def __init__(
-        self, messages: "MessageService", clients: "ClientRegistry", now: "Callable[[], float]", *, store_host: str
+        self,
+        messages: "MessageService",
+        clients: "ClientRegistry",
+        now: "Callable[[], float]",
+        handles: "Handles",
+        *,
+        store_host: str,
     ) -> None:
         self._messages = messages
         self._clients = clients
         self._now = now
+        self._handles = handles
         self._store_host = store_host
         self._turns: dict[str, int] = {}
         self._checks: dict[str, _Check] = {}  # by transaction id, the oldest first
@@ -62,7 +70,7 @@ class OrphanChecks:
         return False
 
     def answered(self, transaction_id: str) -> None:
-        """Somebody said the outcome of the transaction, or that it is still open."""
+        """Somebody said the outcome of the transaction of this id, or that it is still open."""
         check = self._checks.pop(transaction_id, None)
         if check is not None:
             asked = self._asked[check.client_id]
@@ -103,7 +111,8 @@ class OrphanChecks:
         message.system_properties.delivery_attempt = 1
         return TelemetryCommand(
             recover_orphaned_transaction_command=RecoverOrphanedTransactionCommand(
-                message=message, transaction_id=orphan.transaction_id
+                message=message,
+                transaction_id=transaction_handle(orphan.transaction_id, orphan.topic, self._handles.keys),
             )
         )
 

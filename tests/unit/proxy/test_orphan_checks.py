@@ -7,12 +7,13 @@ import pytest
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import OpenTransaction, OrphanedTransaction, QueueRef, StoredMessage, TransactionState
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.transaction_id import TransactionId, named_by
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors import orphan_checks
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, OrphanChecks
+from tests.support.handle_keys import made_up_handles
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.interface import MessageService
@@ -52,7 +53,7 @@ class Stream:
     async def push(self, command: rpc.TelemetryCommand) -> bool:
         if self.broken:
             return False
-        self.asked.append(command.recover_orphaned_transaction_command.transaction_id)
+        self.asked.append(str(named_by(command.recover_orphaned_transaction_command.transaction_id)))
         self.arrived.set()
         return True
 
@@ -83,7 +84,11 @@ class Room:
         self.ends = Ends()
         self.clients = ClientRegistry(self.seconds, expiry_s=120)
         self.checks = OrphanChecks(
-            cast("MessageService", self.ends), self.clients, self.seconds, store_host="127.0.0.1:8081"
+            cast("MessageService", self.ends),
+            self.clients,
+            self.seconds,
+            made_up_handles(),
+            store_host="127.0.0.1:8081",
         )
 
     def enter(self, client_id: str, *, broken: bool = False) -> Stream:

@@ -148,7 +148,7 @@ async def test_a_timed_message_is_recalled_from_any_broker_of_its_topic(cluster:
     proxy.clock = AnyTime()
 
     async def recall(broker: str) -> None:
-        handle = RecallHandle("reminders", broker, 1000, f"on-{broker}").encode()
+        handle = RecallHandle("reminders", broker, 1000, f"on-{broker}").encode(proxy.handles.keys)
         request = rpc.RecallMessageRequest(topic={"name": "reminders"}, recall_handle=handle)
         await recall_message(request, CALL, proxy.services)
 
@@ -163,6 +163,6 @@ async def test_a_message_of_a_topic_that_another_proxy_has_just_made_can_be_reca
     proxy = await cluster.proxy(auto_create=False)
     proxy.clock = AnyTime()
     cluster.topic("reminders", "a", type=pb.DELAY)
-    handle = RecallHandle("reminders", "a", 1000, "id").encode()
+    handle = RecallHandle("reminders", "a", 1000, "id").encode(proxy.handles.keys)
     request = rpc.RecallMessageRequest(topic={"name": "reminders"}, recall_handle=handle)
     assert (await recall_message(request, CALL, proxy.services)).message_id == "id"

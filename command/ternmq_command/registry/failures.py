@@ -1,0 +1,22 @@
+"""What the registry may say, as failures of the command."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ternmq_command.server.server_process import server_failures
+from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
+
+
+@contextmanager
+def registry_failures() -> Iterator[None]:
+    """Around the import of the registry's package and what is asked of it."""
+    with server_failures():
+        from ternmq_common.errors import MessagingError
+        from ternmq_registry.errors import RegistryUnavailable
+
+        try:
+            yield
+        except RegistryUnavailable as error:
+            raise RegistryUnreachable(error.reason) from None
+        except MessagingError as error:
+            raise CommandFailure(str(error)) from None

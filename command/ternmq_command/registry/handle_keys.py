@@ -1,0 +1,81 @@
+"""`ternmq registry rotate-handle-key`: another key for receipt handles, recall handles and transaction ids."""
+
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.registry.failures import registry_failures
+from ternmq_command.registry.member_settings import REGISTRY_OPTION, AnyMemberSettings
+from ternmq_command.server.server_options import config_option, loaded_settings
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq_registry.registry import Registry
+
+
+@click.command()
+@config_option
+@REGISTRY_OPTION
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of a server of `ternmq up`, which must not run."
+)
+@click.option("--all", "all_at_once", is_flag=True, help="Accept no key of before: all handles that clients have end.")
+@yes_option
+@json_option
+def rotate_handle_key(
+    config: Path | None, registry: str | None, data_dir: Path | None, *, all_at_once: bool, yes: bool, as_json: bool
+) -> None:
+    """Sign handles with another key from now on.
+
+    Clients settle messages, recall them and end transactions by handles that carry a keyed MAC. The key that signs
+    now is accepted until the next rotation: leave a day between two, and more than the longest delay of messages that
+    are to be recalled. Processes of a cluster know the new key already, and need no restart.
+
+    With --all no handle of before is good any more, for when keys have become known: messages that consumers have come
+    to them again, producers are asked about their transactions, and delayed messages can't be recalled. Keys are never
+    printed.
+
+    \b
+    Examples:
+      ternmq registry rotate-handle-key --registry postgresql://ternmq@db:5432/ternmq
+      ternmq registry rotate-handle-key --data-dir /var/lib/ternmq
+      ternmq registry rotate-handle-key --all --yes
+    """
+    if registry is not None and data_dir is not None:
+        raise WrongUsage("give one of --registry and --data-dir")
+    if all_at_once:
+        confirm("Refuse every handle that clients have?", yes=yes)
+    with registry_failures(), _opened(config, registry, data_dir) as opened:
+        keys = opened.rotate_handle_keys(all_at_once=all_at_once)
+    accepted, signing = [key.number for key in keys[:-1]], keys[-2].number
+    if as_json:
+        print_json({"signing": signing, "accepted": accepted})
+    else:
+        before = f"; key {accepted[0]} is accepted too" if len(accepted) > 1 else "; no other is accepted"
+        echo(f"key {signing} signs handles{before}")
+
+
+@contextmanager
+def _opened(config: Path | None, registry: str | None, data_dir: Path | None) -> "Iterator[Registry]":
+    from ternmq_registry.registry import Registry
+
+    if data_dir is None:
+        url = loaded_settings(AnyMemberSettings, config, {"registry": registry}).settings.registry
+        with closing(Registry.postgres(url)) as of_cluster:
+            yield of_cluster
+        return
+    from ternmq_broker.store.lock import StoreLock
+
+    database, store = data_dir / "registry.db", data_dir / "store"
+    if not (database.exists() and store.is_dir()):
+        raise WrongUsage(f"{data_dir} is not the data directory of a server of `ternmq up`")
+    with StoreLock(store), closing(Registry.sqlite(database)) as embedded:
+        yield embedded

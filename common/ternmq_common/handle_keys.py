@@ -1,0 +1,67 @@
+"""Keyed MACs of receipt handles, recall handles and transaction ids: whoever has no key can make none.
+
+Keys   of the registry, numbered one by one. The newest is known to all and signs nothing yet: when it begins to sign,
+       no process meets a key that it has not read. The one before it signs; one further back is still accepted.
+Tag    key's number u8 (its lowest byte) | BLAKE2b of 9 bytes with that key, personalized by the kind of handle, so that
+       none passes for one of another kind. As text it is hexadecimal.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAC_BYTES = 9
+KEY_BYTES = 32
+KEYS_AT_FIRST = 2
+KEYS_MAX = 3
+"""One that is only accepted, one that signs, one that will sign next."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandleKey:
+    """A key of the registry; `secret` is shown nowhere."""
+
+    number: int
+    secret: bytes = field(repr=False)
+    created_ms: int
+
+
+class HandleKeys:
+    """What signs, and what is accepted; see `handle_keys`."""
+
+    __slots__ = ("accepted", "number", "secret")
+
+    def __init__(self, keys: "Iterable[HandleKey]") -> None:
+        """Of at least one key."""
+        ordered = sorted(keys, key=lambda key: key.number)
+        signing = ordered[-2:][0]
+        self.number = number_byte(signing.number)
+        self.secret = signing.secret
+        self.accepted = {number_byte(key.number): key.secret for key in ordered}
+
+    def tag(self, kind: bytes, bound: bytes) -> str:
+        """That of a handle of the kind that says `bound`."""
+        return (self.number + _mac(self.secret, kind, bound)).hex()
+
+    def is_tag(self, tag: str, kind: bytes, bound: bytes) -> bool:
+        """Whether the tag was made for that, with a key that is still accepted."""
+        try:
+            given = bytes.fromhex(tag)
+        except ValueError:
+            return False
+        secret = self.accepted.get(given[:1])
+        # Hexadecimal has several spellings, and a handle one.
+        return secret is not None and tag == given.hex() and compare_digest(given[1:], _mac(secret, kind, bound))
+
+
+def number_byte(number: int) -> bytes:
+    """What a tag says of its key: no two of so few keys in a row have the same."""
+    return bytes((number & 0xFF,))
+
+
+def _mac(secret: bytes, kind: bytes, bound: bytes) -> bytes:
+    return blake2b(bound, digest_size=MAC_BYTES, key=secret, person=kind).digest()

@@ -1,0 +1,58 @@
+"""The handles that clients get, made and checked with the keys that the registry has now."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.handle_form import HandleForm
+from ternmq_common.handle_keys import HandleKey, HandleKeys
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMS_MAX = 1024
+
+
+class Handles:
+    """Follows the keys: a handle that was made with one which is not accepted any more is refused."""
+
+    __slots__ = ("_forms", "_keys", "_known", "_read")
+
+    def __init__(self, keys: "Callable[[], tuple[HandleKey, ...]]") -> None:
+        """`keys` says which the registry has, as far as this process knows, in memory."""
+        self._read = keys
+        self._known: tuple[HandleKey, ...] = ()
+        self._keys: HandleKeys | None = None
+        self._forms: dict[tuple[str, str], HandleForm] = {}
+
+    @property
+    def keys(self) -> HandleKeys:
+        """For recall handles and transaction ids."""
+        known = self._read()
+        if known is not self._known:
+            self._take(known)
+        if self._keys is None:
+            raise MessagingError(
+                definition_pb2.INTERNAL_SERVER_ERROR,
+                "the registry has no keys for handles: make some with `ternmq registry rotate-handle-key --all`",
+            )
+        return self._keys
+
+    def of(self, group: str, topic: str) -> HandleForm:
+        """For receipt handles of the group's messages of the topic. MessagingError: a name that none has."""
+        keys = self.keys
+        form = self._forms.get((group, topic))
+        if form is None:
+            form = HandleForm(checked_group(group), checked_topic(topic), keys)
+            if len(self._forms) >= FORMS_MAX:
+                del self._forms[next(iter(self._forms))]
+            self._forms[group, topic] = form
+        return form
+
+    def _take(self, known: tuple[HandleKey, ...]) -> None:
+        # Each change of the registry reads them anew, and nearly always they are the same.
+        if known != self._known:
+            self._keys = HandleKeys(known) if known else None
+            self._forms.clear()
+        self._known = known

@@ -1,0 +1,55 @@
+"""The keys of handles, as the registry has them: the newest three, which every process reads (`common/handle_keys`).
+
+The step of the schema that made the table made the first two, once for all who share the registry.
+"""
+
+import secrets
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, insert, select
+
+from ternmq_common.clock import now_ms
+from ternmq_common.handle_keys import KEY_BYTES, KEYS_AT_FIRST, KEYS_MAX, HandleKey
+from ternmq_registry.checksums import check_rows
+from ternmq_registry.database import raised_version
+from ternmq_registry.tables import HANDLE_KEYS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from ternmq_registry.database import Database
+
+
+class HandleKeyTable:
+    """The part of the registry that keeps the keys of handles."""
+
+    _database: "Database"
+
+    def rotate_handle_keys(self, *, all_at_once: bool = False) -> tuple[HandleKey, ...]:
+        """Sign with the key that was to be the next, and make another for the time after; returns those that are
+        accepted from now on. `all_at_once`: no key of before is, so whatever was given before is refused."""
+        with self._database.changing() as connection:
+            newest = connection.execute(select(func.max(HANDLE_KEYS.c.number))).scalar() or 0
+            kept_after = newest if all_at_once else newest + 1 - KEYS_MAX
+            connection.execute(delete(HANDLE_KEYS).where(HANDLE_KEYS.c.number <= kept_after))
+            changed = raised_version(connection)
+            made = range(newest + 1, newest + 1 + (1 if newest and not all_at_once else KEYS_AT_FIRST))
+            rows = [
+                {"number": number, "secret": secrets.token_hex(KEY_BYTES), "created_ms": now_ms(), "changed": changed}
+                for number in made
+            ]
+            connection.execute(insert(HANDLE_KEYS), rows)
+            # Their checksums are written at the end of this transaction.
+            return _keys(connection, is_sealed=False)
+
+
+def handle_keys_in(connection: "Connection") -> tuple[HandleKey, ...]:
+    """All, the oldest first."""
+    return _keys(connection, is_sealed=True)
+
+
+def _keys(connection: "Connection", *, is_sealed: bool) -> tuple[HandleKey, ...]:
+    rows = connection.execute(select(HANDLE_KEYS).order_by(HANDLE_KEYS.c.number)).mappings().all()
+    if is_sealed:
+        check_rows(connection, HANDLE_KEYS, rows)
+    return tuple(HandleKey(row["number"], bytes.fromhex(row["secret"]), row["created_ms"]) for row in rows)
