@@ -4,6 +4,7 @@
 SERVER_EXTRA_MODULES = frozenset(
     {
         "alembic",
+        "cryptography",
         "grpc_health",
         "grpc_reflection",
         "h11",

@@ -1,4 +1,4 @@
-"""The registry: topics and groups here, brokers and deletions in the modules beside it.
+"""The registry: topics and groups here, brokers, deletions and users in the modules beside it.
 
 Every call is one transaction, safe for several threads, and blocks: callers use a thread. All raise
 `RegistryUnavailable` when the database can't be reached.
@@ -22,6 +22,7 @@ from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
+from ternmq_registry.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,25 +30,28 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Table
 
+    from ternmq_registry.sealing import Sealing
 
-class Registry(Brokers, Deletions):
-    """Who and where, in one database."""
+
+class Registry(Brokers, Deletions, Users):
+    """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "Engine", sealing: "Sealing | None" = None) -> None:
         self._database = Database(engine)
+        self._sealing = sealing
 
     @classmethod
-    def sqlite(cls, path: "Path") -> Self:
+    def sqlite(cls, path: "Path", sealing: "Sealing | None" = None) -> Self:
         """Open or make the embedded registry, and bring its schema up to date; `StartupError` if that is not possible,
         above all for a file that is damaged."""
         engine = opened_engine(path)
         keep_room(engine, path)
-        return cls(engine)
+        return cls(engine, sealing)
 
     @classmethod
-    def postgres(cls, url: str) -> Self:
+    def postgres(cls, url: str, sealing: "Sealing | None" = None) -> Self:
         """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
         engine = postgres_engine(url)
         try:
@@ -56,7 +60,7 @@ class Registry(Brokers, Deletions):
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine)
+        return cls(engine, sealing)
 
     def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         """Everything, of one moment; of what is `known` only the changes are read."""
@@ -68,7 +72,8 @@ class Registry(Brokers, Deletions):
             if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
                 # Something was deleted, and the rows that are gone don't say so.
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
-        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers)
+            access = self._access(connection, since)
+        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers, access=access)
 
     def topics(self) -> list[Topic]:
         """In the order of their names."""

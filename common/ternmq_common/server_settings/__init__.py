@@ -9,6 +9,7 @@ from ternmq_common.server_settings.ranges import RANGES
 from ternmq_common.server_settings.server import ServerSettings
 from ternmq_common.server_settings.storage import FlushMode, StorageSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
+from ternmq_common.server_settings.users import UsersSettings
 
 __all__ = [
     "RANGES",
@@ -24,5 +25,6 @@ __all__ = [
     "ServerSettings",
     "StorageSettings",
     "TrafficSettings",
+    "UsersSettings",
     "parsed_listeners",
 ]
