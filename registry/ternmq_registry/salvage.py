@@ -1,9 +1,9 @@
 """What can still be had of an embedded registry, whole or damaged, without changing the file.
 
 Whole       everything, as a start would read it.
-Damaged     the topics, groups and users whose rows SQLite still finds and whose checksums fit: they are exactly what was
-            written. Tables are read from both ends, as a page that can't be read hides what lies behind it, and with
-            the bytes of the file's header that never change put right.
+Damaged     the topics, groups and users whose rows SQLite still finds and whose checksums fit: they are exactly what
+            was written. Tables are read from both ends, as a page that can't be read hides what lies behind it, and
+            with the bytes of the file's header that never change put right.
 Copy        all reading is of a copy, since SQLite writes to what it opens.
 """
 
@@ -43,7 +43,7 @@ _HEADER = {
 @dataclass(frozen=True, slots=True)
 class Salvaged:
     """`damage` is what was found, None in a file that is whole or not there. `unreadable` names rows whose checksums
-    do not fit, as far as they still have names. `users` are those of a damaged file: of a whole one nobody needs them."""
+    do not fit, as far as they still have names. `users` are those of a damaged file: a whole one keeps its own."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Secrets as the registry has them: encrypted by AES-GCM under a key that is not in the registry.
 
-Text        `v1:<id of the key>:<base64 of nonce and ciphertext>`. The user's name and the secret's time are authenticated
-            with it, so that no other user can be given what was copied from this one.
+Text        `v1:<id of the key>:<base64 of nonce and ciphertext>`. The user's name and the secret's time are
+            authenticated with it, so that no other user can be given what was copied from this one.
 Keys        the first encrypts, all decrypt; see `ternmq_common.access.secret_keys`.
 Own file    where no key is given, a stack with a data directory makes one there for its first secret. Processes of the
             stack share it: who meets another key's secret reads the file.

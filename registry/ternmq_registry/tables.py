@@ -5,8 +5,8 @@ Version     `registry_version` has one row, which every change of topics, groups
 Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
             Leases and loads are no changes and raise no version.
 Deletions   kept until every broker has done them.
-Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that allows
-            and without the one that denies.
+Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that
+            allows and without the one that denies.
 Checksums   see `checksums`; 0 in PostgreSQL.
 """
 

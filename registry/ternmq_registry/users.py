@@ -91,7 +91,7 @@ class Users:
             if len(others) >= POLICIES_MAX:
                 raise MessagingError(
                     definition_pb2.BAD_REQUEST,
-                    f"user {name!r} has {POLICIES_MAX} policies, the most there may be: remove some, or let one cover more",
+                    f"user {name!r} has {POLICIES_MAX} policies, the most there may be: remove some, or widen one",
                 )
             return replace(user, policies=tuple(sorted([*others, policy], key=_key)))
 
