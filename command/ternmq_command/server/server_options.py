@@ -36,8 +36,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "workers": click.option("--workers", metavar="NUMBER",
                             help="Processes that serve clients, on as many cores.  [default: 1]"),
     "secrets_key_file": click.option("--secrets-key-file", type=click.Path(path_type=Path), metavar="FILE",
-                                     help="The key that users' secrets are encrypted with (`ternmq user generate-key`); "
-                                     "or have it in $TERNMQ_SECRETS_KEY."),
+                                     help="The key that users' secrets are encrypted with (`ternmq user "
+                                     "generate-key`); or have it in $TERNMQ_SECRETS_KEY."),
     "init_user": click.option("--init-user", metavar="NAME",
                               help="Make this super user if there is none who is enabled; the secret is that in "
                               "$TERNMQ_INIT_SECRET."),

@@ -84,6 +84,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("0003", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0004", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0005", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0006", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
@@ -124,7 +125,7 @@ def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry.create_group(REPORT)
     registry.close()
     with connected(any_url) as connection:
-        for revision in ("0005", "0004", "0003", "0002", "0001"):
+        for revision in ("0006", "0005", "0004", "0003", "0002", "0001"):
             command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}
