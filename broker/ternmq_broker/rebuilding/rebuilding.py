@@ -42,7 +42,8 @@ class TopicChange:
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """What is to be made. `damage` is that of the registry's file, None if it is whole or not there; then
-    `kept_topics`, `kept_groups` and `kept_users` are taken over as they were, and `unreadable` names rows that can't be."""
+    `kept_topics`, `kept_groups` and `kept_users` are taken over as they were; `unreadable` names rows that are lost.
+    """
 
     topics: list[TopicChange]
     groups: list[Group]
