@@ -88,12 +88,15 @@ def rows_of(connection: "Connection", table: "Table") -> "list[Row]":
 
 def seal(connection: "Connection", since: int) -> None:
     """Give what was changed after the version `since` its checksums, and the whole."""
+    there = _checked_in(connection)
     for table, changed in (
         (TOPICS, TOPICS.c.changed > since),
         (GROUPS, GROUPS.c.changed > since),
         (USERS, USERS.c.changed > since),
         (TOPIC_BROKERS, TOPIC_BROKERS.c.topic.in_(select(TOPICS.c.name).where(TOPICS.c.changed > since))),
     ):
+        if table not in there:
+            continue
         for row in connection.execute(select(table).where(changed)).mappings().all():
             its = [column == row[column.name] for column in table.primary_key]
             connection.execute(update(table).where(*its).values(checksum=row_checksum(row)))

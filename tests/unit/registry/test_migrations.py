@@ -21,6 +21,7 @@ from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry import migrations
+from ternmq_registry.checksums import is_checked, seal
 from ternmq_registry.registry import Registry
 from ternmq_registry.schema import Migrated, migrate, schema_version
 from ternmq_registry.tables import METADATA
@@ -94,6 +95,8 @@ def test_an_older_registry_is_upgraded_with_its_rows(
         command.upgrade(steps(connection), revision)
         for row in [TOPIC, *rows]:
             connection.execute(text(row))
+        if revision >= "0006" and is_checked(connection):
+            seal(connection, since=0)
     for _ in range(2):  # the second time nothing is left to do
         registry = opened(any_url)
         assert registry.topics() == [Topic(name="orders", type=pb.FIFO, queues=3, created_ms=17)]
