@@ -15,7 +15,7 @@ _WORD = re.compile(r"\S+")
 _WHOLE_LINE = r"(?:proxy-)?authorization"
 _NAMED = (
     r"[\w-]{0,64}(?:session|access|auth|security|refresh|id)[_-]?token|[\w-]{0,64}secret(?:[_-]?(?:access[_-]?)?key)?"
-    r"|[\w-]{0,64}pass(?:word|wd|phrase)|pwd|[\w-]{0,64}api[_-]?key|credentials?|signature"
+    r"|[\w-]{0,64}secrets?[_-]?key|[\w-]{0,64}pass(?:word|wd|phrase)|pwd|[\w-]{0,64}api[_-]?key|credentials?|signature"
 )
 _QUOTED = r"""b?'(?:[^'\\]|\\.)*+'|b?"(?:[^"\\]|\\.)*+\""""
 # Between a name and its value: `=`, `: `, `': '`, `", "`; of a name without quotes no comma.

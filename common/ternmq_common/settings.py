@@ -7,7 +7,7 @@ bool, str, Path, enums, and each of them `| None` (written `none`, or `auto` whe
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
 Links       variables that Kubernetes makes of Services are no settings (`service_links.py`): they are ignored, and told
-Passwords   those in URLs are never shown, whatever the field
+Passwords   those in URLs are never shown, whatever the field, and nothing of the fields in `SECRET`
 
 What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
 """
@@ -57,6 +57,9 @@ TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
 AUTOMATIC = frozenset({"connections_max", "disk_free_min_bytes", "grpc_tls", "http_tls", "tls_client_auth"})
 """Fields whose None is written `auto`."""
+SECRET = frozenset({"init_secret", "secrets_key"})
+"""Fields whose values are shown nowhere."""
+_MASK = "***"
 
 _PASSWORD = re.compile(r"(://[^:/@]*:).*@|(password=)[^&]*", re.IGNORECASE)
 
@@ -134,6 +137,8 @@ def rendered(name: str, value: object) -> str:
     """A field's value as a person would write it in the file: `1GiB`, `72h`, `true`."""
     if value is None:
         return _absent_word(name)
+    if name in SECRET:
+        return _MASK
     if isinstance(value, bool):
         return str(value).lower()
     if _may_be_url(name, value):
@@ -188,7 +193,8 @@ def _converted(name: str, hint: object, given: _Given) -> object:
     try:
         return _as_type(name, hint, given.value)
     except (ValueError, InvalidOperation) as error:
-        shown = repr(rendered(name, given.value) if _may_be_url(name, given.value) else given.value)
+        is_hidden = name in SECRET or _may_be_url(name, given.value)
+        shown = repr(rendered(name, given.value) if is_hidden else given.value)
         raise SettingsError(f"{name} = {shown} (from {given.origin}): {error}") from None
 
 

@@ -20,11 +20,13 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
 from ternmq_proxy.lookups import Lookups
+from ternmq_proxy.user_changes import UserChanges
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from ternmq_common.access.users import AccessSnapshot
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.handle_keys import HandleKey
     from ternmq_protos.v2.definition_pb2 import MessageType
@@ -73,6 +75,7 @@ class Catalog:
         self._lookups = Lookups(directory, now)
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
         self._change_log = ChangeLog(now)
+        self.users = UserChanges(self, directory.registry, self._change_log)
 
     @property
     def _known(self) -> "RegistrySnapshot":
@@ -160,6 +163,11 @@ class Catalog:
         """Those of handles (`handle_keys`), the oldest first."""
         return self._directory.snapshot.handle_keys
 
+    @property
+    def access(self) -> "AccessSnapshot":
+        """All users, as they are known here and now."""
+        return self._directory.snapshot.access
+
     # --- reading, and making what is missing
 
     async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
@@ -238,7 +246,7 @@ class Catalog:
 
     # --- changing
 
-    async def _change(self, change: "Callable[P, R]", *arguments: "P.args", **named: "P.kwargs") -> "R":
+    async def change(self, change: "Callable[P, R]", *arguments: "P.args", **named: "P.kwargs") -> "R":
         """Change the registry, and see it here. Refused at once while the registry is out: it is looked at every
         second, and each attempt would wait for many."""
         problem = self._directory.problem
@@ -250,7 +258,7 @@ class Catalog:
 
     async def create_topic(self, topic: Topic, *, by_use: bool = False) -> tuple[Topic, bool]:
         """The topic, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
-        found, is_new = await self._change(self._registry.create_topic, topic)
+        found, is_new = await self.change(self._registry.create_topic, topic)
         if is_new:
             self._change_log.made(found, by_use=by_use)
         return found, is_new
@@ -258,12 +266,12 @@ class Catalog:
     async def update_topic(self, topic: Topic) -> None:
         """Give a topic that is there these settings."""
         before = self._known.topics.get(topic.name)
-        await self._change(self._registry.update_topic, topic)
+        await self.change(self._registry.update_topic, topic)
         self._change_log.changed(before, topic)
 
     async def create_group(self, group: Group, *, by_use: bool = False) -> tuple[Group, bool]:
         """The group, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
-        found, is_new = await self._change(self._registry.create_group, group)
+        found, is_new = await self.change(self._registry.create_group, group)
         if is_new:
             self._change_log.made(found, by_use=by_use)
         return found, is_new
@@ -271,13 +279,13 @@ class Catalog:
     async def update_group(self, group: Group) -> None:
         """Give a group that is there these settings."""
         before = self._known.groups.get(group.name)
-        await self._change(self._registry.update_group, group)
+        await self.change(self._registry.update_group, group)
         self._change_log.changed(before, group)
 
     async def delete_topic(self, name: str) -> int:
         """The registry's version of the deletion; TOPIC_NOT_FOUND if it isn't there."""
         await self.existing_topic(name)
-        version = await self._change(self._registry.delete_topic, name)
+        version = await self.change(self._registry.delete_topic, name)
         if not version:  # another proxy was faster
             raise _no_topic(name)
         self._change_log.deleted("topic", name)
@@ -286,7 +294,7 @@ class Catalog:
     async def delete_group(self, name: str) -> int:
         """The registry's version of the deletion; CONSUMER_GROUP_NOT_FOUND if it isn't there."""
         await self.existing_group(name)
-        version = await self._change(self._registry.delete_group, name)
+        version = await self.change(self._registry.delete_group, name)
         if not version:
             raise _no_group(name)
         self._change_log.deleted("group", name)
@@ -351,12 +359,12 @@ class Catalog:
         self, name: str, *, permission: Permission | None = None, draining: bool | None = None
     ) -> BrokerEntry:
         """Give a broker another permission, or have it drained or not; None leaves it as it is."""
-        await self._change(self._registry.set_broker, name, permission=permission, draining=draining)
+        await self.change(self._registry.set_broker, name, permission=permission, draining=draining)
         return await self.existing_broker(name)
 
     async def remove_broker(self, name: str, *, force: bool) -> None:
         """Forget a broker, and take it off all topics; BAD_REQUEST if some are on no other, unless forced."""
-        await self._change(self._registry.remove_broker, name, force=force)
+        await self.change(self._registry.remove_broker, name, force=force)
 
 
 def _no_topic(name: str, kind: "MessageType" = definition_pb2.NORMAL) -> MessagingError:

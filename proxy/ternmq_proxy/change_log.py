@@ -1,4 +1,4 @@
-"""Says who made, changed or deleted which topic or group.
+"""Says who made, changed or deleted which topic, group or user.
 
 Anybody may do so as often as a registry takes it, so each host has so many lines a minute.
 """
@@ -49,6 +49,10 @@ class ChangeLog:
     def deleted(self, kind: str, name: str) -> None:
         """It is gone."""
         self._say(f"{kind} {name} was deleted", "")
+
+    def done(self, what: str) -> None:
+        """A sentence without an end, of anything else."""
+        self._say(what, "")
 
     def _say(self, done: str, details: str) -> None:
         call = current_call.get()

@@ -1,8 +1,9 @@
 """`ternmq proxy`: a proxy of a cluster as a process, from `ready` to a clean end."""
 
+import asyncio
 import os
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
@@ -10,7 +11,10 @@ from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.init_user import make_init_user
 from ternmq_registry.joining import join
+from ternmq_registry.sealing import sealing_of
 from ternmq_rpc.tls.contexts import member_client
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
@@ -35,7 +39,7 @@ def run(settings: "ProxySettings") -> int:
         Clock(),
         name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
         http=settings.http,
-        registry=lambda stack: join(settings, stack),
+        registry=lambda stack: joined(settings, stack),
     )
 
     async def start(stack: AsyncExitStack) -> str:
@@ -43,6 +47,15 @@ def run(settings: "ProxySettings") -> int:
         return process.ready_line(proxy.grpc_addresses, proxy.http_address)
 
     return process.run(settings, start)
+
+
+async def joined(settings: "ProxySettings", stack: AsyncExitStack) -> "Directory":
+    """The cluster's registry, with the user in it that the settings name; `stack` closes it. StartupError."""
+    directory = await join(settings, stack, await asyncio.to_thread(sealing_of, settings))
+    if await asyncio.to_thread(make_init_user, directory.registry, settings, None):
+        with suppress(RegistryUnavailable):  # noted and logged where it was found
+            await directory.refresh()
+    return directory
 
 
 class ProxyServer:

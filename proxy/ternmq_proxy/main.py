@@ -12,8 +12,10 @@ from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_registry.directory import Directory
+from ternmq_registry.init_user import make_init_user
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import sidecars
+from ternmq_registry.sealing import sealing_of
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.observability.http_front import HttpFront
@@ -83,8 +85,10 @@ async def open_storage(
     await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
     database = settings.data_dir / "registry.db"
     narrow(database, *sidecars(database))
-    registry = await asyncio.to_thread(Registry.sqlite, database)
+    sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
+    registry = await asyncio.to_thread(Registry.sqlite, database, sealing)
     stack.callback(registry.close)
+    await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)
     directory = Directory(registry, interval_s=None)
     await directory.start()
     catalog = Catalog(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
 from ternmq_common.server_settings import ProxySettings, ServerSettings
-from ternmq_proxy.cluster_main import ProxyServer
+from ternmq_proxy.cluster_main import ProxyServer, joined
 from ternmq_registry.directory import Directory
-from ternmq_registry.joining import join
+from ternmq_registry.sealing import sealing_of
 from ternmq_registry.shared import SharedRegistry
 from ternmq_runtime import process
 from ternmq_runtime.workers import inside
@@ -26,8 +26,10 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
     """A worker of `ternmq up`, ready when it has its broker."""
 
     async def opened(stack: "AsyncExitStack") -> Directory:
+        sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
+        database = settings.data_dir / "registry.db"
         registry = await asyncio.to_thread(
-            SharedRegistry.open, settings.data_dir / "registry.db", broker=settings.broker_name, address=place.storage
+            SharedRegistry.open, database, broker=settings.broker_name, address=place.storage, sealing=sealing
         )
         stack.callback(registry.close)
         directory = Directory(registry)
@@ -56,7 +58,7 @@ async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "Asyn
         Clock(),
         name=place.member,
         http=place.http,
-        registry=lambda stack: join(settings, stack),
+        registry=lambda stack: joined(settings, stack),
         place=place,
     )
     await proxy.start(stack)

@@ -1,8 +1,10 @@
 """Checksums of the embedded registry: SQLite checks none of the bytes that it stores.
 
-Row         `checksum` of a topic, a placement, a group or a key: crc32 of its other columns as JSON, by their names.
+Row         `checksum` of a topic, a placement, a group, a user or a key: crc32 of its other columns as JSON, by their
+            names.
 Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
-            rows each checked table has and what their checksums add up to. So a row that vanished is missed.
+            rows each checked table has and what their checksums add up to. So a row that vanished is missed. A table
+            that an older schema has not is no part of it.
 Written     at the end of every transaction that raised the version (`seal`). What changed in it is what has `changed`
             above the version before. It is compared before, so that no change vouches for what was damaged.
 PostgreSQL  has checksums of its own, and processes of an older version write there during an upgrade: the columns stay
@@ -16,7 +18,7 @@ from zlib import crc32
 from sqlalchemy import func, select, text, update
 
 from ternmq_registry.errors import RegistryDamaged
-from ternmq_registry.tables import GROUPS, HANDLE_KEYS, ROOM_TABLE, TOPIC_BROKERS, TOPICS, VERSION
+from ternmq_registry.tables import GROUPS, HANDLE_KEYS, ROOM_TABLE, TOPIC_BROKERS, TOPICS, USERS, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[Any, Any]
 
-CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS, HANDLE_KEYS)
+CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS, USERS, HANDLE_KEYS)
 _COLUMN = "checksum"
 
 
@@ -72,7 +74,7 @@ def check_pages(connection: "Connection") -> None:
 
 def check_content(connection: "Connection") -> None:
     """`RegistryDamaged` unless every row says what was written, and none vanished or came."""
-    for table in _checked(connection):
+    for table in _checked_in(connection):
         check_rows(connection, table, rows_of(connection, table))
     check_whole(connection)
 
@@ -87,12 +89,16 @@ def rows_of(connection: "Connection", table: "Table") -> "list[Row]":
 
 def seal(connection: "Connection", since: int) -> None:
     """Give what was changed after the version `since` its checksums, and the whole."""
+    there = _checked_in(connection)
     for table, changed in (
         (TOPICS, TOPICS.c.changed > since),
         (GROUPS, GROUPS.c.changed > since),
         (HANDLE_KEYS, HANDLE_KEYS.c.changed > since),
+        (USERS, USERS.c.changed > since),
         (TOPIC_BROKERS, TOPIC_BROKERS.c.topic.in_(select(TOPICS.c.name).where(TOPICS.c.changed > since))),
     ):
+        if table not in there:
+            continue
         for row in connection.execute(select(table).where(changed)).mappings().all():
             its = [column == row[column.name] for column in table.primary_key]
             connection.execute(update(table).where(*its).values(checksum=row_checksum(row)))
@@ -103,7 +109,7 @@ def seal(connection: "Connection", since: int) -> None:
 def _whole(connection: "Connection", version: "Row") -> int:
     parts = [
         [*connection.execute(select(func.count(), func.sum(table.c.checksum)).select_from(table)).one()]
-        for table in _checked(connection)
+        for table in _checked_in(connection)
     ]
     named = text("SELECT sql FROM sqlite_master WHERE name != :room ORDER BY type, name")
     schema = [*connection.execute(named, {"room": ROOM_TABLE}).scalars()]
@@ -112,8 +118,8 @@ def _whole(connection: "Connection", version: "Row") -> int:
     return crc32(json.dumps(content, default=repr).encode())
 
 
-def _checked(connection: "Connection") -> "list[Table]":
-    """Those of the checked tables that this schema has; it may be an older one."""
+def _checked_in(connection: "Connection") -> "list[Table]":
+    """Those that are there; that one is missing shows in the schema's text."""
     there = {*connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars()}
     return [table for table in CHECKED if table.name in there]
 

@@ -22,6 +22,8 @@ from ternmq_registry.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ternmq_registry.sealing import Sealing
+
     Attempt = Callable[[], Coroutine[None, None, None]]
 
 logger = logging.getLogger(__name__)
@@ -31,13 +33,15 @@ SLOW_ANSWER_S = 1.0
 GRACE_S = 6.0
 
 
-async def connected_registry(url: str, *, wait_s: float, retry_interval_s: float = RETRY_INTERVAL_S) -> Registry:
+async def connected_registry(
+    url: str, sealing: "Sealing | None" = None, *, wait_s: float, retry_interval_s: float = RETRY_INTERVAL_S
+) -> Registry:
     """Open a cluster's registry, waiting for it so long; `StartupError` if it can't be reached until then."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + wait_s
     while True:
         try:
-            return await asyncio.to_thread(Registry.postgres, url)
+            return await asyncio.to_thread(Registry.postgres, url, sealing)
         except RegistryUnavailable as error:
             await _wait_or_give_up(error, give_up, retry_interval_s)
 

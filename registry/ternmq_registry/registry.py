@@ -1,4 +1,4 @@
-"""The registry: topics and groups here, brokers and deletions in the modules beside it.
+"""The registry: topics and groups here, brokers, deletions and users in the modules beside it.
 
 Every call is one transaction, safe for several threads, and blocks: callers use a thread. All raise
 `RegistryUnavailable` when the database can't be reached.
@@ -23,6 +23,7 @@ from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
+from ternmq_registry.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,25 +31,28 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Table
 
+    from ternmq_registry.sealing import Sealing
 
-class Registry(Brokers, Deletions, HandleKeyTable):
-    """Who and where, in one database."""
+
+class Registry(Brokers, Deletions, HandleKeyTable, Users):
+    """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "Engine", sealing: "Sealing | None" = None) -> None:
         self._database = Database(engine)
+        self._sealing = sealing
 
     @classmethod
-    def sqlite(cls, path: "Path") -> Self:
+    def sqlite(cls, path: "Path", sealing: "Sealing | None" = None) -> Self:
         """Open or make the embedded registry, and bring its schema up to date; `StartupError` if that is not possible,
         above all for a file that is damaged."""
         engine = opened_engine(path)
         keep_room(engine, path)
-        return cls(engine)
+        return cls(engine, sealing)
 
     @classmethod
-    def postgres(cls, url: str) -> Self:
+    def postgres(cls, url: str, sealing: "Sealing | None" = None) -> Self:
         """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
         engine = postgres_engine(url)
         try:
@@ -57,7 +61,7 @@ class Registry(Brokers, Deletions, HandleKeyTable):
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine)
+        return cls(engine, sealing)
 
     def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         """Everything, of one moment; of what is `known` only the changes are read."""
@@ -70,7 +74,10 @@ class Registry(Brokers, Deletions, HandleKeyTable):
                 # Something was deleted, and the rows that are gone don't say so.
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
             keys = handle_keys_in(connection)
-        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers, handle_keys=keys)
+            access = self._access(connection, since)
+        return RegistrySnapshot(
+            version=version, topics=topics, groups=groups, brokers=brokers, access=access, handle_keys=keys
+        )
 
     def topics(self) -> list[Topic]:
         """In the order of their names."""

@@ -1,9 +1,9 @@
 """What can still be had of an embedded registry, whole or damaged, without changing the file.
 
 Whole       everything, as a start would read it.
-Damaged     the topics and groups whose rows SQLite still finds and whose checksums fit: they are exactly what was
-            written. Tables are read from both ends, as a page that can't be read hides what lies behind it, and with
-            the bytes of the file's header that never change put right.
+Damaged     the topics, groups and users whose rows SQLite still finds and whose checksums fit: they are exactly what
+            was written. Tables are read from both ends, as a page that can't be read hides what lies behind it, and
+            with the bytes of the file's header that never change put right.
 Copy        all reading is of a copy, since SQLite writes to what it opens.
 """
 
@@ -21,10 +21,13 @@ from ternmq_registry.checksums import is_whole
 from ternmq_registry.errors import RegistryFileDamaged
 from ternmq_registry.registry import Registry
 from ternmq_registry.rows import group_of, topic_of
-from ternmq_registry.tables import GROUPS, TOPICS
+from ternmq_registry.tables import GROUPS, TOPICS, USERS
+from ternmq_registry.user_rows import stored_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from ternmq_registry.user_rows import StoredUser
 
 SIDECARS = ("-journal", "-wal", "-shm")
 """What SQLite adds to a database's name for files that belong to it."""
@@ -40,12 +43,13 @@ _HEADER = {
 @dataclass(frozen=True, slots=True)
 class Salvaged:
     """`damage` is what was found, None in a file that is whole or not there. `unreadable` names rows whose checksums
-    do not fit, as far as they still have names."""
+    do not fit, as far as they still have names. `users` are those of a damaged file: a whole one keeps its own."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     damage: str | None = None
     unreadable: list[str] = field(default_factory=list)
+    users: "dict[str, StoredUser]" = field(default_factory=dict)
 
 
 def salvaged(path: Path) -> Salvaged:
@@ -82,6 +86,8 @@ def _of_damaged(copy: Path, finding: str) -> Salvaged:
             found.topics[row["name"]] = topic_of(row, ())
         for row in _rows(connection, GROUPS.name, found):
             found.groups[row["name"]] = group_of({**row, "fifo": bool(row["fifo"])})
+        for row in _rows(connection, USERS.name, found):
+            found.users[row["name"]] = stored_user(row)
     return found
 
 
@@ -107,7 +113,9 @@ def _rows(connection: sqlite3.Connection, table: str, found: Salvaged) -> "Itera
     yield from good.values()
 
 
-def replace_damaged(path: Path, topics: "Iterable[Topic]", groups: "Iterable[Group]") -> Path:
+def replace_damaged(
+    path: Path, topics: "Iterable[Topic]", groups: "Iterable[Group]", users: "Iterable[StoredUser]" = ()
+) -> Path:
     """Put a registry with these in the place of the damaged one, which is kept; returns where.
 
     Whatever the moment at which this ends, at `path` is the one or the other.
@@ -120,6 +128,7 @@ def replace_damaged(path: Path, topics: "Iterable[Topic]", groups: "Iterable[Gro
             registry.create_topic(topic)
         for group in groups:
             registry.create_group(group)
+        registry.take_over_users(users)
     aside = _unused(path)
     for each in (path, *sidecars(path)):
         shutil.copy2(each, aside.with_name(aside.name + each.name.removeprefix(path.name)))

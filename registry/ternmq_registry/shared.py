@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
+    from ternmq_registry.sealing import Sealing
+
 
 class SharedRegistry(Registry):
     """As `Registry`, with one broker that is not in the file. SQLite has changes wait for each other."""
 
     _keeps_deletions = True
 
-    def __init__(self, engine: "Engine", broker: str, address: str) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: "Engine", broker: str, address: str, sealing: "Sealing | None" = None) -> None:
+        super().__init__(engine, sealing)
         self._brokers = {broker: BrokerEntry(name=broker, address=address, epoch=1)}
 
     @classmethod
-    def open(cls, path: "Path", *, broker: str, address: str) -> Self:
+    def open(cls, path: "Path", *, broker: str, address: str, sealing: "Sealing | None" = None) -> Self:
         """Open or make the file, whose stack has a broker of this name at this address. StartupError."""
         engine = opened_engine(path)
         keep_room(engine, path)
-        return cls(engine, broker, address)
+        return cls(engine, broker, address, sealing)
 
     def begin(self) -> None:
         """What was deleted up to now is done: by an earlier stack, whose broker was told of it at once. For the broker,

@@ -1,19 +1,22 @@
 """The registry's tables, as the newest migration leaves them; a test compares both.
 
-Version     `registry_version` has one row, which every change of topics, groups and brokers locks first: changes come
-            one after the other, and what has `changed` above a version is what came after it.
+Version     `registry_version` has one row, which every change of topics, groups, users and brokers locks first: changes
+            come one after the other, and what has `changed` above a version is what came after it.
 Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
             Leases and loads are no changes and raise no version.
 Deletions   kept until every broker has done them.
+Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that
+            allows and without the one that denies.
 Checksums   see `checksums`; 0 in PostgreSQL.
 """
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from ternmq_common.access.users import USER_CHARACTERS_MAX
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 
 METADATA = MetaData()
@@ -73,6 +76,19 @@ GROUPS = Table(
     _checksum(),
 )
 
+USERS = Table(
+    "users",
+    METADATA,
+    Column("name", String(USER_CHARACTERS_MAX), primary_key=True),
+    Column("is_super", Boolean, nullable=False),
+    Column("is_enabled", Boolean, nullable=False),
+    Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
+    Column("secrets", Text, nullable=False, comment="JSON, see user_rows.py; sealed"),
+    Column("policies", Text, nullable=False, comment="JSON, see user_rows.py"),
+    Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
+    _checksum(),
+)
+
 BROKERS = Table(
     "brokers",
     METADATA,
@@ -116,6 +132,7 @@ HANDLE_KEYS = Table(
 
 Index("topics_changed", TOPICS.c.changed)
 Index("consumer_groups_changed", GROUPS.c.changed)
+Index("users_changed", USERS.c.changed)
 
 
 class DatabaseNow(FunctionElement[int]):

@@ -1,4 +1,4 @@
-"""Topics and groups that a registry has lost, made again of what the store of a broker holds.
+"""Topics and groups that a registry has lost, made again of what the store of a broker holds. Users are in no store.
 
 Embedded    a file that is whole gets what it lacks. A damaged one is set aside; another takes its place, with the rows
             that can be trusted as they were (`ternmq_registry.salvage`), and the rest by the store.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.server_settings import StorageSettings
+    from ternmq_registry.user_rows import StoredUser
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,9 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What is to be made. `damage` is that of the registry's file, None if it is whole or not there; then `kept_topics`
-    and `kept_groups` are taken over as they were, and `unreadable` names rows that can't be."""
+    """What is to be made. `damage` is that of the registry's file, None if it is whole or not there; then
+    `kept_topics`, `kept_groups` and `kept_users` are taken over as they were; `unreadable` names rows that are lost.
+    """
 
     topics: list[TopicChange]
     groups: list[Group]
@@ -49,6 +51,7 @@ class RebuildPlan:
     kept_topics: list[Topic] = field(default_factory=list)
     kept_groups: list[Group] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    kept_users: "list[StoredUser]" = field(default_factory=list)
 
     @property
     def is_nothing(self) -> bool:
@@ -101,6 +104,7 @@ class _Embedded(Rebuild):
             [*found.topics.values()] if found.damage else [],
             [*found.groups.values()] if found.damage else [],
             found.unreadable,
+            [*found.users.values()],
         )
 
     def carry_out(self) -> "Path | None":
@@ -111,7 +115,8 @@ class _Embedded(Rebuild):
             return None
         topics = {topic.name: topic for topic in plan.kept_topics}
         topics |= {change.topic.name: change.topic for change in plan.topics}
-        return replace_damaged(self._path, topics.values(), [*plan.kept_groups, *plan.groups])
+        groups = [*plan.kept_groups, *plan.groups]
+        return replace_damaged(self._path, topics.values(), groups, plan.kept_users)
 
 
 class _OfCluster(Rebuild):

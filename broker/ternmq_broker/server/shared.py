@@ -22,7 +22,9 @@ from ternmq_common.model import Group
 from ternmq_common.private_files import narrow
 from ternmq_common.server_settings import ServerSettings
 from ternmq_registry.directory import Directory
+from ternmq_registry.init_user import make_init_user
 from ternmq_registry.salvage import sidecars
+from ternmq_registry.sealing import sealing_of
 from ternmq_registry.shared import SharedRegistry
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
@@ -82,10 +84,12 @@ async def _open_registry(
     await asyncio.to_thread(make_room_to_start, settings.data_dir / STORE)
     database = settings.data_dir / "registry.db"
     narrow(database, *sidecars(database))
+    sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
     registry = await asyncio.to_thread(
-        SharedRegistry.open, database, broker=settings.broker_name, address=place.storage
+        SharedRegistry.open, database, broker=settings.broker_name, address=place.storage, sealing=sealing
     )
     stack.callback(registry.close)
+    await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)
     directory = Directory(registry)
     stack.push_async_callback(directory.stop)
     await directory.start()

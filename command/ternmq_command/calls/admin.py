@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ternmq.admin.groups import Group, GroupDescription, GroupSettings
     from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
     from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
+    from ternmq.admin.users import User
     from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
     from ternmq.message_view import MessageView
 
@@ -136,6 +137,23 @@ class AdminClient(Calls):
         from ternmq.admin import brokers
 
         return self.ask(brokers.remaining(name))
+
+    def users(self) -> "Iterator[User]":
+        """All by their names; pages are read as they are needed."""
+        from ternmq.admin import users
+
+        page = ""
+        while True:
+            found = self.ask(users.list_page(page))
+            yield from found.users
+            page = found.next_page
+            if not page:
+                return
+
+    def user(self, name: str) -> "User":
+        from ternmq.admin import users
+
+        return self.ask(users.describe(name))
 
     def advance_clock(self, by: timedelta) -> datetime:
         from ternmq.admin import brokers

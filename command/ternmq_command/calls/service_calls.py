@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from ternmq.plain_calls import BROKEN, PlainCalls
 from ternmq_command.calls.access import access, refused
-from ternmq_command.terminal.failures import CallBroken, CommandFailure, TlsRefused, Unreachable, WrongUsage
+from ternmq_command.terminal.failures import (
+    CallBroken,
+    CallMissing,
+    CommandFailure,
+    TlsRefused,
+    Unreachable,
+    WrongUsage,
+)
 from ternmq_protos.v2 import definition_pb2
 from ternmq_rpc.grpc_http2.messages import Status
 
@@ -80,6 +87,6 @@ def call_failure(
     if status == Status.DEADLINE_EXCEEDED:
         return Unreachable(endpoint, f"no answer within {timeout_s:g} s")
     if status == Status.UNIMPLEMENTED:
-        return CommandFailure(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
+        return CallMissing(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
     failure = CallBroken if status in BROKEN else CommandFailure
     return failure(f"the call to {endpoint} failed: gRPC status {status}: {details}")

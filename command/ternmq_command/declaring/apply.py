@@ -1,6 +1,7 @@
 """`ternmq apply`: make a server have what a file declares, or change nothing where it can't have all of it."""
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,11 +38,11 @@ DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
 @endpoint_option
 @json_option
 def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
-    """Make a server have the topics and groups that FILE declares.
+    """Make a server have the topics, groups and users that FILE declares.
 
     What is missing is created, and what differs is updated where no message is lost by it: more queues and another
-    permission of a topic, all settings of a group but whether it is FIFO. If something can't become as FILE says,
-    nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
+    permission of a topic, all settings of a group but whether it is FIFO, all of a user but the secret. If something
+    can't become as FILE says, nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
 
     \b
     The file, as YAML:
@@ -53,6 +54,16 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
         - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,
            assignment: consistent-hash, queue_lock_hold: 30s}
         - {name: alarms, priority_factor: 90}
+      users:
+        - {name: root, super: true, secret_env: ROOT_SECRET}
+        - name: alice
+          secret_file: alice.secret
+          policies:
+            - {allow: "Topic:orders-*", actions: "Pub,Sub", from: [10.0.0.0/8]}
+            - {deny: Topic:orders-secret, actions: All}
+
+    The secret of a user who is created is what the variable or the file has; without either the server makes one, which
+    is printed once.
 
     `ternmq export` writes such a file of what a server has.
 
@@ -77,6 +88,8 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
             outcomes = outcomes or [_carried_out(admin, change) for change in changes]
             shown = [outcome.record() if as_json else outcome.row() for outcome in outcomes]
             print_records(shown, as_json=as_json, nothing=f"{file} declares nothing")
+            if not as_json:
+                _print_secrets(outcomes)
     refused = [outcome for outcome in outcomes if outcome.word == "refused"]
     if refused:
         first = refused[0]
@@ -94,11 +107,13 @@ class Outcome:
     change: "Change"
     word: str
     reason: str = ""
+    secret: str = field(default="", repr=False)
 
     def record(self) -> "Record":
         """For programs."""
         changes = {name: {"from": before, "to": after} for name, (before, after) in self.change.settings.items()}
-        return {**self._head(), "reason": self.reason, "changes": changes}
+        secret = {"secret": self.secret} if self.secret else {}
+        return {**self._head(), "reason": self.reason, "changes": changes, **secret}
 
     def row(self) -> "Record":
         """For people, who know from the file what was created."""
@@ -114,20 +129,31 @@ class Outcome:
 
 def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
     from ternmq_command.declaring.convergence import planned
+    from ternmq_command.declaring.user_convergence import user_changes
 
     topics = {topic.name: topic for topic in admin.topics()}
     groups = {group.name: group for group in admin.groups()}
-    return list(planned(declared, topics, groups))
+    users = {user.name: user for user in admin.users()} if declared.users else {}
+    of_users = (user_changes(user, users.get(user.name)) for user in declared.users)
+    return [*planned(declared, topics, groups), *itertools.chain.from_iterable(of_users)]
 
 
 def _carried_out(admin: "AdminClient", change: "Change") -> Outcome:
     """The server may refuse what was possible when it was planned."""
+    from ternmq.admin.users import UserSecret
+
     try:
-        if change.is_needed:
-            admin.ask(change.call)
+        answer = admin.ask(change.call) if change.is_needed else None
     except Refused as refusal:
         return Outcome(change, "refused", refusal.message)
-    return Outcome(change, DONE[change.action.value])
+    secret = answer.secret if isinstance(answer, UserSecret) else ""
+    return Outcome(change, DONE[change.action.value], secret=secret)
+
+
+def _print_secrets(outcomes: "Sequence[Outcome]") -> None:
+    for outcome in outcomes:
+        if outcome.secret:
+            echo(f"the secret of user {outcome.change.name}, which is not shown again: {outcome.secret}")
 
 
 def _print_plan(changes: "Sequence[Change]", *, as_json: bool) -> None:

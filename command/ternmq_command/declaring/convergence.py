@@ -2,7 +2,7 @@
 
 What is missing is created. Of what is there, settings that can change without losing a message are updated: more queues
 and another permission of a topic, and all settings of a group but whether it is FIFO. The rest is refused: another
-type, fewer queues, FIFO or not. Nothing is ever deleted.
+type, fewer queues, FIFO or not. Nothing is ever deleted. For users see `user_convergence`.
 """
 
 import enum
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Action(enum.Enum):
-    """What is to be done with one topic or group."""
+    """What is to be done with one topic, group, user or policy."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -69,7 +69,7 @@ class Change:
 
 
 def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mapping[str, Group]) -> Iterator[Change]:
-    """A change for each declaration, in the order of the file; `topics` and `groups` are what is there, by name."""
+    """A change for each topic and group, in the order of the file; `topics` and `groups` are what is there, by name."""
     for topic in declared.topics:
         yield topic_change(topic, topics.get(topic.name))
     for group in declared.groups:

@@ -1,4 +1,5 @@
-"""What a file declares: topics and groups with the settings that it names, checked as far as that needs no server.
+"""What a file declares: topics, groups and users with the settings that it names, checked as far as that needs no
+server.
 
 A setting that the file leaves out is left as it is on the server, and is the server's default in what is made.
 """
@@ -7,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ternmq_command.declaring.declared import choice, count, declared_settings, shown
+from ternmq_command.declaring.declared_users import USER_KEYS, DeclaredUser, declared_user
 from ternmq_command.group.settings import GroupSettings
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.failures import WrongUsage
@@ -49,16 +51,19 @@ class Declarations:
 
     topics: Sequence[DeclaredTopic]
     groups: Sequence[DeclaredGroup]
+    users: Sequence[DeclaredUser]
 
 
 def declarations(content: object, *, source: str) -> Declarations:
     """The declarations in a parsed file; WrongUsage for what the file must not say."""
-    sections = _checked_table({} if content is None else content, ("topics", "groups"), where=source)
+    sections = _checked_table({} if content is None else content, ("topics", "groups", "users"), where=source)
     topics = [_topic(item, where) for item, where in _items(sections, "topics", TOPIC_KEYS, source)]
     groups = [_group(item, where) for item, where in _items(sections, "groups", GROUP_KEYS, source)]
+    users = [declared_user(item, where) for item, where in _items(sections, "users", USER_KEYS, source)]
     _check_once("topics", [topic.name for topic in topics], source)
     _check_once("groups", [group.name for group in groups], source)
-    return Declarations(topics, groups)
+    _check_once("users", [user.name for user in users], source)
+    return Declarations(topics, groups, users)
 
 
 def _items(

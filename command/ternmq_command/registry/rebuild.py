@@ -53,7 +53,7 @@ def rebuild(
     The server must not run. What the registry knows stays as it is. Of a registry.db that is damaged the rows that can
     be trusted are taken over as they were; the damaged file is kept beside it. What the store says is less: a topic's
     type and queues, and that there is a group; the other settings are the defaults, and topics without any message are
-    gone. Look at the result with --dry-run first.
+    gone. Users that can't be taken over have to be made anew. Look at the result with --dry-run first.
 
     With --registry it is the database of a cluster that gets what one of its brokers has: run it for each broker.
 
@@ -125,6 +125,7 @@ def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
         ),
         *(_group_record(group, "registry") for group in plan.kept_groups),
         *(_group_record(group, "store") for group in plan.groups),
+        *(_record("user", user.name, "registry") for user in plan.kept_users),
     ]
 
 
@@ -133,24 +134,15 @@ def _topic_record(
 ) -> dict[str, object]:
     from ternmq_protos.v2 import definition_pb2
 
-    return {
-        "kind": "topic",
-        "name": topic.name,
-        "type": definition_pb2.MessageType.Name(topic.type).lower(),
-        "queues": topic.queues,
-        "messages": messages,
-        "waiting": waiting,
-        "source": source,
-    }
+    kind = definition_pb2.MessageType.Name(topic.type).lower()
+    held = {"queues": topic.queues, "messages": messages, "waiting": waiting}
+    return {**_record("topic", topic.name, source), "type": kind, **held}
 
 
 def _group_record(group: "Group", source: str) -> dict[str, object]:
-    return {
-        "kind": "group",
-        "name": group.name,
-        "type": "fifo" if group.fifo else None,
-        "queues": None,
-        "messages": None,
-        "waiting": None,
-        "source": source,
-    }
+    return {**_record("group", group.name, source), "type": "fifo" if group.fifo else None}
+
+
+def _record(kind: str, name: str, source: str) -> dict[str, object]:
+    unknown = dict.fromkeys(("type", "queues", "messages", "waiting"))
+    return {"kind": kind, "name": name, **unknown, "source": source}

@@ -50,6 +50,12 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                    help="The CA that all of them have their certificates of (PEM)."),
     "workers": click.option("--workers", metavar="NUMBER",
                             help="Processes that serve clients, on as many cores.  [default: 1]"),
+    "secrets_key_file": click.option("--secrets-key-file", type=click.Path(path_type=Path), metavar="FILE",
+                                     help="The key that users' secrets are encrypted with (`ternmq user "
+                                     "generate-key`); or have it in $TERNMQ_SECRETS_KEY."),
+    "init_user": click.option("--init-user", metavar="NAME",
+                              help="Make this super user if there is none who is enabled; the secret is that in "
+                              "$TERNMQ_INIT_SECRET."),
     "auto_create": click.option("--auto-create/--no-auto-create", default=None,
                                 help="Create topics by their first message, groups by their first use.  [default: on]"),
     "flush": click.option("--flush", type=click.Choice([each.value for each in FlushMode]),

@@ -71,6 +71,10 @@ class CallBroken(CommandFailure):
     """A call ended in the middle, as those of a server do that ends."""
 
 
+class CallMissing(CommandFailure):
+    """The server has no such call."""
+
+
 class RegistryUnreachable(CommandFailure):
     """No database answers at the registry's URL."""
 

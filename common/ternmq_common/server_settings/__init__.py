@@ -17,6 +17,7 @@ from ternmq_common.server_settings.tls import (
     TlsVersion,
 )
 from ternmq_common.server_settings.traffic import TrafficSettings
+from ternmq_common.server_settings.users import UsersSettings
 
 __all__ = [
     "RANGES",
@@ -38,5 +39,6 @@ __all__ = [
     "TlsSettings",
     "TlsVersion",
     "TrafficSettings",
+    "UsersSettings",
     "parsed_listeners",
 ]

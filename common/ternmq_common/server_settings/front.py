@@ -10,11 +10,12 @@ from ternmq_common.server_settings.listeners import Listener, bound_to, parsed_l
 from ternmq_common.server_settings.quotas import QuotaSettings
 from ternmq_common.server_settings.tls import TlsSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
+from ternmq_common.server_settings.users import UsersSettings
 from ternmq_common.settings import InvalidSetting
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings):
+class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings, UsersSettings):
     """What a process that serves clients has."""
 
     grpc: str = DEFAULT_GRPC

@@ -776,3 +776,189 @@ class GetDiagnosticsResponse(_message.Message):
     processes: _containers.RepeatedCompositeFieldContainer[ProcessDiagnostics]
     silent: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., processes: _Optional[_Iterable[_Union[ProcessDiagnostics, _Mapping]]] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ("resource", "actions", "deny", "sources")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    DENY_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    actions: str
+    deny: bool
+    sources: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, resource: _Optional[str] = ..., actions: _Optional[str] = ..., deny: bool = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SecretAge(_message.Message):
+    __slots__ = ("created", "valid_until")
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    VALID_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    created: _timestamp_pb2.Timestamp
+    valid_until: _timestamp_pb2.Timestamp
+    def __init__(self, created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., valid_until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class User(_message.Message):
+    __slots__ = ("name", "super", "enabled", "created", "secrets", "policies")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUPER_FIELD_NUMBER: _ClassVar[int]
+    ENABLED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    super: bool
+    enabled: bool
+    created: _timestamp_pb2.Timestamp
+    secrets: _containers.RepeatedCompositeFieldContainer[SecretAge]
+    policies: _containers.RepeatedCompositeFieldContainer[Policy]
+    def __init__(self, name: _Optional[str] = ..., super: bool = ..., enabled: bool = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., secrets: _Optional[_Iterable[_Union[SecretAge, _Mapping]]] = ..., policies: _Optional[_Iterable[_Union[Policy, _Mapping]]] = ...) -> None: ...
+
+class CreateUserRequest(_message.Message):
+    __slots__ = ("name", "secret", "super")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    SUPER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    secret: str
+    super: bool
+    def __init__(self, name: _Optional[str] = ..., secret: _Optional[str] = ..., super: bool = ...) -> None: ...
+
+class CreateUserResponse(_message.Message):
+    __slots__ = ("status", "user", "secret")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    user: User
+    secret: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ..., secret: _Optional[str] = ...) -> None: ...
+
+class UpdateUserRequest(_message.Message):
+    __slots__ = ("name", "super", "enabled")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUPER_FIELD_NUMBER: _ClassVar[int]
+    ENABLED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    super: bool
+    enabled: bool
+    def __init__(self, name: _Optional[str] = ..., super: bool = ..., enabled: bool = ...) -> None: ...
+
+class UpdateUserResponse(_message.Message):
+    __slots__ = ("status", "user")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    user: User
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ...) -> None: ...
+
+class DeleteUserRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteUserResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class DescribeUserRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DescribeUserResponse(_message.Message):
+    __slots__ = ("status", "user")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    user: User
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ...) -> None: ...
+
+class ListUsersRequest(_message.Message):
+    __slots__ = ("limit", "page")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    page: str
+    def __init__(self, limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
+
+class ListUsersResponse(_message.Message):
+    __slots__ = ("status", "users", "next_page")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    users: _containers.RepeatedCompositeFieldContainer[User]
+    next_page: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., users: _Optional[_Iterable[_Union[User, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
+
+class RotateSecretRequest(_message.Message):
+    __slots__ = ("user", "secret", "overlap")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    secret: str
+    overlap: _duration_pb2.Duration
+    def __init__(self, user: _Optional[str] = ..., secret: _Optional[str] = ..., overlap: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class RotateSecretResponse(_message.Message):
+    __slots__ = ("status", "user", "secret")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    user: User
+    secret: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ..., secret: _Optional[str] = ...) -> None: ...
+
+class PutPolicyRequest(_message.Message):
+    __slots__ = ("user", "policy")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    policy: Policy
+    def __init__(self, user: _Optional[str] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class PutPolicyResponse(_message.Message):
+    __slots__ = ("status", "user")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    user: User
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ...) -> None: ...
+
+class DeletePolicyRequest(_message.Message):
+    __slots__ = ("user", "resource", "deny")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    DENY_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    resource: str
+    deny: bool
+    def __init__(self, user: _Optional[str] = ..., resource: _Optional[str] = ..., deny: bool = ...) -> None: ...
+
+class DeletePolicyResponse(_message.Message):
+    __slots__ = ("status", "user")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    user: User
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ...) -> None: ...
+
+class ResealSecretsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResealSecretsResponse(_message.Message):
+    __slots__ = ("status", "users", "unreadable")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    users: int
+    unreadable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., users: _Optional[int] = ..., unreadable: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -16,6 +16,7 @@ from ternmq_proxy.activities import (
     admin_server,
     admin_topics,
     admin_transactions,
+    admin_users,
 )
 from ternmq_proxy.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
 from ternmq_proxy.activities.end_transaction import end_transaction
@@ -133,6 +134,15 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "GetLogLevels": admin_server.get_log_levels,
     "UpdateLogLevels": admin_server.update_log_levels,
     "GetDiagnostics": admin_server.get_diagnostics,
+    "CreateUser": admin_users.create_user,
+    "UpdateUser": admin_users.update_user,
+    "DeleteUser": admin_users.delete_user,
+    "DescribeUser": admin_users.describe_user,
+    "ListUsers": admin_users.list_users,
+    "RotateSecret": admin_users.rotate_secret,
+    "PutPolicy": admin_users.put_policy,
+    "DeletePolicy": admin_users.delete_policy,
+    "ResealSecrets": admin_users.reseal_secrets,
 }
 
 

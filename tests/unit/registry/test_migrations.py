@@ -21,6 +21,7 @@ from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry import migrations
+from ternmq_registry.checksums import is_checked, seal
 from ternmq_registry.registry import Registry
 from ternmq_registry.schema import Migrated, migrate, schema_version
 from ternmq_registry.tables import METADATA
@@ -84,6 +85,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("0003", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0004", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0005", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0006", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
@@ -93,6 +95,8 @@ def test_an_older_registry_is_upgraded_with_its_rows(
         command.upgrade(steps(connection), revision)
         for row in [TOPIC, *rows]:
             connection.execute(text(row))
+        if revision >= "0006" and is_checked(connection):
+            seal(connection, since=0)
     for _ in range(2):  # the second time nothing is left to do
         registry = opened(any_url)
         assert registry.topics() == [Topic(name="orders", type=pb.FIFO, queues=3, created_ms=17)]
@@ -124,7 +128,7 @@ def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry.create_group(REPORT)
     registry.close()
     with connected(any_url) as connection:
-        for revision in ("0005", "0004", "0003", "0002", "0001"):
+        for revision in ("0006", "0005", "0004", "0003", "0002", "0001"):
             command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from ternmq.admin.call import CALL_TIMEOUT_S
 from ternmq.admin.client import Admin as AsyncAdmin
 from ternmq.admin.messages import OpenTransaction
+from ternmq.admin.users import User
 from ternmq.admin.words import OpenState
 from ternmq.background import wait
 from ternmq.credentials import CredentialsSource
@@ -40,7 +41,7 @@ async def _next(found: AsyncIterator[ResultT]) -> ResultT | None:
 
 
 class Admin:
-    """Topics, groups, brokers and what is stored; see `ternmq.Admin` for the arguments and the methods.
+    """Topics, groups, brokers, users and what is stored; see `ternmq.Admin` for the arguments and the methods.
 
     with Admin("127.0.0.1:8081") as admin:
         admin.create_topic("orders", "fifo", queues=8)
@@ -82,6 +83,10 @@ class Admin:
         """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are."""
         return _each(self._admin.list_dead_letters(group, broker=broker))
 
+    def list_users(self) -> Iterator[User]:
+        """All users, by their names."""
+        return _each(self._admin.list_users())
+
     close = _waiting(AsyncAdmin.close)
     create_topic = _waiting(AsyncAdmin.create_topic)
     list_topics = _waiting(AsyncAdmin.list_topics)
@@ -106,3 +111,11 @@ class Admin:
     broker_remaining = _waiting(AsyncAdmin.broker_remaining)
     server_info = _waiting(AsyncAdmin.server_info)
     advance_clock = _waiting(AsyncAdmin.advance_clock)
+    create_user = _waiting(AsyncAdmin.create_user)
+    update_user = _waiting(AsyncAdmin.update_user)
+    delete_user = _waiting(AsyncAdmin.delete_user)
+    describe_user = _waiting(AsyncAdmin.describe_user)
+    rotate_secret = _waiting(AsyncAdmin.rotate_secret)
+    put_policy = _waiting(AsyncAdmin.put_policy)
+    delete_policy = _waiting(AsyncAdmin.delete_policy)
+    reseal_secrets = _waiting(AsyncAdmin.reseal_secrets)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq.admin import brokers, groups, messages, topics
+from ternmq.admin import brokers, groups, messages, topics, users
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
@@ -23,7 +23,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 
 class Admin:
-    """Topics, groups, brokers and what is stored, of TernMQ; other servers answer `Unsupported`.
+    """Topics, groups, brokers, users and what is stored, of TernMQ; other servers answer `Unsupported`.
 
         async with Admin("127.0.0.1:8081") as admin:
             await admin.create_topic("orders", "fifo", queues=8)
@@ -265,6 +265,56 @@ class Admin:
     async def advance_clock(self, by: timedelta | float) -> datetime:
         """Let time pass at a server with a test clock, `Forbidden` at every other; the time that it has then."""
         return await self._ask(brokers.advance_clock(by))
+
+    # Users.
+
+    async def create_user(self, name: str, secret: str = "", *, is_super: bool = False) -> users.UserSecret:
+        """Make a user, whose access key is the name; `BadRequest` if there is one. Without a secret the server makes
+        one, which is told here and never again."""
+        return await self._ask(users.create(name, secret, is_super=is_super))
+
+    async def update_user(self, name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> users.User:
+        """Make a user a super user or not, enabled or not; the last super user who is enabled stays that."""
+        return await self._ask(users.update(name, is_super=is_super, enabled=enabled))
+
+    async def delete_user(self, name: str) -> None:
+        """Delete a user, with all secrets and policies."""
+        await self._ask(users.delete(name))
+
+    async def describe_user(self, name: str) -> users.User:
+        """A user with its policies; of its secrets their ages."""
+        return await self._ask(users.describe(name))
+
+    async def list_users(self) -> AsyncIterator[users.User]:
+        """All users, by their names."""
+        page = ""
+        while True:
+            found = await self._ask(users.list_page(page))
+            for user in found.users:
+                yield user
+            page = found.next_page
+            if not page:
+                return
+
+    async def rotate_secret(self, name: str, secret: str = "", *, overlap: timedelta | None = None) -> users.UserSecret:
+        """Give a user another secret, of the server's making if it is left out. The one before stays valid for the
+        overlap, a day if it is left out; any older one ends."""
+        return await self._ask(users.rotate_secret(name, secret, overlap=overlap))
+
+    async def put_policy(
+        self, name: str, resource: str, actions: str, *, deny: bool = False, sources: Iterable[str] = ()
+    ) -> users.User:
+        """Let a user do something, or with `deny` never: `put_policy("alice", "Topic:orders-*", "Pub,Sub")`. It takes
+        the place of the policy with the same resource and decision. The user as it is then."""
+        return await self._ask(users.put_policy(name, resource, actions, deny=deny, sources=sources))
+
+    async def delete_policy(self, name: str, resource: str, *, deny: bool = False) -> users.User:
+        """Take a policy away; `NotFound` if the user has none with that resource and decision."""
+        return await self._ask(users.delete_policy(name, resource, deny=deny))
+
+    async def reseal_secrets(self) -> users.Resealed:
+        """Encrypt all secrets with the key that encrypts now, after another became the first."""
+        return await self._ask(users.reseal_secrets())
 
     async def _ask(self, call: AdminCall[ValueT]) -> ValueT:
         connection = self._opened()

@@ -1,0 +1,176 @@
+"""Users, their policies, and the calls about them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ternmq.admin.call import AdminCall, nothing
+from ternmq.admin.checks import flag, span, text, texts
+from ternmq.admin.words import moment_of
+from ternmq_protos.admin_v1 import admin_pb2
+
+# Of the users who can be on a server.
+RESEAL_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a user may do, or with `deny` may not; deny wins. `resource` is `Topic:orders`, `Group:billing-*`,
+    `Cluster:users` or `*`; `actions` are `Pub,Sub` or `All`; `sources` are ranges of addresses (`10.0.0.0/8`), none for
+    from anywhere."""
+
+    resource: str
+    actions: str
+    deny: bool = False
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretAge:
+    """Of a secret when it was made and when it ends, None for never."""
+
+    created: datetime | None
+    valid_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """`name` is the access key. Super users may do everything; who is not `enabled` is nobody. `secrets` has the newest
+    first, two while they are rotated."""
+
+    name: str
+    is_super: bool
+    enabled: bool
+    created: datetime | None
+    secrets: tuple[SecretAge, ...]
+    policies: tuple[Policy, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSecret:
+    """A user, and the secret that the server made: told once, empty if the caller gave one."""
+
+    user: User
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPage:
+    """Some users, and where the next ones begin, empty when there are no more."""
+
+    users: tuple[User, ...]
+    next_page: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resealed:
+    """Of how many users secrets were encrypted anew, and whose can't be decrypted."""
+
+    users: int
+    unreadable: tuple[str, ...]
+
+
+def create(name: str, secret: str = "", *, is_super: bool = False) -> AdminCall[UserSecret]:
+    """Without a secret the server makes one."""
+    request = admin_pb2.CreateUserRequest(
+        name=text("name", name), secret=text("secret", secret), super=flag("is_super", is_super)
+    )
+    return AdminCall("CreateUser", request, admin_pb2.CreateUserResponse, _with_secret)
+
+
+def update(name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> AdminCall[User]:
+    """The user as it is then; what is None stays."""
+    request = admin_pb2.UpdateUserRequest(name=text("name", name))
+    if is_super is not None:
+        request.super = flag("is_super", is_super)
+    if enabled is not None:
+        request.enabled = flag("enabled", enabled)
+    return AdminCall("UpdateUser", request, admin_pb2.UpdateUserResponse, _of_answer)
+
+
+def delete(name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteUserRequest(name=text("name", name))
+    return AdminCall("DeleteUser", request, admin_pb2.DeleteUserResponse, nothing)
+
+
+def describe(name: str) -> AdminCall[User]:
+    request = admin_pb2.DescribeUserRequest(name=text("name", name))
+    return AdminCall("DescribeUser", request, admin_pb2.DescribeUserResponse, _of_answer)
+
+
+def list_page(page: str = "") -> AdminCall[UserPage]:
+    """By name; `page` is `next_page` of the one before."""
+    request = admin_pb2.ListUsersRequest(page=text("page", page))
+    return AdminCall("ListUsers", request, admin_pb2.ListUsersResponse, _page)
+
+
+def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = None) -> AdminCall[UserSecret]:
+    """Without a secret the server makes one; without an overlap the one before is valid for the server's default."""
+    request = admin_pb2.RotateSecretRequest(user=text("name", name), secret=text("secret", secret))
+    if overlap is not None:
+        request.overlap.FromTimedelta(span("overlap", overlap))
+    return AdminCall("RotateSecret", request, admin_pb2.RotateSecretResponse, _with_secret)
+
+
+def put_policy(
+    name: str, resource: str, actions: str, *, deny: bool = False, sources: Iterable[str] = ()
+) -> AdminCall[User]:
+    """In the place of the user's policy with the same resource and decision, if there is one."""
+    policy = admin_pb2.Policy(
+        resource=text("resource", resource),
+        actions=text("actions", actions),
+        deny=flag("deny", deny),
+        sources=texts("sources", sources),
+    )
+    request = admin_pb2.PutPolicyRequest(user=text("name", name), policy=policy)
+    return AdminCall("PutPolicy", request, admin_pb2.PutPolicyResponse, _of_answer)
+
+
+def delete_policy(name: str, resource: str, *, deny: bool = False) -> AdminCall[User]:
+    request = admin_pb2.DeletePolicyRequest(
+        user=text("name", name), resource=text("resource", resource), deny=flag("deny", deny)
+    )
+    return AdminCall("DeletePolicy", request, admin_pb2.DeletePolicyResponse, _of_answer)
+
+
+def reseal_secrets() -> AdminCall[Resealed]:
+    return AdminCall(
+        "ResealSecrets",
+        admin_pb2.ResealSecretsRequest(),
+        admin_pb2.ResealSecretsResponse,
+        lambda answer: Resealed(users=answer.users, unreadable=tuple(answer.unreadable)),
+        at_least_s=RESEAL_TIMEOUT_S,
+    )
+
+
+def _of_answer(
+    answer: admin_pb2.UpdateUserResponse
+    | admin_pb2.DescribeUserResponse
+    | admin_pb2.PutPolicyResponse
+    | admin_pb2.DeletePolicyResponse,
+) -> User:
+    return _user(answer.user)
+
+
+def _with_secret(answer: admin_pb2.CreateUserResponse | admin_pb2.RotateSecretResponse) -> UserSecret:
+    return UserSecret(user=_user(answer.user), secret=answer.secret)
+
+
+def _page(answer: admin_pb2.ListUsersResponse) -> UserPage:
+    return UserPage(users=tuple(map(_user, answer.users)), next_page=answer.next_page)
+
+
+def _user(user: admin_pb2.User) -> User:
+    return User(
+        name=user.name,
+        is_super=user.super,
+        enabled=user.enabled,
+        created=moment_of(user.created),
+        secrets=tuple(
+            SecretAge(created=moment_of(each.created), valid_until=moment_of(each.valid_until)) for each in user.secrets
+        ),
+        policies=tuple(
+            Policy(resource=each.resource, actions=each.actions, deny=each.deny, sources=tuple(each.sources))
+            for each in user.policies
+        ),
+    )

@@ -1,0 +1,132 @@
+"""Users that a file declares, with their policies; never with a secret, but with where one is.
+
+- {name: alice, secret_env: ALICE_SECRET, policies: [{allow: "Topic:orders-*", actions: "Pub,Sub", from: 10.0.0.0/8}]}
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ternmq_command.declaring.declared import Item, shown
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_common.access.actions import Action
+from ternmq_common.access.resources import Resource
+from ternmq_common.access.users import POLICIES_MAX, parsed_ranges, problem_of_secret, problem_of_user_name
+
+USER_KEYS = ("name", "super", "enabled", "policies", "secret_env", "secret_file")
+POLICY_KEYS = ("allow", "deny", "actions", "from")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredPolicy:
+    """As the server writes it."""
+
+    resource: str
+    deny: bool
+    actions: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredUser:
+    """None for what the file does not say. The secret is for a user who is made: without one the server makes it."""
+
+    name: str
+    is_super: bool | None
+    enabled: bool | None
+    policies: Sequence[DeclaredPolicy]
+    secret_env: str | None
+    secret_file: str | None
+
+    def secret(self) -> str:
+        """What the variable or the file has, empty if none is named; WrongUsage if there is no secret."""
+        if self.secret_env is not None:
+            place, found = f"the variable {self.secret_env}", os.environ.get(self.secret_env, "")
+        elif self.secret_file is not None:
+            place, found = self.secret_file, _content(self.secret_file)
+        else:
+            return ""
+        if problem := problem_of_secret(found):
+            raise WrongUsage(f"user {self.name}: {place} has no secret: {problem}")
+        return found
+
+
+def declared_user(item: Item, where: str) -> DeclaredUser:
+    """WrongUsage says what is wrong with it; its keys are known ones."""
+    name = item.get("name")
+    if not isinstance(name, str):
+        raise WrongUsage(f"{where}: a name is needed, as text")
+    if problem := problem_of_user_name(name):
+        raise WrongUsage(f"{where}: {problem}")
+    secret_env, secret_file = _text(item, "secret_env", where), _text(item, "secret_file", where)
+    if secret_env is not None and secret_file is not None:
+        raise WrongUsage(f"{where}: one of secret_env and secret_file is needed, not both")
+    return DeclaredUser(
+        name=name,
+        is_super=_flag(item, "super", where),
+        enabled=_flag(item, "enabled", where),
+        policies=_policies(item.get("policies"), where),
+        secret_env=secret_env,
+        secret_file=secret_file,
+    )
+
+
+def _policies(content: object, where: str) -> list[DeclaredPolicy]:
+    if content is None:
+        return []
+    if not isinstance(content, list) or len(content) > POLICIES_MAX:
+        raise WrongUsage(f"{where}: policies must be a list of {POLICIES_MAX} at most")
+    policies = [_policy(item, f"{where}.policies[{i}]") for i, item in enumerate(content)]
+    places: dict[tuple[str, bool], int] = {}
+    for i, policy in enumerate(policies):
+        first = places.setdefault((policy.resource, policy.deny), i)
+        if first != i:
+            raise WrongUsage(f"{where}: policies[{first}] and policies[{i}] decide the same on {policy.resource}")
+    return policies
+
+
+def _policy(item: object, where: str) -> DeclaredPolicy:
+    if not isinstance(item, dict) or not item.keys() <= set(POLICY_KEYS) or ("allow" in item) == ("deny" in item):
+        raise WrongUsage(f"{where}: a table with allow or deny, actions and perhaps from is needed, not {shown(item)}")
+    deny = "deny" in item
+    resource, actions = item["deny" if deny else "allow"], item.get("actions")
+    try:
+        return DeclaredPolicy(
+            resource=str(Resource.parse(_joined(resource))),
+            deny=deny,
+            actions=str(Action.parse(_joined(actions))),
+            sources=tuple(str(span) for span in parsed_ranges(_joined(item.get("from") or ""))),
+        )
+    except ValueError as error:
+        raise WrongUsage(f"{where}: {error}") from None
+
+
+def _joined(value: object) -> str:
+    """A text, or a list of them."""
+    parts = value if isinstance(value, list) else [value]
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        raise ValueError(f"text is needed, not {shown(value)}")
+    return ",".join(texts)
+
+
+def _flag(item: Item, key: str, where: str) -> bool | None:
+    value = item.get(key)
+    if not (value is None or isinstance(value, bool)):
+        raise WrongUsage(f"{where}: {key} must be true or false, not {shown(value)}")
+    return value
+
+
+def _text(item: Item, key: str, where: str) -> str | None:
+    value = item.get(key)
+    if not (value is None or isinstance(value, str)):
+        raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
+    return value
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"the secret in {path} can't be read: {error}") from None

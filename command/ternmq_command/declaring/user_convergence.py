@@ -1,0 +1,49 @@
+"""What has to change so that a server has the users that are declared, with their policies. Nothing is taken away."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ternmq.admin import users as user_calls
+from ternmq.admin.users import Policy, User
+from ternmq_command.declaring.convergence import Action, Change
+
+if TYPE_CHECKING:
+    from ternmq_command.declaring.declared_users import DeclaredPolicy, DeclaredUser
+
+
+def user_changes(declared: "DeclaredUser", there: User | None) -> Iterator[Change]:
+    """For the user, and behind it one for each policy. WrongUsage where the secret of a user who is to be made is not
+    where it is said to be."""
+    given = {"super": declared.is_super, "enabled": declared.enabled}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    update = user_calls.update(declared.name, is_super=declared.is_super, enabled=declared.enabled)
+    if there is None:
+        creation = user_calls.create(declared.name, declared.secret(), is_super=declared.is_super or False)
+        settings = {name: (None, value) for name, value in wanted.items()}
+        yield Change(kind="user", name=declared.name, action=Action.CREATE, settings=settings, call=creation)
+        differing: dict[str, tuple[object, object]] = {"enabled": (True, False)} if declared.enabled is False else {}
+    else:
+        before = {"super": there.is_super, "enabled": there.enabled}
+        differing = {name: (before[name], value) for name, value in wanted.items() if before[name] != value}
+    if differing or there is not None:
+        action = Action.UPDATE if differing else Action.NOTHING
+        yield Change(kind="user", name=declared.name, action=action, settings=differing, call=update)
+    policies = {(policy.resource, policy.deny): policy for policy in there.policies} if there is not None else {}
+    for policy in declared.policies:
+        yield _policy_change(declared.name, policy, policies.get((policy.resource, policy.deny)))
+
+
+def _policy_change(user: str, declared: "DeclaredPolicy", there: Policy | None) -> Change:
+    before = {} if there is None else {"actions": there.actions, "from": list(there.sources)}
+    wanted: dict[str, object] = {"actions": declared.actions, "from": list(declared.sources)}
+    differing = {name: (before.get(name), value) for name, value in wanted.items() if before.get(name) != value}
+    action = Action.CREATE if there is None else Action.UPDATE if differing else Action.NOTHING
+    return Change(
+        kind="policy",
+        name=f"{user} {'deny' if declared.deny else 'allow'} {declared.resource}",
+        action=action,
+        settings=differing,
+        call=user_calls.put_policy(
+            user, declared.resource, declared.actions, deny=declared.deny, sources=declared.sources
+        ),
+    )

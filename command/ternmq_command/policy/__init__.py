@@ -1,0 +1,1 @@
+"""`ternmq policy`: what users may do."""

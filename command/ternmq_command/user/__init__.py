@@ -1,0 +1,1 @@
+"""`ternmq user`: who may call."""

@@ -1,0 +1,255 @@
+"""The subcommands of `ternmq user`."""
+
+import sys
+from datetime import timedelta
+
+import click
+
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import Duration, endpoint_option, json_option
+from ternmq_command.terminal.output import cell, described, print_json, print_records, table
+from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_command.user.records import policy_record, print_secret, print_user, user_record, user_row
+from ternmq_common.access.users import SECRET_CHARACTERS_MAX, problem_of_secret
+
+DEFAULT_OVERLAP = timedelta(days=1)
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Create, list, change and delete users, and rotate their secrets.
+
+    A user's name is the access key of its clients. What a user may do is said by policies (`ternmq policy`); a super
+    user may do everything.
+
+    \b
+    Examples:
+      ternmq user create alice
+      ternmq user create root --super --secret-stdin < secret.txt
+      ternmq user rotate alice --overlap 2h
+      ternmq user list
+    """
+
+
+def _secret_option(command: click.decorators.FC) -> click.decorators.FC:
+    return click.option(
+        "--secret-stdin", is_flag=True, help="Read the secret from standard input; else the server makes one."
+    )(command)
+
+
+def _secret(is_on_stdin: bool) -> str:
+    """The secret's first line, never an argument: those are seen by all users of a machine."""
+    if not is_on_stdin:
+        return ""
+    line = sys.stdin.readline(SECRET_CHARACTERS_MAX + 3).rstrip("\r\n") if sys.stdin is not None else ""
+    if problem := problem_of_secret(line):
+        raise WrongUsage(f"standard input has no secret: {problem}")
+    return line
+
+
+@command.command()
+@click.argument("name")
+@click.option("--super", "is_super", is_flag=True, help="Who may do everything, without policies.")
+@_secret_option
+@endpoint_option
+@json_option
+def create(name: str, is_super: bool, secret_stdin: bool, endpoint: str, as_json: bool) -> None:
+    """Create user NAME, and print its secret if the server made it. It is not shown again.
+
+    \b
+    Examples:
+      ternmq user create alice
+      ternmq user create alice --json | jq -r .secret > alice.secret
+      ternmq user create root --super --secret-stdin < root.secret
+    """
+    from ternmq.admin import users
+    from ternmq_command.calls.admin import AdminClient
+
+    secret = _secret(secret_stdin)
+    with AdminClient(endpoint) as admin:
+        made = admin.ask(users.create(name, secret, is_super=is_super))
+    print_secret(made, f"{'super user' if is_super else 'user'} {name} created", as_json=as_json)
+
+
+@command.command()
+@click.argument("name")
+@click.option("--super/--no-super", "is_super", default=None, help="Whether the user may do everything.")
+@click.option("--enable/--disable", "enabled", default=None, help="Whether the user may do anything at all.")
+@endpoint_option
+@json_option
+def update(name: str, is_super: bool | None, enabled: bool | None, endpoint: str, as_json: bool) -> None:
+    """Change user NAME. Secrets and policies stay. The last super user who is enabled stays that.
+
+    \b
+    Examples:
+      ternmq user update alice --disable
+      ternmq user update alice --enable --super
+    """
+    from ternmq.admin import users
+    from ternmq_command.calls.admin import AdminClient
+
+    if is_super is None and enabled is None:
+        raise WrongUsage("nothing to change: give --super, --no-super, --enable or --disable")
+    with AdminClient(endpoint) as admin:
+        user = admin.ask(users.update(name, is_super=is_super, enabled=enabled))
+    state = f"{'a super user' if user.is_super else 'an ordinary user'}, {'enabled' if user.enabled else 'disabled'}"
+    print_user(user, f"user {name} is {state}", as_json=as_json)
+
+
+@command.command()
+@click.argument("name")
+@yes_option
+@endpoint_option
+@json_option
+def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Delete user NAME with all secrets and policies. Asks first; without a terminal it needs --yes.
+
+    \b
+    Examples:
+      ternmq user delete alice
+      ternmq user delete alice --yes
+    """
+    from ternmq.admin import users
+    from ternmq_command.calls.admin import AdminClient
+
+    confirm(f"Delete user {name}? All of its clients are refused then.", yes=yes)
+    with AdminClient(endpoint) as admin:
+        admin.ask(users.delete(name))
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        echo(f"user {name} deleted")
+
+
+@command.command(name="list")
+@endpoint_option
+@json_option
+def list_(endpoint: str, as_json: bool) -> None:
+    """List all users. Secrets are not shown, but how many a user has.
+
+    \b
+    Examples:
+      ternmq user list
+      ternmq user list --json | jq -r '.[] | select(.super).name'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        found = list(admin.users())
+    print_records([(user_record if as_json else user_row)(user) for user in found], as_json=as_json, nothing="no users")
+
+
+@command.command()
+@click.argument("name")
+@endpoint_option
+@json_option
+def show(name: str, endpoint: str, as_json: bool) -> None:
+    """Show user NAME with the ages of its secrets, and its policies.
+
+    \b
+    Examples:
+      ternmq user show alice
+      ternmq user show alice --json | jq .policies
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        user = admin.user(name)
+    record = user_record(user)
+    if as_json:
+        print_json(record)
+        return
+    parts = [described({key: record[key] for key in ("name", "super", "enabled", "created")})]
+    ages = record["secrets"]
+    assert isinstance(ages, list)
+    if ages:
+        parts.append("\n".join(["secrets", *(_age_text(age) for age in ages)]))
+    if user.policies:
+        parts.append(table([policy_record(policy) for policy in user.policies]))
+    echo_lines("\n\n".join(parts))
+
+
+def _age_text(age: dict[str, object]) -> str:
+    end = f", valid until {cell(age['valid_until'])}" if age["valid_until"] else ""
+    return f"  made {cell(age['created'])}{end}"
+
+
+@command.command()
+@click.argument("name")
+@_secret_option
+@click.option(
+    "--overlap",
+    type=Duration(),
+    default=DEFAULT_OVERLAP,
+    show_default="24h",
+    help="How long the secret before stays valid; 0 ends it now.",
+)
+@endpoint_option
+@json_option
+def rotate(name: str, secret_stdin: bool, overlap: timedelta, endpoint: str, as_json: bool) -> None:
+    """Give user NAME another secret, and print it if the server made it.
+
+    The secret before stays valid for the overlap, so that clients can be changed one after the other. One that is older
+    than that ends now: a user has two at most.
+
+    \b
+    Examples:
+      ternmq user rotate alice
+      ternmq user rotate alice --overlap 0
+      ternmq user rotate alice --secret-stdin --overlap 1h < new.secret
+    """
+    from ternmq.admin import users
+    from ternmq_command.calls.admin import AdminClient
+
+    secret = _secret(secret_stdin)
+    with AdminClient(endpoint) as admin:
+        made = admin.ask(users.rotate_secret(name, secret, overlap=overlap))
+    print_secret(made, f"user {name} has another secret", as_json=as_json)
+
+
+@command.command(name="generate-key")
+def generate_key() -> None:
+    """Print a new key for the secrets of users, which nobody else has.
+
+    Give it to all proxies of a cluster in a file (--secrets-key-file) or in the variable TERNMQ_SECRETS_KEY. `ternmq
+    up` makes one by itself. Who loses it has to rotate the secrets of all users.
+
+    \b
+    Examples:
+      (umask 077; ternmq user generate-key > secrets.key)
+    """
+    from ternmq_common.access.secret_keys import new_key
+
+    echo(new_key())
+
+
+@command.command()
+@endpoint_option
+@json_option
+def reseal(endpoint: str, as_json: bool) -> None:
+    """Encrypt the secrets of all users anew, with the first key of the key file.
+
+    Do so after another key was put before the one in use, and all proxies were started again; then the old key can be
+    taken out of the file.
+
+    \b
+    Examples:
+      ternmq user reseal
+    """
+    from ternmq.admin import users
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        done = admin.ask(users.reseal_secrets())
+    if as_json:
+        print_json({"users": done.users, "unreadable": list(done.unreadable)})
+    else:
+        echo(f"secrets of {done.users} users encrypted anew")
+    if done.unreadable:
+        raise CommandFailure(
+            f"the secrets of {len(done.unreadable)} users can't be decrypted and stay as they are, "
+            f"the first: {done.unreadable[0]}",
+            hint="have their key in the file too, or rotate them",
+        )

@@ -1,0 +1,60 @@
+"""Users, and secrets that are shown once, as commands print them."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_command.terminal.output import iso, print_json
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from ternmq.admin.users import Policy, User, UserSecret
+
+
+def user_record(user: "User") -> dict[str, object]:
+    """A user as JSON has it; of secrets their ages."""
+    return {
+        "name": user.name,
+        "super": user.is_super,
+        "enabled": user.enabled,
+        "created": iso(user.created),
+        "secrets": [{"created": iso(each.created), "valid_until": iso(each.valid_until)} for each in user.secrets],
+        "policies": [policy_record(each) for each in user.policies],
+    }
+
+
+def user_row(user: "User") -> dict[str, object]:
+    """A user as a line of a table."""
+    ends = next((each.valid_until for each in user.secrets if each.valid_until is not None), None)
+    return {
+        **{name: value for name, value in user_record(user).items() if name in ("name", "super", "enabled", "created")},
+        "secrets": len(user.secrets),
+        "old_secret_ends": iso(ends),
+        "policies": len(user.policies),
+    }
+
+
+def policy_record(policy: "Policy") -> dict[str, object]:
+    return {
+        "decision": "deny" if policy.deny else "allow",
+        "resource": policy.resource,
+        "actions": policy.actions,
+        "from": list(policy.sources),
+    }
+
+
+def print_user(user: "User", sentence: str, *, as_json: bool) -> None:
+    """A user as it is now, or in words what was done."""
+    if as_json:
+        print_json(user_record(user))
+    else:
+        echo(sentence)
+
+
+def print_secret(made: "UserSecret", sentence: str, *, as_json: bool) -> None:
+    """What was done, and the secret if the server made one."""
+    if as_json:
+        shown = {"secret": made.secret} if made.secret else {}
+        print_json({**user_record(made.user), **shown})
+        return
+    echo(sentence)
+    if made.secret:
+        echo(f"its secret, which is not shown again: {made.secret}")

@@ -1,0 +1,40 @@
+"""Who the users are: the key of their secrets, and the first of them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ternmq_common.access.secret_keys import parsed_keys
+from ternmq_common.access.users import problem_of_secret, problem_of_user_name
+from ternmq_common.server_settings.process import ProcessSettings
+from ternmq_common.settings import InvalidSetting
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsersSettings(ProcessSettings):
+    """How secrets of users are kept, and who is the first user."""
+
+    secrets_key_file: Path | None = None
+    """File with the key that users' secrets are encrypted with; of several lines the first encrypts, all decrypt."""
+
+    secrets_key: str | None = field(default=None, repr=False)
+    """The key itself, for a variable; none: that of the file, and `ternmq up` makes one when the first user is made."""
+
+    init_user: str | None = None
+    """Name of a super user that is made at the start while there is no super user who is enabled."""
+
+    init_secret: str | None = field(default=None, repr=False)
+    """The secret of that user, for a variable; none: `ternmq up` makes one and writes it to a file."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.secrets_key is not None:
+            if self.secrets_key_file is not None:
+                raise InvalidSetting("secrets_key", "a key file (secrets_key_file) is given too; one of both is needed")
+            try:
+                parsed_keys(self.secrets_key)
+            except ValueError as error:
+                raise InvalidSetting("secrets_key", str(error)) from None
+        if self.init_user is not None and (problem := problem_of_user_name(self.init_user)):
+            raise InvalidSetting("init_user", problem)
+        if self.init_secret is not None and (problem := problem_of_secret(self.init_secret)):
+            raise InvalidSetting("init_secret", problem)

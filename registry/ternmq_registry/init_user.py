@@ -1,0 +1,73 @@
+"""The first super user, whom the settings name: made at the start while nobody could administer the server.
+
+Of processes that start together one makes it. A stack whose settings have no secret makes one, and writes it to a file
+for the operator before the user is made: who dies between the two finds it there.
+"""
+
+import logging
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from ternmq_common.access.users import problem_of_secret
+from ternmq_common.clock import now_ms
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.private_files import new_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_common.server_settings import UsersSettings
+    from ternmq_registry.registry import Registry
+
+_log = logging.getLogger(__name__)
+INIT_SECRET_FILE = "init-secret"  # noqa: S105 - a file's name
+_SECRET_BYTES = 24
+
+
+def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "Path | None") -> bool:
+    """Make it if it is needed, and whether it was; StartupError if that is not possible. Blocks. `data_dir`: None for a
+    process that keeps no files."""
+    name = settings.init_user
+    try:
+        if name is None or registry.has_super_user():
+            return False
+        path = None if data_dir is None else data_dir / INIT_SECRET_FILE
+        secret = settings.init_secret or _secret_in(path)
+        is_made = registry.ensure_super_user(name, secret, now_ms=now_ms())
+    except MessagingError as error:
+        raise StartupError(f"the super user {name} (init_user) can't be made: {error.message}") from error
+    if is_made:
+        where = "" if settings.init_secret else f", its secret is in {path}: note it down and delete the file"
+        _log.warning("made the super user %s (init_user)%s", name, where)
+    return is_made
+
+
+def new_secret() -> str:
+    """One that nobody guesses, of characters that need no quotes."""
+    return secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def _secret_in(path: "Path | None") -> str:
+    if path is None:
+        raise StartupError(
+            "the super user of init_user needs a secret in the variable TERNMQ_INIT_SECRET, the same for all proxies: "
+            "a proxy keeps no file to write one to"
+        )
+    try:
+        if path.exists():
+            secret = path.read_text(encoding="utf-8").strip()
+            if problem := problem_of_secret(secret):
+                raise StartupError(f"the file {path} has no secret, delete it: {problem}")
+            return secret
+        secret = new_secret()
+        part = path.with_name(f"{path.name}.new")
+        part.unlink(missing_ok=True)
+        with new_file(part) as file:
+            file.write(f"{secret}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(f"the secret of the super user of init_user can't be written to {path}: {error}") from error
+    return secret

@@ -1,0 +1,165 @@
+"""Secrets as the registry has them: encrypted by AES-GCM under a key that is not in the registry.
+
+Text        `v1:<id of the key>:<base64 of nonce and ciphertext>`. The user's name and the secret's time are
+            authenticated with it, so that no other user can be given what was copied from this one.
+Keys        the first encrypts, all decrypt; see `ternmq_common.access.secret_keys`.
+Own file    where no key is given, a stack with a data directory makes one there for its first secret. Processes of the
+            stack share it: who meets another key's secret reads the file.
+Threads     safe for several; reads and writes that file, so it blocks.
+"""
+
+import base64
+import binascii
+import logging
+import os
+import secrets
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ternmq_common.access.secret_keys import key_id, new_key, parsed_keys
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.private_files import narrow, new_file
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from ternmq_common.server_settings import UsersSettings
+
+_log = logging.getLogger(__name__)
+OWN_KEY_FILE = "secrets.key"
+_VERSION = "v1"
+_NONCE_BYTES = 12
+
+
+class Sealing:
+    """Encrypts secrets, and decrypts those whose key it has."""
+
+    def __init__(self, keys: "Sequence[bytes]" = (), *, own_file: "Path | None" = None) -> None:
+        """StartupError if `own_file`, which is for who has no other keys, is there and has none either."""
+        self._lock = threading.Lock()
+        self._ciphers: dict[str, AESGCM] = {}
+        self._own_file = own_file
+        self._first = ""
+        self._take(keys)
+        if own_file is not None:
+            self._read_own(own_file)
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The keys that are known; none of them is told by that."""
+        return tuple(self._ciphers)
+
+    def sealed(self, user: str, created_ms: int, secret: str) -> str:
+        """The text that stands for the secret; PRECONDITION_FAILED without any key."""
+        with self._lock:
+            if not self._ciphers and self._own_file is not None:
+                _make_own(self._own_file)
+                self._read_own(self._own_file)
+            if not self._ciphers:
+                raise MessagingError(
+                    definition_pb2.PRECONDITION_FAILED,
+                    "there is no key to encrypt secrets with: make one with `ternmq user generate-key`, and give the "
+                    "same to all proxies, in a file (--secrets-key-file) or in the variable TERNMQ_SECRETS_KEY",
+                )
+            nonce = secrets.token_bytes(_NONCE_BYTES)
+            encrypted = self._ciphers[self._first].encrypt(nonce, secret.encode(), _bound_to(user, created_ms))
+            return f"{_VERSION}:{self._first}:{base64.b64encode(nonce + encrypted).decode()}"
+
+    def opened(self, user: str, created_ms: int, sealed: str) -> str | None:
+        """The secret; None if its key is not here, or the text is not one that was made for this user then."""
+        from cryptography.exceptions import InvalidTag
+
+        version, _, rest = sealed.partition(":")
+        key, _, encoded = rest.partition(":")
+        if version != _VERSION:
+            return None
+        cipher = self._cipher_of(key)
+        if cipher is None:
+            return None
+        try:
+            packed = base64.b64decode(encoded, validate=True)
+            nonce, encrypted = packed[:_NONCE_BYTES], packed[_NONCE_BYTES:]
+            return cipher.decrypt(nonce, encrypted, _bound_to(user, created_ms)).decode()
+        except (binascii.Error, ValueError, InvalidTag):
+            return None
+
+    def is_current(self, sealed: str) -> bool:
+        """Whether it is encrypted with the key that encrypts now."""
+        return sealed.startswith(f"{_VERSION}:{self._first}:")
+
+    def _cipher_of(self, key: str) -> "AESGCM | None":
+        with self._lock:
+            if key not in self._ciphers and self._own_file is not None:
+                self._read_own(self._own_file)
+            return self._ciphers.get(key)
+
+    def _read_own(self, path: "Path") -> None:
+        if path.exists():
+            narrow(path)
+            self._take(_keys_of(path))
+
+    def _take(self, keys: "Sequence[bytes]") -> None:
+        # Takes a while to import, and who has no users needs none of it.
+        if not keys:
+            return
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._ciphers = {key_id(key): AESGCM(key) for key in keys}
+        self._first = key_id(keys[0])
+
+
+def sealing_of(settings: "UsersSettings", data_dir: "Path | None" = None) -> Sealing:
+    """As the settings say; without a key the file in the data directory, if there is one. StartupError. Blocks."""
+    if settings.secrets_key is not None:
+        return Sealing(parsed_keys(settings.secrets_key))
+    if settings.secrets_key_file is not None:
+        return Sealing(_keys_of(settings.secrets_key_file))
+    return Sealing(own_file=None if data_dir is None else data_dir / OWN_KEY_FILE)
+
+
+def _bound_to(user: str, created_ms: int) -> bytes:
+    return f"{user}\n{created_ms}".encode()
+
+
+def _keys_of(path: "Path") -> tuple[bytes, ...]:
+    try:
+        return parsed_keys(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StartupError(f"the key file {path} of users' secrets can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StartupError(f"the key file {path} of users' secrets is no text") from error
+    except ValueError as error:
+        raise StartupError(f"the key file {path} of users' secrets: {error}") from None
+
+
+def _make_own(path: "Path") -> None:
+    """Whole or not at all, and durable before anything is encrypted with it; another process's, if that is faster."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    try:
+        with new_file(part) as file:
+            file.write(
+                f"# Encrypts the secrets of users in registry.db; keep a copy elsewhere.\n{new_key()}\n".encode()
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            path.hardlink_to(part)
+            _log.warning("made the key of users' secrets, %s: keep a copy elsewhere, no backup has it", path)
+    except OSError as error:
+        raise MessagingError(
+            definition_pb2.INTERNAL_SERVER_ERROR,
+            f"the key of users' secrets can't be written to {path}: {error.strerror}",
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,106 @@
+"""Rows of the table of users and what they stand for.
+
+Secrets     a list of `{"sealed", "created_ms", "valid_until_ms"}`, the newest first; see `sealing`
+Policies    a list of `{"resource", "actions", "allows", "sources"}`, as `ternmq_common.access` parses them, in the
+            order of resource and decision
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ternmq_common.access.actions import Action
+from ternmq_common.access.resources import Resource
+from ternmq_common.access.users import Policy, Secret, User, parsed_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq_registry.sealing import Sealing
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """As `Secret`, encrypted."""
+
+    sealed: str
+    created_ms: int
+    valid_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUser:
+    """As `User`, with secrets that are encrypted: what the registry has, whoever has the key."""
+
+    name: str
+    is_super: bool
+    is_enabled: bool
+    created_ms: int
+    secrets: tuple[SealedSecret, ...]
+    policies: tuple[Policy, ...] = ()
+
+
+def stored_user(row: "Mapping[Any, Any]") -> StoredUser:
+    return StoredUser(
+        name=row["name"],
+        is_super=bool(row["is_super"]),
+        is_enabled=bool(row["is_enabled"]),
+        created_ms=row["created_ms"],
+        secrets=tuple(SealedSecret(**each) for each in _list(row["secrets"])),
+        policies=tuple(_policy(each) for each in _list(row["policies"])),
+    )
+
+
+def user_row(user: StoredUser) -> dict[str, object]:
+    """Without the version, which each change gives."""
+    secrets = [
+        {"sealed": each.sealed, "created_ms": each.created_ms, "valid_until_ms": each.valid_until_ms}
+        for each in user.secrets
+    ]
+    policies = [
+        {
+            "resource": str(each.resource),
+            "actions": str(each.actions),
+            "allows": each.allows,
+            "sources": ",".join(map(str, each.sources)),
+        }
+        for each in user.policies
+    ]
+    return {
+        "name": user.name,
+        "is_super": user.is_super,
+        "is_enabled": user.is_enabled,
+        "created_ms": user.created_ms,
+        "secrets": json.dumps(secrets),
+        "policies": json.dumps(policies),
+    }
+
+
+def opened_user(user: StoredUser, sealing: "Sealing | None") -> User:
+    """With those of the secrets that can be decrypted here."""
+    secrets = []
+    for each in user.secrets:
+        text = None if sealing is None else sealing.opened(user.name, each.created_ms, each.sealed)
+        if text is not None:
+            secrets.append(Secret(text, each.created_ms, each.valid_until_ms))
+    return User(
+        name=user.name,
+        is_super=user.is_super,
+        is_enabled=user.is_enabled,
+        created_ms=user.created_ms,
+        secrets=tuple(secrets),
+        policies=user.policies,
+    )
+
+
+def _policy(said: dict[str, Any]) -> Policy:
+    return Policy(
+        resource=Resource.parse(said["resource"]),
+        actions=Action.parse(said["actions"]),
+        allows=said["allows"],
+        sources=parsed_ranges(said["sources"]),
+    )
+
+
+def _list(text: str) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", json.loads(text))

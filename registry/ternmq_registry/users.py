@@ -1,0 +1,277 @@
+"""Who may call: users with their secrets and policies.
+
+Secrets     go in as texts and come out so for who has the key (`sealing`). A user has one, and while it is rotated two.
+Super users one at least is enabled once there is any: the last one can't be deleted, disabled or made an ordinary user.
+"""
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, insert, select, update
+
+from ternmq_common.access.users import POLICIES_MAX, AccessSnapshot, User
+from ternmq_common.errors import MessagingError
+from ternmq_common.printable import listed
+from ternmq_protos.v2 import definition_pb2
+from ternmq_registry.checksums import check_rows
+from ternmq_registry.database import raised_version
+from ternmq_registry.tables import USERS
+from ternmq_registry.user_rows import SealedSecret, StoredUser, opened_user, stored_user, user_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sqlalchemy import Connection
+
+    from ternmq_common.access.resources import Resource
+    from ternmq_common.access.users import Policy
+    from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_registry.database import Database
+    from ternmq_registry.sealing import Sealing
+
+_log = logging.getLogger(__name__)
+USERS_MAX = 10_000
+
+
+class Users:
+    """The part of the registry that knows users. Without `_sealing` their secrets are nobody's here."""
+
+    _database: "Database"
+    _sealing: "Sealing | None" = None
+    _unreadable: frozenset[str] = frozenset()
+
+    def create_user(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> User:
+        """Make a user who has a valid name and secret; BAD_REQUEST if there is one of that name."""
+        with self._database.changing() as connection:
+            if _found(connection, name) is not None:
+                raise MessagingError(
+                    definition_pb2.BAD_REQUEST,
+                    f"user {name!r} exists; `ternmq user update` and `ternmq user rotate` change one",
+                )
+            return self._opened(self._made(connection, name, secret, is_super=is_super, now_ms=now_ms))
+
+    def update_user(self, name: str, *, is_super: bool | None = None, is_enabled: bool | None = None) -> User:
+        """Change what is given; PRECONDITION_FAILED if no super user would be left who is enabled."""
+
+        def change(user: StoredUser) -> StoredUser:
+            return replace(
+                user,
+                is_super=user.is_super if is_super is None else is_super,
+                is_enabled=user.is_enabled if is_enabled is None else is_enabled,
+            )
+
+        return self._update(name, change)
+
+    def delete_user(self, name: str) -> None:
+        """PRECONDITION_FAILED for the last super user who is enabled."""
+        with self._database.changing() as connection:
+            user = _existing(connection, name)
+            _check_last_super(connection, user)
+            connection.execute(delete(USERS).where(USERS.c.name == name))
+            raised_version(connection)
+
+    def rotate_secret(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> User:
+        """Give a user another secret. The one before stays valid for the overlap, any older one ends."""
+        assert overlap_ms >= 0
+
+        def change(user: StoredUser) -> StoredUser:
+            created_ms = max([now_ms, *(each.created_ms + 1 for each in user.secrets)])
+            until_ms = now_ms + overlap_ms
+            kept = [_ending(each, until_ms) for each in user.secrets[:1] if overlap_ms and _is_valid(each, now_ms)]
+            return replace(user, secrets=(self._sealed(name, created_ms, secret), *kept))
+
+        return self._update(name, change)
+
+    def put_policy(self, name: str, policy: "Policy") -> User:
+        """Add a policy, or put it in the place of the user's one with the same resource and decision."""
+
+        def change(user: StoredUser) -> StoredUser:
+            others = [each for each in user.policies if _key(each) != _key(policy)]
+            if len(others) >= POLICIES_MAX:
+                raise MessagingError(
+                    definition_pb2.BAD_REQUEST,
+                    f"user {name!r} has {POLICIES_MAX} policies, the most there may be: remove some, or widen one",
+                )
+            return replace(user, policies=tuple(sorted([*others, policy], key=_key)))
+
+        return self._update(name, change)
+
+    def delete_policy(self, name: str, resource: "Resource", *, allows: bool) -> User:
+        """NOT_FOUND if the user has no such policy."""
+
+        def change(user: StoredUser) -> StoredUser:
+            left = tuple(each for each in user.policies if (each.resource, each.allows) != (resource, allows))
+            if len(left) == len(user.policies):
+                decision = "allows" if allows else "denies"
+                raise MessagingError(
+                    definition_pb2.NOT_FOUND,
+                    f"user {name!r} has no policy that {decision} something on {resource}; `ternmq policy list {name}`",
+                )
+            return replace(user, policies=left)
+
+        return self._update(name, change)
+
+    def reseal_secrets(self) -> tuple[int, list[str]]:
+        """Encrypt all secrets anew that are not with the first key; of how many users, and who has secrets that can't
+        be read here: those stay."""
+        with self._database.changing() as connection:
+            users = _stored(connection, 0).values()
+            unreadable = sorted(user.name for user in users if len(self._opened(user).secrets) < len(user.secrets))
+            changed = [resealed for user in users if (resealed := self._resealed(user)) != user]
+            if changed:
+                version = raised_version(connection)
+                for user in changed:
+                    _write(connection, user, version)
+            return len(changed), unreadable
+
+    def take_over_users(self, users: "Iterable[StoredUser]") -> None:
+        """Have users of another registry, as they were there; this one has none of them."""
+        with self._database.changing() as connection:
+            version = raised_version(connection)
+            for user in users:
+                _insert(connection, user, version)
+
+    def has_super_user(self) -> bool:
+        """Whether somebody can administer this."""
+        with self._database.reading() as connection:
+            return _super_users(connection) > 0
+
+    def ensure_super_user(self, name: str, secret: str, *, now_ms: int) -> bool:
+        """Unless a super user is enabled, make this one, or make the user of that name one again, with this secret
+        alone; whether that was needed. Of several processes one does it."""
+        with self._database.changing() as connection:
+            if _super_users(connection):
+                return False
+            found = _found(connection, name)
+            if found is None:
+                self._made(connection, name, secret, is_super=True, now_ms=now_ms)
+            else:
+                created_ms = max([now_ms, *(each.created_ms + 1 for each in found.secrets)])
+                secrets = (self._sealed(name, created_ms, secret),)
+                again = replace(found, is_super=True, is_enabled=True, secrets=secrets)
+                _write(connection, again, raised_version(connection))
+            return True
+
+    def _made(self, connection: "Connection", name: str, secret: str, *, is_super: bool, now_ms: int) -> StoredUser:
+        if int(connection.execute(select(func.count()).select_from(USERS)).scalar_one()) >= USERS_MAX:
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"there are {USERS_MAX} users, which is the most")
+        secrets = (self._sealed(name, now_ms, secret),)
+        user = StoredUser(name=name, is_super=is_super, is_enabled=True, created_ms=now_ms, secrets=secrets)
+        _insert(connection, user, raised_version(connection))
+        return user
+
+    def _update(self, name: str, change: "Callable[[StoredUser], StoredUser]") -> User:
+        with self._database.changing() as connection:
+            user = _existing(connection, name)
+            changed = change(user)
+            if not (changed.is_super and changed.is_enabled):
+                _check_last_super(connection, user)
+            if changed != user:
+                _write(connection, changed, raised_version(connection))
+            return self._opened(changed)
+
+    def _sealed(self, name: str, created_ms: int, secret: str) -> SealedSecret:
+        assert self._sealing is not None, "who changes users has a sealing"
+        return SealedSecret(self._sealing.sealed(name, created_ms, secret), created_ms)
+
+    def _resealed(self, user: StoredUser) -> StoredUser:
+        sealing = self._sealing
+        assert sealing is not None, "who changes users has a sealing"
+        secrets = []
+        for each in user.secrets:
+            text = None if sealing.is_current(each.sealed) else sealing.opened(user.name, each.created_ms, each.sealed)
+            secrets.append(
+                each if text is None else replace(each, sealed=sealing.sealed(user.name, each.created_ms, text))
+            )
+        return replace(user, secrets=tuple(secrets))
+
+    def _opened(self, user: StoredUser) -> User:
+        return opened_user(user, self._sealing)
+
+    def _access(self, connection: "Connection", since: "RegistrySnapshot") -> AccessSnapshot:
+        """All users; the same object as in `since` if none changed."""
+        changed = _stored(connection, since.version)
+        known = since.access.users
+        count = int(connection.execute(select(func.count()).select_from(USERS)).scalar_one())
+        if not changed and count == len(known):
+            return since.access
+        users = {**known, **{name: self._opened(user) for name, user in changed.items()}}
+        if len(users) != count:
+            # Some were deleted, and the rows that are gone don't say so.
+            there = set(connection.execute(select(USERS.c.name)).scalars())
+            users = {name: user for name, user in users.items() if name in there}
+        self._warn_of_unreadable(
+            {name for name, user in changed.items() if len(users[name].secrets) < len(user.secrets)}
+        )
+        return AccessSnapshot(users)
+
+    def _warn_of_unreadable(self, names: set[str]) -> None:
+        news = names - self._unreadable
+        self._unreadable |= names
+        if self._sealing is None or not news:
+            return
+        keys = ", ".join(self._sealing.key_ids)
+        _log.warning(
+            "secrets of users can't be decrypted with %s, so they can't sign in here: %s; "
+            "give the key that they were encrypted with (--secrets-key-file), or `ternmq user rotate` them",
+            f"the keys {keys}" if keys else "no key",
+            listed(sorted(news), "users"),
+        )
+
+
+def _insert(connection: "Connection", user: StoredUser, version: int) -> None:
+    connection.execute(insert(USERS).values(**user_row(user), changed=version))
+
+
+def _write(connection: "Connection", user: StoredUser, version: int) -> None:
+    row = update(USERS).where(USERS.c.name == user.name).values(**user_row(user), changed=version)
+    connection.execute(row)
+
+
+def _stored(connection: "Connection", since: int, name: str | None = None) -> dict[str, StoredUser]:
+    """Those that changed above the version `since`, or the one of this name."""
+    wanted = USERS.c.changed > since if name is None else USERS.c.name == name
+    rows = connection.execute(select(USERS).where(wanted)).mappings().all()
+    check_rows(connection, USERS, rows)
+    return {row["name"]: stored_user(row) for row in rows}
+
+
+def _found(connection: "Connection", name: str) -> StoredUser | None:
+    return _stored(connection, 0, name).get(name)
+
+
+def _existing(connection: "Connection", name: str) -> StoredUser:
+    user = _found(connection, name)
+    if user is None:
+        raise MessagingError(definition_pb2.NOT_FOUND, f"there is no user {name!r}; `ternmq user list` shows them")
+    return user
+
+
+def _super_users(connection: "Connection") -> int:
+    enabled = select(func.count()).select_from(USERS).where(USERS.c.is_super, USERS.c.is_enabled)
+    return int(connection.execute(enabled).scalar_one())
+
+
+def _check_last_super(connection: "Connection", user: StoredUser) -> None:
+    """Before that user is no super user any more who is enabled."""
+    if user.is_super and user.is_enabled and _super_users(connection) == 1:
+        raise MessagingError(
+            definition_pb2.PRECONDITION_FAILED,
+            f"user {user.name!r} is the last super user who is enabled: nobody could administer this server; "
+            "make another one before, with `ternmq user create NAME --super`",
+        )
+
+
+def _is_valid(secret: SealedSecret, now_ms: int) -> bool:
+    return secret.valid_until_ms is None or secret.valid_until_ms > now_ms
+
+
+def _ending(secret: SealedSecret, until_ms: int) -> SealedSecret:
+    """Valid until then, and no longer than it was."""
+    ends = until_ms if secret.valid_until_ms is None else min(until_ms, secret.valid_until_ms)
+    return replace(secret, valid_until_ms=ends)
+
+
+def _key(policy: "Policy") -> tuple[str, bool]:
+    return str(policy.resource), policy.allows
