@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.quotas import QuotaSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +81,7 @@ class RegistrySnapshot:
     groups: "Mapping[str, Group]" = field(default_factory=dict)
     brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
     access: AccessSnapshot = field(default_factory=AccessSnapshot)
+    quotas: QuotaSnapshot = field(default_factory=QuotaSnapshot)
     is_placed: bool = True
 
     def topic_made(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""The registry: topics and groups here, brokers and deletions in the modules beside it.
+"""The registry: topics and groups here, brokers, deletions and quotas in the modules beside it.
 
 Every call is one transaction, safe for several threads, and blocks: callers use a thread. All raise
 `RegistryUnavailable` when the database can't be reached.
@@ -20,6 +20,7 @@ from ternmq_registry.database import Database, keep_room, postgres_engine, raise
 from ternmq_registry.deletions import Deletions, record_deletion
 from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.opening import opened_engine
+from ternmq_registry.quotas import Quotas, quotas_in
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
 
 
-class Registry(Brokers, Deletions):
+class Registry(Brokers, Deletions, Quotas):
     """Who and where, in one database."""
 
     _keeps_deletions = False
@@ -68,7 +69,8 @@ class Registry(Brokers, Deletions):
             if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
                 # Something was deleted, and the rows that are gone don't say so.
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
-        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers)
+            quotas = quotas_in(connection, since)
+        return RegistrySnapshot(version=version, topics=topics, groups=groups, brokers=brokers, quotas=quotas)
 
     def topics(self) -> list[Topic]:
         """In the order of their names."""
