@@ -97,6 +97,7 @@ class GrpcFront:
             headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT),
             budgets=budgets,
             connections_max=connections_max,
+            gone=self._gone,
         )
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
@@ -106,7 +107,10 @@ class GrpcFront:
 
     def _traffic(self) -> Traffic:
         server = self._server
-        return Traffic(len(server.connections), server.ledger.held, server.ledger.unread, server.passed)
+        passed = server.passed
+        if self._started:
+            passed |= {f"quota_of_{kind}": times for kind, times in self._services.quotas.refused.copy().items()}
+        return Traffic(len(server.connections), server.ledger.held, server.ledger.unread, passed)
 
     @property
     def addresses(self) -> list[str]:
@@ -174,15 +178,23 @@ class GrpcFront:
 
     def _caller(self, served: ServedCall) -> Call:
         """The call as far as it is like others of its client on this connection: how long it may last is not said.
-        Noted, if it names a client."""
+        Noted, if it names a client; TOO_MANY_REQUESTS if that, or its user, has as many connections as it may."""
         known = served.note
         client_id = served.headers.get(_CLIENT_ID, "")
         if isinstance(known, Call) and known.client_id == client_id:
             return known
         call = replace(self._call(served), remaining_s=None)
         if client_id.strip() and not problem_of_name(client_id):
+            self._gone(known)
+            served.note = None
+            self._services.quotas.connect(call.user, client_id)
             served.note = call
         return call
+
+    def _gone(self, note: object) -> None:
+        """A connection is that client's no more."""
+        if isinstance(note, Call):
+            self._services.quotas.disconnect(note.user, note.client_id)
 
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures
@@ -192,11 +204,11 @@ class GrpcFront:
             with Measured(figures.called, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
+                    made = self._caller(served)
                 except MessagingError as error:
                     response = call.response(status=status_of(error, name))
                 else:
                     measured.code = CUT
-                    made = self._caller(served)
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
                     with NOTHING if span is None else Within(span):
                         response = await self._response(name, call, request, made)
@@ -227,6 +239,7 @@ class GrpcFront:
             with Measured(figures.polled, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
+                    self._caller(served)
                 except MessagingError as error:
                     refused = call.response(status=status_of(error, name))
                     measured.code = _code_of(refused.status)
@@ -271,6 +284,10 @@ class GrpcFront:
 
     async def _converse(self, served: ServedCall) -> None:
         call = self._call(served)
+        try:
+            self._caller(served)
+        except MessagingError as error:
+            raise CallRefused(Status.RESOURCE_EXHAUSTED, error.message) from error
         # Rust takes its start for done when the headers arrive.
         served.begin()
         stream = TelemetryStream(served)

@@ -75,8 +75,8 @@ class Meters:
         meters.part = self.part
         for name, meter in self._own.items():
             if quotas.get(name) == meter.quota:
-                meters._own[name] = meter  # noqa: SLF001 - of its own class
+                meters._own[name] = meter
         for name, meter in self._by_name.items():
-            if name not in quotas and meters._default == meter.quota:  # noqa: SLF001
-                meters._by_name[name] = meter  # noqa: SLF001
+            if name not in quotas and meters._default == meter.quota:
+                meters._by_name[name] = meter
         return meters

@@ -13,13 +13,13 @@ from ternmq_proxy.quotas.sharing import max_min
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ternmq_proxy.quotas.meter import Meter
     from ternmq_proxy.quotas.quotas import Quotas
     from ternmq_registry.quotas import Demand
 
-    Exchange = Callable[[str, Demand, int], dict[str, Demand]]
+    Exchange = Callable[[str, Demand, int], Awaitable[dict[str, Demand]]]
 
 _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
@@ -29,7 +29,7 @@ NAMES_MAX = 500
 
 
 class Shares:
-    """Those of the proxy `name`; `exchange` is the registry's, and blocks."""
+    """Those of the proxy `name`; `exchange` is `Catalog.exchange_demand`."""
 
     def __init__(self, quotas: "Quotas", name: str, exchange: "Exchange", *, interval_s: float = INTERVAL_S) -> None:
         self._quotas = quotas
@@ -37,6 +37,7 @@ class Shares:
         self._exchange = exchange
         self._interval_s = interval_s
         self._since = quotas.now()
+        self._shares = False
 
     async def keep(self) -> None:
         """For ever."""
@@ -49,6 +50,14 @@ class Shares:
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("quotas are not shared with other proxies now; the shares stay as they are")
 
+    async def leave(self, leave: "Callable[[str], Awaitable[None]]") -> None:
+        """This proxy ends: the others may have its shares at once. `leave` is `Catalog.leave_proxies`."""
+        if self._shares:
+            try:
+                await leave(self._name)
+            except RegistryUnavailable as error:
+                _log.info("the shares of quotas that were here are free when the lease ends: %s", error.message)
+
     async def renew(self) -> None:
         """Say what is wanted here, and take the shares that follow from what all want."""
         if not self._quotas.snapshot.quotas:
@@ -56,7 +65,8 @@ class Shares:
         now = self._quotas.now()
         own = demand_of(self._quotas, max(now - self._since, 1e-3))
         self._since = now
-        everybody = await asyncio.to_thread(self._exchange, self._name, own, LEASE_MS)
+        self._shares = True
+        everybody = await self._exchange(self._name, own, LEASE_MS)
         apply_shares(self._quotas, self._name, everybody)
 
 
