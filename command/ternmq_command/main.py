@@ -46,6 +46,7 @@ COMMANDS = {
     "transaction": Subcommand("transaction.commands", "Look at open transactions, and end them."),
     "backlog": Subcommand("backlog.commands", "Move the backlog of a group to a topic with more queues."),
     "pipeline": Subcommand("pipeline.commands", "Move topics into files and back with Spark."),
+    "quota": Subcommand("quota.commands", "Limit what users, topics, groups and clients may take."),
     "apply": Subcommand("declaring.apply", "Make topics and groups as a file says."),
     "export": Subcommand("declaring.export", "Write a file that apply reads, of what is there."),
     "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),

@@ -60,6 +60,7 @@ async def serve_clients(
         budgets=budgets_of(settings),
         connections_max=connections_max(settings),
         shared=settings.workers > 1,
+        overload_delay_ms=settings.overload_delay_ms,
     )
     services = make_services(settings, clock, catalog, messages, front.addresses[0], process)
     process.answers[CLIENTS] = functools.partial(answer_clients, services=services)

@@ -13,6 +13,7 @@ from ternmq_proxy.activities import (
     admin_clock,
     admin_groups,
     admin_messages,
+    admin_quotas,
     admin_server,
     admin_topics,
     admin_transactions,
@@ -133,6 +134,9 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "GetLogLevels": admin_server.get_log_levels,
     "UpdateLogLevels": admin_server.update_log_levels,
     "GetDiagnostics": admin_server.get_diagnostics,
+    "PutQuota": admin_quotas.put_quota,
+    "DeleteQuota": admin_quotas.delete_quota,
+    "ListQuotas": admin_quotas.list_quotas,
 }
 
 

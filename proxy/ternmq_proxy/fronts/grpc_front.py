@@ -36,6 +36,7 @@ from ternmq_proxy.fronts.calls import (
 from ternmq_proxy.fronts.deliveries import Deliveries
 from ternmq_proxy.fronts.health import Health
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
+from ternmq_proxy.fronts.overload import Overload
 from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.refusals import RefusalLog
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _OK: int = definition_pb2.OK
+TOO_MANY = code_name(definition_pb2.TOO_MANY_REQUESTS)
+# The call that is refused in an overload: it makes work for all, and its client repeats it.
+_SHED = "SendMessage"
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 
 
@@ -77,8 +81,10 @@ class GrpcFront:
         budgets: "Budgets | None" = None,
         connections_max: int = CONNECTIONS_MAX,
         shared: bool = False,
+        overload_delay_ms: int = 0,
     ) -> None:
-        """`shared`: other workers have the same addresses."""
+        """`shared`: other workers have the same addresses. `overload_delay_ms`: how long sends may wait before some are
+        refused, 0 for ever."""
         with contextlib.ExitStack() as taken:
             self._sockets = [taken.enter_context(_bound(listener.address, shared)) for listener in listeners]
             taken.pop_all()
@@ -103,14 +109,19 @@ class GrpcFront:
         self._started = False
         self._deliveries = Deliveries(self._figures)
         self._refusals = RefusalLog(time.monotonic)
+        self._overload_delay_ms = overload_delay_ms
+        self._overload: Overload | None = None
         self._services: Services
 
     def _traffic(self) -> Traffic:
         server = self._server
-        passed = server.passed
+        passed, shedding = server.passed, False
         if self._started:
             passed |= {f"quota_of_{kind}": times for kind, times in self._services.quotas.refused.copy().items()}
-        return Traffic(len(server.connections), server.ledger.held, server.ledger.unread, passed)
+        if self._overload is not None:
+            passed["overload"] = self._overload.shedder.refused
+            shedding = self._overload.is_shedding
+        return Traffic(len(server.connections), server.ledger.held, server.ledger.unread, passed, shedding)
 
     @property
     def addresses(self) -> list[str]:
@@ -120,6 +131,9 @@ class GrpcFront:
     async def start(self, services: "Services") -> None:
         self._services = services
         self._started = True
+        if self._overload_delay_ms:
+            self._overload = Overload(self._overload_delay_ms)
+            self._overload.start()
         for service, calls in ((MESSAGING_SERVICE, messaging_calls()), (ADMIN_SERVICE, admin_calls())):
             for name, call in calls.items():
                 self._methods[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
@@ -135,6 +149,8 @@ class GrpcFront:
             for sock in self._sockets:
                 sock.close()
         self._health.end()
+        if self._overload is not None:
+            self._overload.stop()
         await self._server.stop(grace_s)
         await self._deliveries.settled()
 
@@ -148,11 +164,15 @@ class GrpcFront:
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
         figures, services = self._figures, self._services
+        overload = self._overload if name == _SHED else None
 
         def at_once(served: ServedCall, data: bytes) -> bool:
             began = time.perf_counter()
+            caller = ""
 
             def answer(response: bytes, code: int) -> None:
+                if overload is not None:
+                    overload.shedder.leaves(caller)
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
                 figures.called(name, code_name(code), time.perf_counter() - began)
@@ -162,17 +182,27 @@ class GrpcFront:
 
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
+            if overload is not None:
+                caller = _weighed(served)
+                if not overload.shedder.enters(caller):
+                    figures.bytes_in += len(data)
+                    figures.called(name, TOO_MANY, 0.0)
+                    overload.refuse(served)
+                    return True
             try:
                 made = self._caller(served)
                 if made is not served.note:
                     made.require_client()
-                return begin(data, made, services, answer)
+                begun = begin(data, made, services, answer)
             except DecodeError:
-                return False  # which says so
+                begun = False  # which says so
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 response = call.response(status=status_of(error, name))
                 answer(response.SerializeToString(), response.status.code)
                 return True
+            if not begun and overload is not None:
+                overload.shedder.leaves(caller)  # and enters again, with its coroutine
+            return begun
 
         return at_once
 
@@ -199,8 +229,24 @@ class GrpcFront:
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures
         size = RequestSize(call.request, self._services.request_limits)
+        overload = self._overload if name == _SHED else None
 
         async def answer(served: ServedCall) -> None:
+            if overload is None:
+                await serve(served)
+                return
+            caller = _weighed(served)
+            if not overload.shedder.enters(caller):
+                figures.called(name, TOO_MANY, 0.0)
+                await overload.pause()
+                await served.finish(call.response(status=overload.status).SerializeToString())
+                return
+            try:
+                await serve(served)
+            finally:
+                overload.shedder.leaves(caller)
+
+        async def serve(served: ServedCall) -> None:
             with Measured(figures.called, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
@@ -339,6 +385,13 @@ class GrpcFront:
             remaining_s=served.remaining_s(),
             room=room,
         )
+
+
+def _weighed(served: ServedCall) -> str:
+    """Whom a send is counted for while there are too many: its user, or, where nobody has to say who he is, its
+    connection, which costs more to have than a client's id."""
+    note = served.note
+    return note.user if isinstance(note, Call) and note.user else served.peer
 
 
 def _bound(address: str, shared: bool) -> socket.socket:

@@ -4,11 +4,16 @@ What is more than the burst passes when the bucket is full, and leaves a debt, s
 ever. Over any time no more is taken than `rate` of them, the burst, and what one batch has more than that.
 """
 
+import math
+
+# Over which what was taken is averaged.
+_MEMORY_S = 2.0
+
 
 class TokenBucket:
     """Invariant: the level is at most `capacity`; below 0 it is a debt."""
 
-    __slots__ = ("_at", "_burst_s", "_level", "capacity", "rate")
+    __slots__ = ("_at", "_burst_s", "_level", "_taken", "_taken_at", "capacity", "rate")
 
     def __init__(self, rate: float, burst_s: float, now: float) -> None:
         """Full. `rate` is tokens a second, above 0."""
@@ -17,6 +22,8 @@ class TokenBucket:
         self.capacity = max(1.0, rate * burst_s)
         self._level = self.capacity
         self._at = now
+        self._taken = 0.0
+        self._taken_at = now
 
     def level(self, now: float) -> float:
         """Tokens that are there."""
@@ -34,10 +41,20 @@ class TokenBucket:
     def take(self, amount: float, now: float) -> None:
         """Whether they are there or not."""
         self._level = self.level(now) - amount
+        self._taken = self._fading(now) + amount
+        self._taken_at = now
+
+    def taken_per_s(self, now: float) -> float:
+        """How many were taken each second, of late."""
+        return self._fading(now) / _MEMORY_S
+
+    def _fading(self, now: float) -> float:
+        return self._taken * math.exp((self._taken_at - now) / _MEMORY_S)
 
     def give_back(self, amount: float) -> None:
         """What was taken and not used."""
         self._level = min(self.capacity, self._level + amount)
+        self._taken -= amount
 
     def set_rate(self, rate: float, now: float) -> None:
         """From now on; a debt stays, and no more is there than the new burst."""

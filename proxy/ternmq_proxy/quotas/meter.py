@@ -117,19 +117,36 @@ class Meter:
     def set_shares(self, shares: "Mapping[str, float]", part: float, now: float) -> None:
         """What this proxy has of its rates and connections from now on, and which `part` of what is not shared by
         demand."""
+        for limit, bucket in self._buckets():
+            bucket.set_rate(shares[limit], now)
+        if self.topics is not None and self.quota.topics_per_hour is not None:
+            self.topics.set_rate(self.quota.topics_per_hour * part / _HOUR_S, now)
+        if self.quota.connections is not None:
+            self.connections_max = max(1, int(shares["connections"]))
+
+    def shares(self) -> dict[str, float]:
+        """What this proxy may give each second of each rate, and how many connections at one time."""
+        shares = {limit: bucket.rate for limit, bucket in self._buckets()}
+        if self.connections_max is not None:
+            shares["connections"] = float(self.connections_max)
+        return shares
+
+    def rates(self, now: float) -> dict[str, float]:
+        """What it took of each rate each second, of late."""
+        return {limit: bucket.taken_per_s(now) for limit, bucket in self._buckets()}
+
+    def used(self, now: float) -> float:
+        """The part of its share that it takes, of the rate of which that is most."""
+        return max((bucket.taken_per_s(now) / bucket.rate for _, bucket in self._buckets()), default=0.0)
+
+    def _buckets(self) -> "list[tuple[str, TokenBucket]]":
         buckets = (
             ("messages_in", self.messages_in),
             ("bytes_in", self.bytes_in),
             ("messages_out", self.messages_out),
             ("bytes_out", self.bytes_out),
         )
-        for limit, bucket in buckets:
-            if bucket is not None:
-                bucket.set_rate(shares[limit], now)
-        if self.topics is not None and self.quota.topics_per_hour is not None:
-            self.topics.set_rate(self.quota.topics_per_hour * part / _HOUR_S, now)
-        if self.quota.connections is not None:
-            self.connections_max = max(1, int(shares["connections"]))
+        return [(limit, bucket) for limit, bucket in buckets if bucket is not None]
 
     def is_idle(self, now: float) -> bool:
         """Whether it is as if it had just been made."""

@@ -1,7 +1,7 @@
 """The meters of one kind, by name. Names of clients are whatever somebody sends, so there is a limit to them.
 
-Forgotten   is only who has taken nothing for so long that its meter is as new. While nobody is, and as many are known as
-            may be, who comes new shares one meter with all that came new: to invent names gains nothing.
+Forgotten   is only who has taken nothing for so long that its meter is as new. While nobody is, and as many are known
+            as may be, who comes new shares one meter with all that came new: to invent names gains nothing.
 """
 
 from typing import TYPE_CHECKING
