@@ -10,7 +10,7 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, RawClient, message
+from tests.support.embedded import Embedded, Proto, RawClient, message
 from tests.support.until import until_answered
 from tests.system.conftest import ANY_PORT
 
@@ -28,12 +28,14 @@ async def client(server: Embedded) -> AsyncIterator[RawClient]:
 
 
 async def put(client: RawClient, kind: str, name: str, **limits: int) -> None:
-    quota = admin_pb2.Quota(kind=kind, name=name, **limits)
+    quota = admin_pb2.Quota(kind=kind, name=name)
+    for limit, value in limits.items():
+        setattr(quota, limit, value)
     answer = await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
     assert answer.status.code == pb.OK, answer.status.message
 
 
-async def sent(client: RawClient, topic: str, messages: int = 1, **system: object) -> pb.Status:
+async def sent(client: RawClient, topic: str, messages: int = 1, **system: Proto) -> pb.Status:
     request = rpc.SendMessageRequest(messages=[message(topic, b"x" * 100, **system) for _ in range(messages)])
     status: pb.Status = (await client.call("SendMessage", request)).status
     return status

@@ -3,9 +3,11 @@
 import asyncio
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_form import handle_form

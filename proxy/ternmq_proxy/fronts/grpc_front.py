@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _OK: int = definition_pb2.OK
-TOO_MANY = code_name(definition_pb2.TOO_MANY_REQUESTS)
 # The call that is refused in an overload: it makes work for all, and its client repeats it.
 _SHED = "SendMessage"
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
@@ -132,7 +131,7 @@ class GrpcFront:
         self._services = services
         self._started = True
         if self._overload_delay_ms:
-            self._overload = Overload(self._overload_delay_ms)
+            self._overload = Overload(self._overload_delay_ms, self._figures)
             self._overload.start()
         for service, calls in ((MESSAGING_SERVICE, messaging_calls()), (ADMIN_SERVICE, admin_calls())):
             for name, call in calls.items():
@@ -160,19 +159,16 @@ class GrpcFront:
         if isinstance(call, Streamed):
             return ServedMethod(self._streamed(name, call, spans))
         begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)
-        return ServedMethod(self._unary(name, call, spans), at_once=begun)
+        served = ServedMethod(self._unary(name, call, spans), at_once=begun)
+        return self._overload.guarded(served) if self._overload is not None and name == _SHED else served
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
         figures, services = self._figures, self._services
-        overload = self._overload if name == _SHED else None
 
         def at_once(served: ServedCall, data: bytes) -> bool:
             began = time.perf_counter()
-            caller = ""
 
             def answer(response: bytes, code: int) -> None:
-                if overload is not None:
-                    overload.shedder.leaves(caller)
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
                 figures.called(name, code_name(code), time.perf_counter() - began)
@@ -182,27 +178,17 @@ class GrpcFront:
 
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
-            if overload is not None:
-                caller = _weighed(served)
-                if not overload.shedder.enters(caller):
-                    figures.bytes_in += len(data)
-                    figures.called(name, TOO_MANY, 0.0)
-                    overload.refuse(served)
-                    return True
             try:
                 made = self._caller(served)
                 if made is not served.note:
                     made.require_client()
-                begun = begin(data, made, services, answer)
+                return begin(data, made, services, answer)
             except DecodeError:
-                begun = False  # which says so
+                return False  # which says so
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 response = call.response(status=status_of(error, name))
                 answer(response.SerializeToString(), response.status.code)
                 return True
-            if not begun and overload is not None:
-                overload.shedder.leaves(caller)  # and enters again, with its coroutine
-            return begun
 
         return at_once
 
@@ -229,24 +215,8 @@ class GrpcFront:
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures
         size = RequestSize(call.request, self._services.request_limits)
-        overload = self._overload if name == _SHED else None
 
         async def answer(served: ServedCall) -> None:
-            if overload is None:
-                await serve(served)
-                return
-            caller = _weighed(served)
-            if not overload.shedder.enters(caller):
-                figures.called(name, TOO_MANY, 0.0)
-                await overload.pause()
-                await served.finish(call.response(status=overload.status).SerializeToString())
-                return
-            try:
-                await serve(served)
-            finally:
-                overload.shedder.leaves(caller)
-
-        async def serve(served: ServedCall) -> None:
             with Measured(figures.called, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
@@ -385,13 +355,6 @@ class GrpcFront:
             remaining_s=served.remaining_s(),
             room=room,
         )
-
-
-def _weighed(served: ServedCall) -> str:
-    """Whom a send is counted for while there are too many: its user, or, where nobody has to say who he is, its
-    connection, which costs more to have than a client's id."""
-    note = served.note
-    return note.user if isinstance(note, Call) and note.user else served.peer
 
 
 def _bound(address: str, shared: bool) -> socket.socket:

@@ -7,32 +7,48 @@ Refusals    are answered after a pause, all of a time by one timer, so that clie
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.retry_hint import retry_hint
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageResponse
 from ternmq_proxy.activities.status import status
+from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.measured import code_name
 from ternmq_proxy.quotas.shedding import Shedder
+from ternmq_rpc.grpc_stream.served_call import ServedMethod
 
 if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_runtime.observability.figures import FrontFigures
 
 _log = logging.getLogger(__name__)
+# The call that is refused: it makes work for all, and its client repeats it.
+_NAME = "SendMessage"
+_CODE = code_name(definition_pb2.TOO_MANY_REQUESTS)
 _PROBE_S = 0.005
 _PAUSE_S = 0.04
 _AGAIN_S = 0.2
 
 
+def _weighed(call: "ServedCall") -> str:
+    """Whom a send is counted for: its user, or, where nobody has to say who he is, its connection, which costs more to
+    have than a client's id."""
+    note = call.note
+    return note.user if isinstance(note, Call) and note.user else call.peer
+
+
 class Overload:
     """Of one front, from `start` to `stop`. `target_ms` is the delay from which on sends are refused."""
 
-    def __init__(self, target_ms: int) -> None:
+    def __init__(self, target_ms: int, figures: "FrontFigures") -> None:
         self._loop = asyncio.get_running_loop()
         self.shedder = Shedder(target_ms / 1000, self._loop.time())
+        self._figures = figures
         text = f"the server has more to do than it can; {retry_hint(_AGAIN_S)}"
-        self.status = status(definition_pb2.TOO_MANY_REQUESTS, text)
-        self._answer = SendMessageResponse(status=self.status).SerializeToString()
+        refusal = status(definition_pb2.TOO_MANY_REQUESTS, text)
+        self._answer = SendMessageResponse(status=refusal).SerializeToString()
         self._timer: asyncio.TimerHandle | None = None
         self._pausing: list[ServedCall] = []
         self._was_shedding = False
@@ -52,15 +68,45 @@ class Overload:
         """Whether sends may be refused now."""
         return self.shedder.limit is not None
 
-    def refuse(self, call: "ServedCall") -> None:
+    def guarded(self, method: ServedMethod) -> ServedMethod:
+        """The same for sends, of which those that are too many are refused."""
+        shedder, begin = self.shedder, method.at_once
+
+        def at_once(call: "ServedCall", data: bytes) -> bool:
+            if begin is None:
+                return False
+            caller = _weighed(call)
+            if not shedder.enters(caller):
+                self._refuse(call, data)
+                return True
+            call.note_end(partial(shedder.leaves, caller))
+            if begin(call, data):
+                return True
+            call.note_end(None)
+            shedder.leaves(caller)  # and enters again, in a task
+            return False
+
+        async def serve(call: "ServedCall") -> None:
+            caller = _weighed(call)
+            if not shedder.enters(caller):
+                self._figures.called(_NAME, _CODE, 0.0)
+                await asyncio.sleep(_PAUSE_S)
+                await call.finish(self._answer)
+                return
+            try:
+                await method.serve(call)
+            finally:
+                shedder.leaves(caller)
+
+        return ServedMethod(serve, method.talks, at_once)
+
+    def _refuse(self, call: "ServedCall", data: bytes) -> None:
         """Answer the call, which is served without a task, after a pause."""
+        self._figures.bytes_in += len(data)
+        self._figures.called(_NAME, _CODE, 0.0)
         if not self._pausing:
             self._loop.call_later(_PAUSE_S, self._answer_all)
         self._pausing.append(call)
-
-    async def pause(self) -> None:
-        """As long as a call that is refused waits."""
-        await asyncio.sleep(_PAUSE_S)
 
     def _answer_all(self) -> None:
         calls, self._pausing = self._pausing, []

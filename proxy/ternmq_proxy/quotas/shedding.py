@@ -1,9 +1,10 @@
 """Whether a send is served while there is more to do than can be done; pure, and of one process.
 
 Delay       is how late the event loop comes to what is due: as long a request waits before anybody has seen it.
-Overload    when that was more than `target_s` each time for a tenth of a second (as CoDel has it): a burst passes, a
-            queue that stands does not. From then on no more sends are under way together than `limit`, which falls
-            while the delay is too long and grows while it is not.
+Overload    when that was more than `target_s` each time for a tenth of a second, three times at least (as CoDel has
+            it): a burst passes, and a moment in which the machine stood still, a queue that stands does not. From then
+            on no more sends are under way together than `limit`, which falls while the delay is too long and grows
+            while it is not.
 Fair        a caller that has less under way than an equal part of the limit is served; those that have most are
             refused. Beyond twice the limit everybody is.
 End         when for a second nobody had to be refused.
@@ -13,6 +14,7 @@ INTERVAL_S = 0.1
 LIMIT_MIN = 8
 _LESS, _MORE = 0.7, 1.1
 _QUIET_INTERVALS = 10
+_SEEN_MIN = 3
 
 
 class Shedder:
@@ -25,6 +27,7 @@ class Shedder:
         "_most_under_way",
         "_quiet",
         "_refused_before",
+        "_seen",
         "limit",
         "refused",
         "target_s",
@@ -44,6 +47,7 @@ class Shedder:
         self._interval_end = now + INTERVAL_S
         self._refused_before = 0
         self._quiet = 0
+        self._seen = 0
 
     def enters(self, caller: str) -> bool:
         """Whether a send of this caller is served, which is under way then until it `leaves`."""
@@ -73,8 +77,10 @@ class Shedder:
         """The loop came so late to what was due."""
         if self._least_s is None or delay_s < self._least_s:
             self._least_s = delay_s
-        if now >= self._interval_end:
+        self._seen += 1
+        if now >= self._interval_end and self._seen >= _SEEN_MIN:
             self._decide(self._least_s)
+            self._seen = 0
             self._interval_end = now + INTERVAL_S
             self._least_s = None
             self._most_under_way = self.under_way
@@ -83,7 +89,8 @@ class Shedder:
     def _decide(self, least_s: float) -> None:
         if least_s > self.target_s:
             standing = self._most_under_way if self.limit is None else self.limit
-            self.limit = max(float(LIMIT_MIN), standing * _LESS)
+            if standing >= LIMIT_MIN:  # else it is not sends that hold the loop
+                self.limit = max(float(LIMIT_MIN), standing * _LESS)
             self._quiet = 0
         elif self.limit is not None:
             self._quiet = 0 if self.refused > self._refused_before else self._quiet + 1

@@ -18,6 +18,7 @@ from ternmq_proxy.activities.send_message import AT_ONCE_MAX, begin_send, send_m
 from ternmq_proxy.activities.stored_form import LAST_SECOND
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.services import Services
 
 TOPIC = Topic(name="orders", type=pb.NORMAL, queues=4)
@@ -149,6 +150,7 @@ def services(error: Exception | None = None) -> tuple[Services, Stored]:
         catalog=Catalog(),
         messages=stored,
         placement=Placement(),
+        quotas=Quotas(),
         limits=MessageLimits(),
         request_limits=RequestLimits(),
         delay_levels_ms=(),
