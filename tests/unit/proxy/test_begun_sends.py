@@ -136,8 +136,8 @@ class Catalog:
     async def type_of(self, name: str) -> int:
         return self.topics[name].type if name in self.topics else pb.MESSAGE_TYPE_UNSPECIFIED
 
-    async def topic(self, name: str, kind: int) -> Topic:
-        del kind
+    async def topic(self, name: str, kind: int, *, admit: object = None) -> Topic:
+        del kind, admit
         if name not in self.topics:
             raise MessagingError(pb.TOPIC_NOT_FOUND, name)
         return self.topics[name]
