@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import AccessSnapshot
 from ternmq_common.handle_keys import HandleKey
+from ternmq_common.quotas import QuotaSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,7 @@ class RegistrySnapshot:
     brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
     access: AccessSnapshot = field(default_factory=AccessSnapshot)
     handle_keys: tuple[HandleKey, ...] = ()
+    quotas: QuotaSnapshot = field(default_factory=QuotaSnapshot)
     is_placed: bool = True
 
     def topic_made(self, name: str) -> int:

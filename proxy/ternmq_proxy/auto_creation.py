@@ -29,13 +29,22 @@ class AutoCreation:
         self._seldom = Seldom(now)
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    async def make(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
+    async def make(
+        self,
+        kind: str,
+        name: str,
+        create: "Callable[[], Coroutine[Any, Any, None]]",
+        admit: "Callable[[], None] | None" = None,
+    ) -> None:
         """Have `create` done for the `topic` or `group` of that name; what fails counts as not made.
 
-        TOO_MANY_REQUESTS if enough were made: nothing is begun then.
+        TOO_MANY_REQUESTS if enough were made: nothing is begun then, and neither if `admit` raises, which is called
+        unless somebody makes it already.
         """
         making = self._making.get((kind, name))
         if making is None:
+            if admit is not None:
+                admit()
             self._take(kind, name)
             making = self._making[kind, name] = asyncio.create_task(self._made(kind, name, create))
             making.add_done_callback(_heard)

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from ternmq_common.access.users import AccessSnapshot
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.handle_keys import HandleKey
+    from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
+    from ternmq_registry.quotas import Demand
 
 _log = logging.getLogger(__name__)
 # The kinds of messages that make their topic.
@@ -168,11 +170,27 @@ class Catalog:
         """All users, as they are known here and now."""
         return self._directory.snapshot.access
 
+    @property
+    def quotas(self) -> "QuotaSnapshot":
+        """The quotas of all."""
+        return self._known.quotas
+
+    def on_quotas(self, callback: "Callable[[QuotaSnapshot], None]") -> None:
+        """Call it with the quotas of now, and whenever something in the registry has changed."""
+        callback(self.quotas)
+        self._directory.on_change(lambda snapshot: callback(snapshot.quotas))
+
     # --- reading, and making what is missing
 
-    async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+    async def topic(
+        self,
+        name: str,
+        kind: "MessageType" = definition_pb2.NORMAL,
+        *,
+        admit: "Callable[[], None] | None" = None,
+    ) -> Topic:
         """The topic, for a message of that kind to be sent to it; made now, for such messages, if that is allowed.
-        `name` is a checked name."""
+        `name` is a checked name. `admit` is called before it is made, and raises if that is not to be."""
         known = self._known.topics.get(name)
         if known is not None:
             return known
@@ -180,7 +198,7 @@ class Catalog:
             return await self.existing_topic(name, kind)
         await self._look_for(name)
         if name not in self._known.topics:
-            await self._auto_creation.make("topic", name, lambda: self._make_topic(name, kind))
+            await self._auto_creation.make("topic", name, lambda: self._make_topic(name, kind), admit)
         return self.find_topic(name, kind)
 
     def _is_made_by_use(self, name: str) -> bool:
@@ -314,6 +332,34 @@ class Catalog:
             await self.refresh()
         except RegistryUnavailable as error:
             _log.warning("a change was made, and is not known here yet: %s", error.message)
+
+    async def put_quota(self, quota: "Quota") -> bool:
+        """Have this quota in the place of the one of its kind and name; whether there was none."""
+        return await self.change(self._registry.put_quota, quota)
+
+    async def delete_quota(self, kind: "QuotaKind", name: str) -> None:
+        """NOT_FOUND if there is no such quota."""
+        if not await self.change(self._registry.delete_quota, kind, name):
+            raise MessagingError(
+                definition_pb2.NOT_FOUND,
+                f"there is no quota {kind.value}:{name}; `ternmq quota list` shows them",
+            )
+
+    async def exchange_demand(self, proxy: str, demand: "Demand", lease_ms: int) -> "dict[str, Demand]":
+        """As the registry has it; RegistryUnavailable at once while that is out."""
+        if self._directory.problem is not None:
+            raise RegistryUnavailable(self._directory.problem)
+        return await asyncio.to_thread(self._registry.exchange_demand, proxy, demand, lease_ms)
+
+    async def leave_proxies(self, proxy: str) -> None:
+        """This proxy ends, and wants nothing of any quota."""
+        if self._directory.problem is None:
+            await asyncio.to_thread(self._registry.leave_proxies, proxy)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process serves clients from this registry."""
+        return self._is_alone
 
     # --- brokers
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal
     from ternmq_proxy.processors.subscriptions import Subscriptions
+    from ternmq_proxy.quotas.quotas import Quotas
     from ternmq_proxy.server_process import ServerProcess
 
 
@@ -36,6 +37,7 @@ class Services:
     filters: "Filters"
     subscriptions: "Subscriptions"
     placement: "Placement"
+    quotas: "Quotas"
     limits: "MessageLimits"
     request_limits: "RequestLimits"
     inflation: "InflationRoom"

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,11 @@ from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
 from ternmq_proxy.processors.subscription_news import spread_news
 from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.quotas.quotas import Quotas
+from ternmq_proxy.quotas.shares import Shares
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import Services
+from ternmq_registry.tables import PROXY_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -60,6 +64,7 @@ async def serve_clients(
         connections_max=connections_max(settings),
         shared=settings.workers > 1,
         tls=tls,
+        overload_delay_ms=settings.overload_delay_ms,
     )
     services = make_services(settings, clock, catalog, messages, front.addresses[0], process)
     process.answers[CLIENTS] = functools.partial(answer_clients, services=services)
@@ -68,6 +73,8 @@ async def serve_clients(
     stack.callback(messages.end_polls)
     care = asyncio.create_task(_care_for_clients(services), name="client care")
     stack.callback(care.cancel)
+    if not catalog.is_alone:
+        _share_quotas(services, stack)
     await front.start(services)
     messages.watch_orphans(services.orphans.ask)
     return front.addresses
@@ -89,6 +96,8 @@ def make_services(
     handles = Handles(lambda: catalog.handle_keys)
     renewal = Renewal(messages, clock.now_ms, catalog.rules)
     clock.on_set(renewal.rebase)
+    quotas = Quotas()
+    catalog.on_quotas(quotas.follow)
     return Services(
         process=process or ServerProcess(kind="server", server="server", name="server", settings=settings),
         clock=clock,
@@ -101,6 +110,7 @@ def make_services(
         filters=Filters(),
         subscriptions=Subscriptions(),
         placement=Placement(),
+        quotas=quotas,
         limits=MessageLimits(
             body_bytes_max=settings.body_bytes_max,
             properties_max=settings.properties_max,
@@ -116,6 +126,16 @@ def make_services(
         long_poll_max_ms=settings.long_poll_max_ms,
         started_ms=clock.now_ms(),
     )
+
+
+def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
+    process, catalog = services.process, services.catalog
+    # Names of proxies may be given twice.
+    name = f"{process.server}/{process.name}/{os.getpid()}"[-PROXY_CHARACTERS_MAX:]
+    shares = Shares(services.quotas, name, catalog.exchange_demand)
+    keeping = asyncio.create_task(shares.keep(), name="shares of quotas")
+    stack.push_async_callback(shares.leave, catalog.leave_proxies)
+    stack.callback(keeping.cancel)
 
 
 async def part_with_the_silent(services: Services) -> None:

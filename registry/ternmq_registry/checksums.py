@@ -1,7 +1,7 @@
 """Checksums of the embedded registry: SQLite checks none of the bytes that it stores.
 
-Row         `checksum` of a topic, a placement, a group, a user or a key: crc32 of its other columns as JSON, by their
-            names.
+Row         `checksum` of a topic, a placement, a group, a user, a key or a quota: crc32 of its other columns as JSON,
+            by their names.
 Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
             rows each checked table has and what their checksums add up to. So a row that vanished is missed. A table
             that an older schema has not is no part of it.
@@ -18,7 +18,7 @@ from zlib import crc32
 from sqlalchemy import func, select, text, update
 
 from ternmq_registry.errors import RegistryDamaged
-from ternmq_registry.tables import GROUPS, HANDLE_KEYS, ROOM_TABLE, TOPIC_BROKERS, TOPICS, USERS, VERSION
+from ternmq_registry.tables import GROUPS, HANDLE_KEYS, QUOTAS, ROOM_TABLE, TOPIC_BROKERS, TOPICS, USERS, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[Any, Any]
 
-CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS, USERS, HANDLE_KEYS)
+CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS, USERS, HANDLE_KEYS, QUOTAS)
 _COLUMN = "checksum"
 
 
@@ -95,6 +95,7 @@ def seal(connection: "Connection", since: int) -> None:
         (GROUPS, GROUPS.c.changed > since),
         (HANDLE_KEYS, HANDLE_KEYS.c.changed > since),
         (USERS, USERS.c.changed > since),
+        (QUOTAS, QUOTAS.c.changed > since),
         (TOPIC_BROKERS, TOPIC_BROKERS.c.topic.in_(select(TOPICS.c.name).where(TOPICS.c.changed > since))),
     ):
         if table not in there:

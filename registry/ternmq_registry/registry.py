@@ -1,4 +1,4 @@
-"""The registry: topics and groups here, brokers, deletions and users in the modules beside it.
+"""The registry: topics and groups here, brokers, deletions, users and quotas in the modules beside it.
 
 Every call is one transaction, safe for several threads, and blocks: callers use a thread. All raise
 `RegistryUnavailable` when the database can't be reached.
@@ -21,6 +21,7 @@ from ternmq_registry.deletions import Deletions, record_deletion
 from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
+from ternmq_registry.quotas import Quotas, quotas_in
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
 from ternmq_registry.users import Users
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ternmq_registry.sealing import Sealing
 
 
-class Registry(Brokers, Deletions, HandleKeyTable, Users):
+class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Users):
     """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
@@ -75,8 +76,15 @@ class Registry(Brokers, Deletions, HandleKeyTable, Users):
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
             keys = handle_keys_in(connection)
             access = self._access(connection, since)
+            quotas = quotas_in(connection, since)
         return RegistrySnapshot(
-            version=version, topics=topics, groups=groups, brokers=brokers, access=access, handle_keys=keys
+            version=version,
+            topics=topics,
+            groups=groups,
+            brokers=brokers,
+            access=access,
+            handle_keys=keys,
+            quotas=quotas,
         )
 
     def topics(self) -> list[Topic]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
 from ternmq_common.model import Group, Topic
+from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 from ternmq_protos.v2 import definition_pb2
 
@@ -52,6 +53,16 @@ def group_row(group: Group) -> dict[str, object]:
     row = {**dataclasses.asdict(group), "retry_backoff": backoff}
     del row["made"]
     return row
+
+
+def quota_of(row: "Mapping[Any, Any]") -> Quota:
+    fields = {field.name: row[field.name] for field in dataclasses.fields(Quota)}
+    return Quota(**{**fields, "kind": QuotaKind(row["kind"])})
+
+
+def quota_row(quota: Quota) -> dict[str, object]:
+    """Without the version, which each change gives."""
+    return {**dataclasses.asdict(quota), "kind": quota.kind.value}
 
 
 def broker_of(row: "RowMapping") -> BrokerEntry:

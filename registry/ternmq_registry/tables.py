@@ -1,9 +1,9 @@
 """The registry's tables, as the newest migration leaves them; a test compares both.
 
-Version     `registry_version` has one row, which every change of topics, groups, users and brokers locks first: changes
-            come one after the other, and what has `changed` above a version is what came after it.
+Version     `registry_version` has one row, which every change of topics, groups, users, brokers and quotas locks first:
+            changes come one after the other, and what has `changed` above a version is what came after it.
 Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
-            Leases and loads are no changes and raise no version.
+            Leases, loads and the demand of proxies are no changes and raise no version.
 Deletions   kept until every broker has done them.
 Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that
             allows and without the one that denies.
@@ -18,9 +18,11 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ternmq_common.access.users import USER_CHARACTERS_MAX
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
+from ternmq_common.printable import NAME_BYTES_MAX
 
 METADATA = MetaData()
 BROKER_CHARACTERS_MAX = 127
+PROXY_CHARACTERS_MAX = 255
 LOAD_CHARACTERS_MAX = 1024
 ROOM_TABLE = "ternmq_room"
 """In SQLite for a moment: room for a full disk is made with it. No part of the schema."""
@@ -128,6 +130,30 @@ HANDLE_KEYS = Table(
     Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     _checksum(),
+)
+
+QUOTAS = Table(
+    "quotas",
+    METADATA,
+    Column("kind", String(8), primary_key=True, comment="QuotaKind"),
+    Column("name", String(NAME_BYTES_MAX), primary_key=True, comment="* is the default of the kind"),
+    Column("messages_in", BigInteger, comment="a second; null in this and the others: no limit"),
+    Column("bytes_in", BigInteger, comment="a second"),
+    Column("messages_out", BigInteger, comment="a second"),
+    Column("bytes_out", BigInteger, comment="a second"),
+    Column("connections", BigInteger, comment="at one time"),
+    Column("topics_per_hour", BigInteger, comment="made by their use"),
+    Column("burst_ms", BigInteger, nullable=False, comment="how much of a rate may come at once"),
+    Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
+    _checksum(),
+)
+
+PROXIES = Table(
+    "proxies",
+    METADATA,
+    Column("name", String(PROXY_CHARACTERS_MAX), primary_key=True),
+    Column("lease_end_ms", BigInteger, nullable=False, comment="by the database's clock"),
+    Column("demand", Text, nullable=False, comment="what is wanted of each quota there, as JSON: see quotas.py"),
 )
 
 Index("topics_changed", TOPICS.c.changed)

@@ -19,12 +19,13 @@ from dataclasses import replace
 from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff, jittered
 from ternmq.connection import SEND_MESSAGE, Call
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, DeadlineExceeded, is_away
+from ternmq.errors import ClientError, DeadlineExceeded, TooManyRequests, is_away
 from ternmq.group_order import Turn
 from ternmq.hooks import Sending
 from ternmq.message import Message
 from ternmq.outgoing import Outcome, build_request, outcomes_of, repeatable, set_queue
 from ternmq.route import Queue, Route, queue_of_group, queues_to_try
+from ternmq_common.retry_hint import hinted_s
 
 SHORTEST_ATTEMPT_S = 0.001
 
@@ -92,7 +93,7 @@ class Attempts:
                 break
             turn.repeats()
             backoff = REACH_BACKOFF if away else self.backoff
-            if not await budget.pause(backoff.delay_s(attempt + 1)):
+            if not await budget.pause(max(backoff.delay_s(attempt + 1), _asked_s(outcomes, places))):
                 break
         return outcomes
 
@@ -115,6 +116,12 @@ class Attempts:
         while True:
             turn = next(self._turn)
             yield from queues_to_try(queues, turn=turn, isolated=self._isolated, count=self._max_attempts)
+
+
+def _asked_s(outcomes: list[Outcome], places: list[int]) -> float:
+    """How long a server asked to stay away at least; twice that, as a pause may be half of what it is to be."""
+    refusals = [outcome for place in places if isinstance(outcome := outcomes[place], TooManyRequests)]
+    return max((2 * hinted_s(str(refusal)) for refusal in refusals), default=0.0)
 
 
 def _late(queue: Queue) -> DeadlineExceeded:

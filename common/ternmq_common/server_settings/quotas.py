@@ -8,3 +8,7 @@ from ternmq_common.server_settings.process import ProcessSettings
 @dataclass(frozen=True, kw_only=True)
 class QuotaSettings(ProcessSettings):
     """The ceiling of a process, whoever calls."""
+
+    overload_delay_ms: int = 25
+    """Refuse sends beyond what can be done, those first whose clients have most under way, when all have waited so long
+    before they were looked at, for a tenth of a second, in milliseconds; 0: never."""

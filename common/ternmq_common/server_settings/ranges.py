@@ -39,6 +39,7 @@ RANGES = {
     "connection_idle_ms": (SECOND_MS, DAY_MS),
     "keepalive_ms": (SECOND_MS, DAY_MS),
     "keepalive_timeout_ms": (100, HOUR_MS),
+    "overload_delay_ms": (0, 10 * SECOND_MS),
     "auto_create_per_minute": (1, 1_000_000),
     "workers": (1, 64),
 }

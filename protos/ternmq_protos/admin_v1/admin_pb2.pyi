@@ -962,3 +962,101 @@ class ResealSecretsResponse(_message.Message):
     users: int
     unreadable: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., users: _Optional[int] = ..., unreadable: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Quota(_message.Message):
+    __slots__ = ("kind", "name", "messages_in", "bytes_in", "messages_out", "bytes_out", "connections", "topics_per_hour", "burst")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    BURST_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    connections: int
+    topics_per_hour: int
+    burst: _duration_pb2.Duration
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., messages_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., connections: _Optional[int] = ..., topics_per_hour: _Optional[int] = ..., burst: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class QuotaUse(_message.Message):
+    __slots__ = ("kind", "name", "quota", "refused", "connections", "share", "rate")
+    class ShareEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class RateEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    quota: str
+    refused: int
+    connections: int
+    share: _containers.ScalarMap[str, float]
+    rate: _containers.ScalarMap[str, float]
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., quota: _Optional[str] = ..., refused: _Optional[int] = ..., connections: _Optional[int] = ..., share: _Optional[_Mapping[str, float]] = ..., rate: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class PutQuotaRequest(_message.Message):
+    __slots__ = ("quota",)
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    quota: Quota
+    def __init__(self, quota: _Optional[_Union[Quota, _Mapping]] = ...) -> None: ...
+
+class PutQuotaResponse(_message.Message):
+    __slots__ = ("status", "created")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    created: bool
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., created: bool = ...) -> None: ...
+
+class DeleteQuotaRequest(_message.Message):
+    __slots__ = ("kind", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DeleteQuotaResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class ListQuotasRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListQuotasResponse(_message.Message):
+    __slots__ = ("status", "quotas", "uses", "names")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    USES_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    uses: _containers.RepeatedCompositeFieldContainer[QuotaUse]
+    names: int
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., uses: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ..., names: _Optional[int] = ...) -> None: ...

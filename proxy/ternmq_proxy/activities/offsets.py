@@ -1,6 +1,7 @@
 """UpdateOffset, GetOffset, QueryOffset and PullMessage: consumption by offset (`pulling.md, Offsets`)."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -22,8 +23,10 @@ from ternmq_protos.v2.service_pb2 import (
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.processors.placement import check_readable
+from ternmq_proxy.quotas.receiving import sent, within
 
 if TYPE_CHECKING:
+    from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import Pulled, QueueBounds, Route
     from ternmq_protos.v2.definition_pb2 import MessageQueue, Status
     from ternmq_proxy.call import Call
@@ -127,19 +130,44 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
         if request.offset < bounds.minimum:
             text = f"offset {request.offset} was removed; the queue begins at {bounds.minimum}"
             return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, text), bounds.minimum)
-        pulled = await services.messages.pull(
-            queue,
-            request.offset,
-            await services.filters.of(request.filter_expression),
-            batch=min(max(1, request.batch_size), PULL_BATCH_MAX),
-            poll_s=_poll_s(request, call, services),
-            reader=reader,
-            room=call.room,
-        )
+        passing = await services.filters.of(request.filter_expression)
+        take = partial(_pull, queue, request.offset, passing, reader, call, services)
+        batch, poll_s = min(max(1, request.batch_size), PULL_BATCH_MAX), _poll_s(request, call, services)
+        quotas = services.quotas
+        meters = quotas.of_receiver(call.user, queue.topic, request.group.name, client_id) if quotas.limits_out else []
+        if meters:
+            pulled = await within(meters, batch, poll_s, take, _number, quotas.now)
+        else:
+            pulled = await take(batch, poll_s)
+        if pulled is None:
+            text = "a quota lets no message pass now (`ternmq quota list`)"
+            return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, text), request.offset)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "PullMessage")
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
-    return _with_messages(request, pulled, services)
+    answered = _with_messages(request, pulled, services)
+    if meters and pulled.messages:
+        sent(meters, sum(map(len, answered.frames)), quotas.now())
+    return answered
+
+
+async def _pull(
+    queue: QueueRef,
+    offset: int,
+    passing: "MessageFilter",
+    reader: QueueReaderId | None,
+    call: "Call",
+    services: "Services",
+    batch: int,
+    poll_s: float,
+) -> "Pulled":
+    return await services.messages.pull(
+        queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room
+    )
+
+
+def _number(pulled: "Pulled") -> int:
+    return len(pulled.messages)
 
 
 def _reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:

@@ -4,7 +4,10 @@ import asyncio
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import (
@@ -23,10 +26,12 @@ from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageRe
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import check_readable
+from ternmq_proxy.quotas.receiving import sent, within
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
     from ternmq_common.model import Topic
+    from ternmq_proxy.quotas.meter import Meter
 
 _OK = ReceiveMessageResponse(status=OK).SerializeToString()
 _NOTHING = ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
@@ -106,12 +111,13 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     if not batch:
         await asyncio.sleep(poll_s)
         return _nothing(call, services)
-    deliveries = await services.messages.pop(
-        order, broker=request.message_queue.broker.name, poll_s=poll_s, room=call.room
-    )
+    deliveries, meters = await _popped(order, request, poll_s, call, services)
     if not deliveries:
         return _nothing(call, services)
-    frames = _frames(_OK, _message_frames(deliveries, request, services), services)
+    messages = _message_frames(deliveries, request, services)
+    if meters:
+        sent(meters, sum(map(len, messages)), services.quotas.now())
+    frames = _frames(_OK, messages, services)
     received = Received(frames, definition_pb2.OK, deliveries, call, services, group_name, topic_name)
     if not request.auto_renew:
         return received
@@ -121,6 +127,26 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         return _nothing(call, services)
     services.renewal.hold(client_id, group_name, topic_name, deliveries)
     return received
+
+
+async def _popped(
+    order: PopOrder, request: ReceiveMessageRequest, poll_s: float, call: "Call", services: "Services"
+) -> "tuple[list[Delivery], list[Meter]]":
+    """What was claimed, and what it is counted by."""
+    take = partial(_pop, order, request.message_queue.broker.name, call, services)
+    quotas = services.quotas
+    meters = quotas.of_receiver(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
+    if not meters:
+        return await take(order.batch, poll_s), meters
+    return await within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
+
+
+async def _pop(
+    order: PopOrder, broker: str, call: "Call", services: "Services", batch: int, poll_s: float
+) -> list[Delivery]:
+    if batch != order.batch:
+        order = replace(order, batch=batch)
+    return await services.messages.pop(order, broker=broker, poll_s=poll_s, room=call.room)
 
 
 def _first_queue(request: ReceiveMessageRequest, topic: "Topic") -> int | None:

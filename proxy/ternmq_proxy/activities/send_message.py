@@ -5,6 +5,7 @@ Most requests have to wait for nothing but the log: those are begun at once, and
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -38,7 +39,7 @@ AT_ONCE_MAX = 32
 def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
     """Begin to store NORMAL messages, or FIFO messages of one message group, to be answered by `answer`; False: nothing
     was done, since that has to wait for more than the log, or something is wrong. `data` is the request; `call` is that
-    of a client whose id was checked."""
+    of a client whose id was checked. MessagingError for who is over a quota."""
     sender = Sender(call.peer, services.clock.now_ms(), services.limits)
     try:
         name, message_group, stored = sent_messages(
@@ -50,6 +51,9 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
     kind = definition_pb2.FIFO if message_group else definition_pb2.NORMAL
     if topic is None or topic.type != kind or not stored:
         return False
+    quotas = services.quotas
+    if quotas.limits_in:
+        quotas.admit(call.user, name, call.client_id, len(stored), len(data))
     route = services.messages.route(topic)
     queue = queue_of_group(route, message_group) if message_group else services.placement.next_queue(route)
 
@@ -93,12 +97,15 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
             take_delay_level(message, services.delay_levels_ms, now)
         _check_topic(message, messages[0])
         kinds.append(check_message(message, message.system_properties, message.body, services.limits, now))
+    quotas = services.quotas
     if min(kinds) == max(kinds):
-        topic = await services.catalog.topic(name, kinds[0])
+        topic = await services.catalog.topic(name, kinds[0], admit=partial(quotas.admit_topic, call.user))
     else:  # which it can't be for all of them
         topic = await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
         _check_type(message, kind, topic)
+    if quotas.limits_in:
+        quotas.admit(call.user, name, call.client_id, len(messages), request.ByteSize())
     sending = SpecialSend(messages, services.messages.route(topic), now, call, services, turns)
     try:
         if topic.type != definition_pb2.NORMAL:

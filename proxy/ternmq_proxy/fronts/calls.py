@@ -13,6 +13,7 @@ from ternmq_proxy.activities import (
     admin_clock,
     admin_groups,
     admin_messages,
+    admin_quotas,
     admin_server,
     admin_topics,
     admin_transactions,
@@ -143,6 +144,9 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "PutPolicy": admin_users.put_policy,
     "DeletePolicy": admin_users.delete_policy,
     "ResealSecrets": admin_users.reseal_secrets,
+    "PutQuota": admin_quotas.put_quota,
+    "DeleteQuota": admin_quotas.delete_quota,
+    "ListQuotas": admin_quotas.list_quotas,
 }
 
 

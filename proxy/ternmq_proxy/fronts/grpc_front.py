@@ -36,6 +36,7 @@ from ternmq_proxy.fronts.calls import (
 from ternmq_proxy.fronts.deliveries import Deliveries
 from ternmq_proxy.fronts.health import Health
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
+from ternmq_proxy.fronts.overload import Overload
 from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.refusals import RefusalLog
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _OK: int = definition_pb2.OK
+# The call that is refused in an overload: it makes work for all, and its client repeats it.
+_SHED = "SendMessage"
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 
 
@@ -79,8 +82,10 @@ class GrpcFront:
         connections_max: int = CONNECTIONS_MAX,
         shared: bool = False,
         tls: "PortTls | None" = None,
+        overload_delay_ms: int = 0,
     ) -> None:
-        """`shared`: other workers have the same addresses."""
+        """`shared`: other workers have the same addresses. `overload_delay_ms`: how long sends may wait before some are
+        refused, 0 for ever."""
         with contextlib.ExitStack() as taken:
             self._sockets = [taken.enter_context(_bound(listener.address, shared)) for listener in listeners]
             taken.pop_all()
@@ -100,18 +105,26 @@ class GrpcFront:
             budgets=budgets,
             connections_max=connections_max,
             tls=tls,
+            gone=self._gone,
         )
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
         self._deliveries = Deliveries(self._figures)
         self._refusals = RefusalLog(time.monotonic)
+        self._overload_delay_ms = overload_delay_ms
+        self._overload: Overload | None = None
         self._services: Services
 
     def _traffic(self) -> Traffic:
         server = self._server
-        return Traffic(
-            len(server.connections) + len(server.openings), server.ledger.held, server.ledger.unread, server.passed
-        )
+        passed, shedding = server.passed, False
+        if self._started:
+            passed |= {f"quota_of_{kind}": times for kind, times in self._services.quotas.refused.copy().items()}
+        if self._overload is not None:
+            passed["overload"] = self._overload.shedder.refused
+            shedding = self._overload.is_shedding
+        connections = len(server.connections) + len(server.openings)
+        return Traffic(connections, server.ledger.held, server.ledger.unread, passed, shedding)
 
     @property
     def addresses(self) -> list[str]:
@@ -121,6 +134,9 @@ class GrpcFront:
     async def start(self, services: "Services") -> None:
         self._services = services
         self._started = True
+        if self._overload_delay_ms:
+            self._overload = Overload(self._overload_delay_ms, self._figures)
+            self._overload.start()
         for service, calls in ((MESSAGING_SERVICE, messaging_calls()), (ADMIN_SERVICE, admin_calls())):
             for name, call in calls.items():
                 self._methods[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
@@ -136,6 +152,8 @@ class GrpcFront:
             for sock in self._sockets:
                 sock.close()
         self._health.end()
+        if self._overload is not None:
+            self._overload.stop()
         await self._server.stop(grace_s)
         await self._deliveries.settled()
 
@@ -145,7 +163,8 @@ class GrpcFront:
         if isinstance(call, Streamed):
             return ServedMethod(self._streamed(name, call, spans))
         begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)
-        return ServedMethod(self._unary(name, call, spans), at_once=begun)
+        served = ServedMethod(self._unary(name, call, spans), at_once=begun)
+        return self._overload.guarded(served) if self._overload is not None and name == _SHED else served
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
         figures, services = self._figures, self._services
@@ -179,15 +198,23 @@ class GrpcFront:
 
     def _caller(self, served: ServedCall) -> Call:
         """The call as far as it is like others of its client on this connection: how long it may last is not said.
-        Noted, if it names a client."""
+        Noted, if it names a client; TOO_MANY_REQUESTS if that, or its user, has as many connections as it may."""
         known = served.note
         client_id = served.headers.get(_CLIENT_ID, "")
         if isinstance(known, Call) and known.client_id == client_id:
             return known
         call = replace(self._call(served), remaining_s=None)
         if client_id.strip() and not problem_of_name(client_id):
+            self._gone(known)
+            served.note = None
+            self._services.quotas.connect(call.user, client_id)
             served.note = call
         return call
+
+    def _gone(self, note: object) -> None:
+        """A connection is that client's no more."""
+        if isinstance(note, Call):
+            self._services.quotas.disconnect(note.user, note.client_id)
 
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures
@@ -197,11 +224,11 @@ class GrpcFront:
             with Measured(figures.called, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
+                    made = self._caller(served)
                 except MessagingError as error:
                     response = call.response(status=status_of(error, name))
                 else:
                     measured.code = CUT
-                    made = self._caller(served)
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
                     with NOTHING if span is None else Within(span):
                         response = await self._response(name, call, request, made)
@@ -232,6 +259,7 @@ class GrpcFront:
             with Measured(figures.polled, name) as measured:
                 try:
                     request = await self._request(call.request, size, served)
+                    self._caller(served)
                 except MessagingError as error:
                     refused = call.response(status=status_of(error, name))
                     measured.code = _code_of(refused.status)
@@ -276,6 +304,10 @@ class GrpcFront:
 
     async def _converse(self, served: ServedCall) -> None:
         call = self._call(served)
+        try:
+            self._caller(served)
+        except MessagingError as error:
+            raise CallRefused(Status.RESOURCE_EXHAUSTED, error.message) from error
         # Rust takes its start for done when the headers arrive.
         served.begin()
         stream = TelemetryStream(served)

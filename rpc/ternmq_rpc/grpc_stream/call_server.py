@@ -55,7 +55,9 @@ class CallServer:
         budgets: Budgets | None = None,
         connections_max: int = CONNECTIONS_MAX,
         tls: PortTls | None = None,
+        gone: "Callable[[object], None] | None" = None,
     ) -> None:
+        """`gone` is called with the note of each connection that is no more, if it has one."""
         self.find = find
         self.budgets = budgets or Budgets()
         self.ledger = BudgetLedger()
@@ -70,6 +72,7 @@ class CallServer:
         self.pending = 0
         """Calls that are served without a task, and not answered yet."""
         self.leaving = False
+        self._gone = gone
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
         self._tls = tls
         self._acceptor = Acceptor(self._connection, lambda: len(self.connections) + len(self.openings), connections_max)
@@ -133,6 +136,8 @@ class CallServer:
     def lost(self, connection: CallConnection) -> None:
         """A connection is no more."""
         self.connections.discard(connection)
+        if self._gone is not None and connection.note is not None:
+            self._gone(connection.note)
         self._acceptor.lost()
         if self._empty is not None and not self.connections and not self._empty.done():
             self._empty.set_result(None)

@@ -44,6 +44,7 @@ class ServedCall(Stream):
     """
 
     __slots__ = (
+        "_answered",
         "_client",
         "_told",
         "concluded",
@@ -66,6 +67,7 @@ class ServedCall(Stream):
         self.pends = False
         self.concluded = False
         self._told: Callable[[bool], None] | None = None
+        self._answered: Callable[[], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.trailers: Fields = ()
 
@@ -120,9 +122,16 @@ class ServedCall(Stream):
 
     def answer(self, message: bytes) -> None:
         """End a call that is served without a task, with this message; nothing happens if the client has gone."""
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered()
         self._client.answered(self)
         if self._shut is None:
             self._finish((message,))
+
+    def note_end(self, answered: "Callable[[], None] | None") -> None:
+        """Have it called when `answer` is, whether or not the client is still there; None: not any more."""
+        self._answered = answered
 
     def conclude(self, messages: "Sequence[bytes]", told: "Callable[[bool], None]") -> None:
         """Send the rest of the answer and end it in order, for who does not wait: `told` hears whether the kernel has

@@ -43,12 +43,14 @@ class ByTopic:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What the connections of a front hold together, in bytes, and how often each limit was passed."""
+    """What the connections of a front hold together, in bytes, how often each limit was passed, and whether
+    sends may be refused now since there are too many."""
 
     connections: int = 0
     requests_held: int = 0
     answers_unread: int = 0
     limits_passed: "Mapping[str, int]" = field(default_factory=dict)
+    shedding: bool = False
 
 
 @dataclass(frozen=True, slots=True)

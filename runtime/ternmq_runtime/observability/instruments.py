@@ -69,6 +69,9 @@ ANSWERS_UNREAD = Instrument(
 LIMITS_PASSED = Instrument(
     "ternmq.front.limits.passed", Kind.COUNTER, "{time}", "Times that a client went beyond a limit of traffic"
 )
+SHEDDING = Instrument(
+    "ternmq.front.shedding", Kind.LEVEL, "{process}", "1 while sends are refused that are more than can be done"
+)
 FRONT_POLLS = Instrument("ternmq.front.polls", Kind.LEVEL, "{call}", "Calls under way that wait for messages")
 
 # --- messages

@@ -107,6 +107,7 @@ def _of_front(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attribut
     yield its.CONNECTIONS, traffic.connections, _NO_ATTRIBUTES
     yield its.REQUESTS_HELD, traffic.requests_held, _NO_ATTRIBUTES
     yield its.ANSWERS_UNREAD, traffic.answers_unread, _NO_ATTRIBUTES
+    yield its.SHEDDING, int(traffic.shedding), _NO_ATTRIBUTES
     for limit, times in traffic.limits_passed.items():
         yield its.LIMITS_PASSED, times, {its.LIMIT: limit}
 

@@ -18,6 +18,7 @@ from ternmq_proxy.activities.send_message import AT_ONCE_MAX, begin_send, send_m
 from ternmq_proxy.activities.stored_form import LAST_SECOND
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.services import Services
 
 TOPIC = Topic(name="orders", type=pb.NORMAL, queues=4)
@@ -135,8 +136,8 @@ class Catalog:
     async def type_of(self, name: str) -> int:
         return self.topics[name].type if name in self.topics else pb.MESSAGE_TYPE_UNSPECIFIED
 
-    async def topic(self, name: str, kind: int) -> Topic:
-        del kind
+    async def topic(self, name: str, kind: int, *, admit: object = None) -> Topic:
+        del kind, admit
         if name not in self.topics:
             raise MessagingError(pb.TOPIC_NOT_FOUND, name)
         return self.topics[name]
@@ -149,6 +150,7 @@ def services(error: Exception | None = None) -> tuple[Services, Stored]:
         catalog=Catalog(),
         messages=stored,
         placement=Placement(),
+        quotas=Quotas(),
         limits=MessageLimits(),
         request_limits=RequestLimits(),
         delay_levels_ms=(),

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq.admin import brokers, groups, messages, topics, users
+from ternmq.admin import brokers, groups, messages, quotas, topics, users
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
@@ -237,6 +237,23 @@ class Admin:
     async def resolve_transaction(self, transaction_id: str, resolution: Resolution) -> messages.OpenTransaction:
         """Commit or roll back an open transaction in the place of its producer; the transaction as it is then."""
         return await self._ask(messages.resolve_transaction(transaction_id, resolution))
+
+    # Quotas.
+
+    async def put_quota(self, kind: quotas.QuotaKindName, name: str, **limits: Unpack[quotas.QuotaLimits]) -> bool:
+        """Have a quota of a user, topic, group or client, with these limits and no others; whether there was none.
+
+        The name `*` is the default of its kind. It holds for all proxies together.
+        """
+        return await self._ask(quotas.put(kind, name, limits))
+
+    async def delete_quota(self, kind: quotas.QuotaKindName, name: str) -> None:
+        """Remove a quota."""
+        await self._ask(quotas.delete(kind, name))
+
+    async def list_quotas(self) -> quotas.QuotaList:
+        """All quotas, and who takes most of them at the server that is asked."""
+        return await self._ask(quotas.list_all())
 
     # Brokers and the server.
 

@@ -1,0 +1,129 @@
+"""Quotas of users, topics, groups and clients, and the calls about them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypedDict
+
+from ternmq.admin.call import AdminCall, nothing
+from ternmq.admin.checks import INT64_MAX, choice, span, text, whole
+from ternmq_protos.admin_v1 import admin_pb2
+
+QuotaKindName = Literal["user", "topic", "group", "client"]
+QUOTA_KINDS = ("user", "topic", "group", "client")
+
+
+class QuotaLimits(TypedDict, total=False):
+    """The limits of a quota, all proxies together; one that is left out or None is no limit."""
+
+    messages_in: int | None
+    """Messages sent each second; of users, topics and clients."""
+
+    bytes_in: int | None
+    """Bytes of requests that send, each second; of users, topics and clients."""
+
+    messages_out: int | None
+    """Messages handed out each second."""
+
+    bytes_out: int | None
+    """Bytes of messages handed out each second."""
+
+    connections: int | None
+    """Connections at one time; of users and clients."""
+
+    topics_per_hour: int | None
+    """Topics that are made by their first message; of users."""
+
+    burst: timedelta | None
+    """How much of a rate may come at once; a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """`name` is `*` for all of the kind without a quota of their own; the limits are those of `QuotaLimits`."""
+
+    kind: str
+    name: str
+    messages_in: int | None
+    bytes_in: int | None
+    messages_out: int | None
+    bytes_out: int | None
+    connections: int | None
+    topics_per_hour: int | None
+    burst: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """What one name takes of the quota `quota` at the process that was asked: `rate` each second of late, of each
+    limit, of the `share` that is that process's now. `refused` counts since the process knows the name."""
+
+    kind: str
+    name: str
+    quota: str
+    refused: int
+    connections: int
+    share: Mapping[str, float]
+    rate: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaList:
+    """All quotas, and the uses of up to a hundred names that take most of theirs; so many `names` are counted."""
+
+    quotas: tuple[Quota, ...]
+    uses: tuple[QuotaUse, ...]
+    names: int
+
+
+LIMITS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "connections", "topics_per_hour")
+
+
+def put(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
+    """Whether there was none."""
+    quota = admin_pb2.Quota(kind=choice("kind", kind, QUOTA_KINDS), name=text("name", name))
+    for limit, value in limits.items():
+        if limit == "burst":
+            if isinstance(value, timedelta):
+                quota.burst.FromTimedelta(span("burst", value))
+        elif limit not in LIMITS:
+            from ternmq_common.settings import did_you_mean  # nobody needs it but here
+
+            raise TypeError(f"a quota has no limit {limit!r}{did_you_mean(limit, QuotaLimits.__annotations__)}")
+        elif isinstance(value, int):
+            setattr(quota, limit, whole(limit, value, least=1, most=INT64_MAX))
+        elif value is not None:
+            raise TypeError(f"{limit} is a whole number, which {value!r} is not")
+    request = admin_pb2.PutQuotaRequest(quota=quota)
+    return AdminCall("PutQuota", request, admin_pb2.PutQuotaResponse, lambda answer: answer.created)
+
+
+def delete(kind: QuotaKindName, name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteQuotaRequest(kind=choice("kind", kind, QUOTA_KINDS), name=text("name", name))
+    return AdminCall("DeleteQuota", request, admin_pb2.DeleteQuotaResponse, nothing)
+
+
+def list_all() -> AdminCall[QuotaList]:
+    """By kind and name."""
+    return AdminCall("ListQuotas", admin_pb2.ListQuotasRequest(), admin_pb2.ListQuotasResponse, _listed)
+
+
+def _listed(answer: admin_pb2.ListQuotasResponse) -> QuotaList:
+    return QuotaList(quotas=tuple(map(_quota, answer.quotas)), uses=tuple(map(_use, answer.uses)), names=answer.names)
+
+
+def _quota(found: admin_pb2.Quota) -> Quota:
+    limits = {limit: getattr(found, limit) if found.HasField(limit) else None for limit in LIMITS}
+    return Quota(kind=found.kind, name=found.name, burst=found.burst.ToTimedelta(), **limits)
+
+
+def _use(found: admin_pb2.QuotaUse) -> QuotaUse:
+    return QuotaUse(
+        kind=found.kind,
+        name=found.name,
+        quota=found.quota,
+        refused=found.refused,
+        connections=found.connections,
+        share=dict(found.share),
+        rate=dict(found.rate),
+    )

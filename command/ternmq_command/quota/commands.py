@@ -1,0 +1,196 @@
+"""`ternmq quota`: what users, topics, groups and clients may take of a server."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from ternmq_command.quota.limits import NO_LIMIT, Limit, quota_record
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import Duration, endpoint_option, json_option
+from ternmq_command.terminal.output import counted, described, print_json, print_records, table
+from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_common.errors import MessagingError
+from ternmq_common.quotas import parsed_title
+
+if TYPE_CHECKING:
+    from ternmq.admin.quotas import Quota, QuotaKindName, QuotaLimits, QuotaList, QuotaUse
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Say what users, topics, groups and clients may take of a server, and see what they take.
+
+    A quota is of a kind and a name, as in user:alice, topic:orders, group:billing, client:loader-7; the name * is the
+    default for all of the kind that have no quota of their own. It holds for all proxies of a cluster together. While
+    access control is off everybody is one user without a name, who has the quota user:*.
+
+    \b
+    Examples:
+      ternmq quota set user:alice --messages-in 1000/s --bytes-in 10MiB/s --burst 2s
+      ternmq quota set client:* --connections 4
+      ternmq quota list
+      ternmq quota remove user:alice
+    """
+
+
+def _checked_title(context: click.Context, parameter: click.Parameter, title: str) -> "tuple[QuotaKindName, str]":
+    try:
+        kind, name = parsed_title(title)
+    except MessagingError as error:
+        raise click.BadParameter(error.message, context, parameter) from None
+    return kind.value, name
+
+
+title_argument = click.argument("title", metavar="KIND:NAME", callback=_checked_title)
+
+
+@command.command(name="set")
+@title_argument
+@click.option("--messages-in", type=Limit("messages_in"), help="Messages sent; users, topics, clients.")
+@click.option("--bytes-in", type=Limit("bytes_in"), help="Bytes of requests that send; users, topics, clients.")
+@click.option("--messages-out", type=Limit("messages_out"), help="Messages handed out.")
+@click.option("--bytes-out", type=Limit("bytes_out"), help="Bytes of messages handed out.")
+@click.option("--connections", type=Limit("connections"), help="Connections at one time; users, clients.")
+@click.option("--topics-per-hour", type=Limit("topics_per_hour"), help="Topics made by their first message; users.")
+@click.option("--burst", type=Duration(), help="How much of a rate may come at once.  [default: 1s]")
+@endpoint_option
+@json_option
+def set_(
+    title: "tuple[QuotaKindName, str]", burst: timedelta | None, endpoint: str, as_json: bool, **limits: int | None
+) -> None:
+    """Set limits of a quota, or make it. What is not given stays; none takes a limit away.
+
+    \b
+    Examples:
+      ternmq quota set user:alice --messages-in 1000/s --bytes-in 10MiB/s --burst 2s
+      ternmq quota set user:alice --bytes-in none
+      ternmq quota set group:report --messages-out 200/s
+      ternmq quota set user:* --topics-per-hour 10/h
+    """
+    from ternmq.admin import quotas as calls
+    from ternmq_command.calls.admin import AdminClient
+
+    if burst is None and all(value is None for value in limits.values()):
+        raise WrongUsage("no limit is given; see `ternmq quota set --help`")
+    kind, name = title
+    with AdminClient(endpoint) as admin:
+        there = _found(admin.ask(calls.list_all()), kind, name)
+        merged: dict[str, object] = {}
+        for limit in calls.LIMITS:
+            given = limits[limit]
+            value = given if given is not None else getattr(there, limit, None)
+            merged[limit] = None if value == NO_LIMIT else value
+        merged["burst"] = burst or (there.burst if there is not None else None)
+        admin.ask(calls.put(kind, name, cast("QuotaLimits", merged)))
+        now = _found(admin.ask(calls.list_all()), kind, name)
+    if now is None:
+        raise CommandFailure(f"quota {kind}:{name} was removed by somebody else meanwhile")
+    if as_json:
+        print_json(quota_record(now))
+    else:
+        echo(f"quota {kind}:{name} {'made' if there is None else 'changed'}")
+
+
+@command.command()
+@title_argument
+@endpoint_option
+def remove(title: "tuple[QuotaKindName, str]", endpoint: str) -> None:
+    """Remove a quota: what it was of has that of its default then, or none.
+
+    \b
+    Examples:
+      ternmq quota remove user:alice
+      ternmq quota remove client:*
+    """
+    from ternmq.admin import quotas as calls
+    from ternmq_command.calls.admin import AdminClient
+
+    kind, name = title
+    with AdminClient(endpoint) as admin:
+        admin.ask(calls.delete(kind, name))
+    echo(f"quota {kind}:{name} removed")
+
+
+@command.command(name="list")
+@endpoint_option
+@json_option
+def list_(endpoint: str, as_json: bool) -> None:
+    """List the quotas, and who takes most of them at the proxy that is asked.
+
+    \b
+    Examples:
+      ternmq quota list
+      ternmq quota list --json | jq '.uses[] | select(.refused > 0)'
+    """
+    from ternmq.admin import quotas as calls
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        found = admin.ask(calls.list_all())
+    records = [quota_record(quota) for quota in found.quotas]
+    uses = list(map(_use_record, found.uses))
+    if as_json:
+        print_json({"quotas": records, "uses": uses, "names": found.names})
+        return
+    print_records(records, as_json=False, nothing="no quotas")
+    if uses:
+        echo_lines("\n" + table([_use_row(use) for use in found.uses]))
+        if found.names > len(uses):
+            echo(f"ternmq: the first {len(uses)} of {counted(found.names, 'name')}", err=True)
+
+
+@command.command()
+@title_argument
+@endpoint_option
+@json_option
+def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> None:
+    """Show a quota, and what is taken of it at the proxy that is asked.
+
+    \b
+    Examples:
+      ternmq quota show user:alice
+      ternmq quota show client:* --json
+    """
+    from ternmq.admin import quotas as calls
+    from ternmq_command.calls.admin import AdminClient
+
+    kind, name = title
+    with AdminClient(endpoint) as admin:
+        found = admin.ask(calls.list_all())
+    quota = _found(found, kind, name)
+    if quota is None:
+        raise CommandFailure(f"there is no quota {kind}:{name}; `ternmq quota list` shows them")
+    uses = [use for use in found.uses if (use.kind, use.quota) == (kind, name)]
+    if as_json:
+        print_json({**quota_record(quota), "uses": list(map(_use_record, uses))})
+        return
+    echo_lines(described(quota_record(quota)))
+    if uses:
+        echo_lines("\n" + table(list(map(_use_row, uses))))
+
+
+def _found(there: "QuotaList", kind: str, name: str) -> "Quota | None":
+    return next((quota for quota in there.quotas if (quota.kind, quota.name) == (kind, name)), None)
+
+
+def _use_record(use: "QuotaUse") -> dict[str, object]:
+    return {
+        "name": f"{use.kind}:{use.name}",
+        "quota": f"{use.kind}:{use.quota}",
+        "refused": use.refused,
+        "connections": use.connections,
+        "rate": {limit: round(value, 3) for limit, value in sorted(use.rate.items())},
+        "share": {limit: round(value, 3) for limit, value in sorted(use.share.items())},
+    }
+
+
+def _use_row(use: "QuotaUse") -> dict[str, object]:
+    taken = [f"{limit} {use.rate[limit]:.0f} of {use.share.get(limit, 0):.0f}/s" for limit in sorted(use.rate)]
+    return {
+        "name": f"{use.kind}:{use.name}",
+        "refused": use.refused,
+        "connections": use.connections,
+        "takes": ", ".join(taken),
+    }

@@ -1,0 +1,120 @@
+"""Quotas: what one user, topic, group or client may take of the servers, as the registry has it.
+
+Name        of whom the quota is; `*` is the default of its kind, for each name that has no quota of its own.
+Rates       per second, all proxies together. Bytes are those of requests (in) and of messages handed out (out).
+Burst       how many milliseconds' worth may come at once.
+Counts      connections at one time, and topics that are made by their use, per hour.
+User        "" is everybody while access control is off, and has the default of users.
+"""
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import HOUR_MS, SECOND_MS
+from ternmq_common.printable import NAME_BYTES_MAX, problem_of_name
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_NAME = "*"
+DEFAULT_BURST_MS = SECOND_MS
+BURST_MS_MIN, BURST_MS_MAX = 100, HOUR_MS
+LIMIT_MAX = 10**15
+QUOTAS_MAX = 10_000
+
+
+class QuotaKind(enum.StrEnum):
+    """Whose quota it is."""
+
+    USER = "user"
+    TOPIC = "topic"
+    GROUP = "group"
+    CLIENT = "client"
+
+
+_ALL = frozenset(QuotaKind)
+_SENDING = frozenset({QuotaKind.USER, QuotaKind.TOPIC, QuotaKind.CLIENT})
+KINDS_OF_LIMITS: "Mapping[str, frozenset[QuotaKind]]" = {
+    "messages_in": _SENDING,
+    "bytes_in": _SENDING,
+    "messages_out": _ALL,
+    "bytes_out": _ALL,
+    "connections": frozenset({QuotaKind.USER, QuotaKind.CLIENT}),
+    "topics_per_hour": frozenset({QuotaKind.USER}),
+}
+"""Each limit, and the kinds that may have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """None: no limit of that sort."""
+
+    kind: QuotaKind
+    name: str
+    messages_in: int | None = None
+    bytes_in: int | None = None
+    messages_out: int | None = None
+    bytes_out: int | None = None
+    connections: int | None = None
+    topics_per_hour: int | None = None
+    burst_ms: int = DEFAULT_BURST_MS
+
+    @property
+    def title(self) -> str:
+        """`user:alice`."""
+        return f"{self.kind.value}:{self.name}"
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Those that it sets."""
+        values = {name: getattr(self, name) for name in KINDS_OF_LIMITS}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSnapshot:
+    """All quotas by kind and name. Whoever follows them compares snapshots by identity: a change makes another."""
+
+    quotas: "Mapping[tuple[QuotaKind, str], Quota]" = field(default_factory=dict)
+
+
+def parsed_title(title: str) -> tuple[QuotaKind, str]:
+    """Kind and name of `user:alice` or `client:*`; BAD_REQUEST says what is wrong with it."""
+    word, colon, name = title.partition(":")
+    kind = next((kind for kind in QuotaKind if kind.value == word), None)
+    if not colon or kind is None:
+        kinds = ", ".join(f"{each.value}:NAME" for each in QuotaKind)
+        raise _bad(f"{title!r} names no quota: {kinds} is needed, * is the default of a kind")
+    return kind, checked_quota_name(name)
+
+
+def checked_quota_name(name: str) -> str:
+    """The name; BAD_REQUEST if nobody can have it."""
+    problem = problem_of_name(name)
+    if not name.strip() or problem or len(name.encode()) > NAME_BYTES_MAX:
+        raise _bad(f"the name of a quota {problem or f'has 1 to {NAME_BYTES_MAX} bytes'}")
+    return name
+
+
+def checked_quota(quota: Quota) -> Quota:
+    """The quota; BAD_REQUEST says which limit can't be so."""
+    checked_quota_name(quota.name)
+    limits = quota.limits
+    if not limits:
+        raise _bad(f"quota {quota.title} sets no limit; give one, or delete the quota")
+    for name, value in limits.items():
+        if quota.kind not in KINDS_OF_LIMITS[name]:
+            kinds = ", ".join(sorted(kind.value for kind in KINDS_OF_LIMITS[name]))
+            raise _bad(f"a {quota.kind.value} has no {name}; it is a limit of: {kinds}")
+        if not 1 <= value <= LIMIT_MAX:
+            raise _bad(f"{name} is {value}; 1 to {LIMIT_MAX} is allowed")
+    if not BURST_MS_MIN <= quota.burst_ms <= BURST_MS_MAX:
+        raise _bad(f"the burst is {quota.burst_ms} ms; {BURST_MS_MIN} to {BURST_MS_MAX} is allowed")
+    return quota
+
+
+def _bad(text: str) -> MessagingError:
+    return MessagingError(definition_pb2.BAD_REQUEST, text)

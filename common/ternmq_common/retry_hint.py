@@ -1,0 +1,17 @@
+"""When to come again, in the text of a refusal: the one place of an answer that every client can read."""
+
+import math
+import re
+
+_HINT = re.compile(r"try again in (\d{1,9}) ms", re.ASCII)
+
+
+def retry_hint(wait_s: float) -> str:
+    """The end of a sentence; a millisecond at least."""
+    return f"try again in {max(1, math.ceil(wait_s * 1000))} ms"
+
+
+def hinted_s(text: str) -> float:
+    """The seconds that a refusal asks to wait, 0 if it says nothing of them."""
+    found = _HINT.search(text)
+    return int(found[1]) / 1000 if found else 0.0

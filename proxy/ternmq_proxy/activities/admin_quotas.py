@@ -1,0 +1,75 @@
+"""Calls of `ternmq.admin.v1.Admin` about quotas."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.limits import SECOND_MS
+from ternmq_common.quotas import DEFAULT_BURST_MS, KINDS_OF_LIMITS, Quota, checked_quota, parsed_title
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.pool import Duration
+from ternmq_proxy.activities.status import OK
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.quotas.meter import Meter
+    from ternmq_proxy.services import Services
+
+# Those that take most of theirs: a client of each name could be there.
+USES_MAX = 100
+
+
+async def put_quota(
+    request: admin_pb2.PutQuotaRequest, call: "Call", services: "Services"
+) -> admin_pb2.PutQuotaResponse:
+    """Have a quota in the place of the one of its kind and name; BAD_REQUEST for one that makes no sense."""
+    del call
+    created = await services.catalog.put_quota(checked_quota(_asked(request.quota)))
+    return admin_pb2.PutQuotaResponse(status=OK, created=created)
+
+
+async def delete_quota(
+    request: admin_pb2.DeleteQuotaRequest, call: "Call", services: "Services"
+) -> admin_pb2.DeleteQuotaResponse:
+    """Have no such quota; NOT_FOUND if there is none."""
+    del call
+    kind, name = parsed_title(f"{request.kind}:{request.name}")
+    await services.catalog.delete_quota(kind, name)
+    return admin_pb2.DeleteQuotaResponse(status=OK)
+
+
+async def list_quotas(
+    request: admin_pb2.ListQuotasRequest, call: "Call", services: "Services"
+) -> admin_pb2.ListQuotasResponse:
+    """All quotas, and what is taken of them here."""
+    del request, call
+    quotas = services.quotas
+    meters = sorted(quotas.meters(), key=lambda meter: meter.used(quotas.now()), reverse=True)
+    return admin_pb2.ListQuotasResponse(
+        status=OK,
+        quotas=[_quota(quota) for _, quota in sorted(services.catalog.quotas.quotas.items())],
+        uses=[_use(meter, services) for meter in meters[:USES_MAX]],
+        names=len(meters),
+    )
+
+
+def _asked(asked: admin_pb2.Quota) -> Quota:
+    kind, name = parsed_title(f"{asked.kind}:{asked.name}")
+    limits = {limit: getattr(asked, limit) for limit in KINDS_OF_LIMITS if asked.HasField(limit)}
+    burst_ms = asked.burst.ToMilliseconds() if asked.HasField("burst") else DEFAULT_BURST_MS
+    return Quota(kind=kind, name=name, burst_ms=burst_ms, **limits)
+
+
+def _quota(quota: Quota) -> admin_pb2.Quota:
+    burst = Duration(seconds=quota.burst_ms // SECOND_MS, nanos=quota.burst_ms % SECOND_MS * 1_000_000)
+    return admin_pb2.Quota(kind=quota.kind.value, name=quota.name, burst=burst, **quota.limits)
+
+
+def _use(meter: "Meter", services: "Services") -> admin_pb2.QuotaUse:
+    return admin_pb2.QuotaUse(
+        kind=meter.quota.kind.value,
+        name=meter.name,
+        quota=meter.quota.name,
+        refused=meter.refused,
+        connections=services.quotas.connections(meter),
+        share=meter.shares(),
+        rate=meter.rates(services.quotas.now()),
+    )

@@ -1,0 +1,162 @@
+"""What one user, topic, group or client has taken of its quota here."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.limits import HOUR_MS, SECOND_MS
+from ternmq_proxy.quotas.bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq_common.quotas import Quota
+
+_HOUR_S = HOUR_MS / SECOND_MS
+
+
+class Meter:
+    """Of the name `name`, whose quota may be the default of its kind. `now` is a monotonic clock in seconds.
+
+    `wanted` counts what was asked for of each rate since it was looked at last, refused or not.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "connections_max",
+        "messages_in",
+        "messages_out",
+        "name",
+        "quota",
+        "refused",
+        "topics",
+        "wanted_bytes_in",
+        "wanted_bytes_out",
+        "wanted_messages_in",
+        "wanted_messages_out",
+    )
+
+    def __init__(self, quota: "Quota", name: str, now: float, part: float = 1.0) -> None:
+        """`part` of each limit is for this proxy."""
+        self.quota = quota
+        self.name = name
+        burst_s = quota.burst_ms / SECOND_MS
+        self.messages_in = _bucket(quota.messages_in, part, burst_s, now)
+        self.bytes_in = _bucket(quota.bytes_in, part, burst_s, now)
+        self.messages_out = _bucket(quota.messages_out, part, burst_s, now)
+        self.bytes_out = _bucket(quota.bytes_out, part, burst_s, now)
+        per_hour = quota.topics_per_hour
+        self.topics = None if per_hour is None else TokenBucket(per_hour * part / _HOUR_S, _HOUR_S, now)
+        self.connections_max = _count(quota.connections, part)
+        self.refused = 0
+        self.wanted_messages_in = 0.0
+        self.wanted_bytes_in = 0.0
+        self.wanted_messages_out = 0.0
+        self.wanted_bytes_out = 0.0
+
+    @property
+    def title(self) -> str:
+        """`user:alice`."""
+        return f"{self.quota.kind.value}:{self.name}"
+
+    def wait_in_s(self, messages: int, size: int, now: float) -> float:
+        """0 if they may come in, else the seconds until they may."""
+        self.wanted_messages_in += messages
+        self.wanted_bytes_in += size
+        wait_s = 0.0
+        if self.messages_in is not None:
+            wait_s = self.messages_in.wait_s(messages, now)
+        if self.bytes_in is not None:
+            wait_s = max(wait_s, self.bytes_in.wait_s(size, now))
+        return wait_s
+
+    def take_in(self, messages: int, size: int, now: float) -> None:
+        """They come in."""
+        if self.messages_in is not None:
+            self.messages_in.take(messages, now)
+        if self.bytes_in is not None:
+            self.bytes_in.take(size, now)
+
+    def wait_out_s(self, now: float) -> float:
+        """0 if a message may go out, else the seconds until it may."""
+        wait_s = 0.0
+        if self.messages_out is not None:
+            wait_s = self.messages_out.wait_s(1, now)
+        if self.bytes_out is not None:
+            wait_s = max(wait_s, self.bytes_out.wait_s(1, now))
+        return wait_s
+
+    def room_out(self, most: int, now: float) -> int:
+        """How many messages may go out now, `most` at most; their bytes are known when they have gone."""
+        return most if self.messages_out is None else min(most, int(self.messages_out.level(now) + 1e-6))
+
+    def take_out(self, messages: int, size: int, now: float) -> None:
+        """They went out."""
+        self.wanted_messages_out += messages
+        self.wanted_bytes_out += size
+        if self.messages_out is not None:
+            self.messages_out.take(messages, now)
+        if self.bytes_out is not None:
+            self.bytes_out.take(size, now)
+
+    def give_back(self, messages: int) -> None:
+        """Of those that were to go out so many did not."""
+        if self.messages_out is not None:
+            self.messages_out.give_back(messages)
+
+    def wanted(self) -> "list[tuple[str, float]]":
+        """What was wanted of each rate that has a limit since this was asked last."""
+        counts = (
+            ("messages_in", self.messages_in, self.wanted_messages_in),
+            ("bytes_in", self.bytes_in, self.wanted_bytes_in),
+            ("messages_out", self.messages_out, self.wanted_messages_out),
+            ("bytes_out", self.bytes_out, self.wanted_bytes_out),
+        )
+        self.wanted_messages_in = self.wanted_bytes_in = self.wanted_messages_out = self.wanted_bytes_out = 0.0
+        return [(limit, count) for limit, bucket, count in counts if bucket is not None]
+
+    def set_shares(self, shares: "Mapping[str, float]", part: float, now: float) -> None:
+        """What this proxy has of its rates and connections from now on, and which `part` of what is not shared by
+        demand."""
+        for limit, bucket in self._buckets():
+            bucket.set_rate(shares[limit], now)
+        if self.topics is not None and self.quota.topics_per_hour is not None:
+            self.topics.set_rate(self.quota.topics_per_hour * part / _HOUR_S, now)
+        if self.quota.connections is not None:
+            self.connections_max = max(1, int(shares["connections"]))
+
+    def shares(self) -> dict[str, float]:
+        """What this proxy may give each second of each rate, and how many connections at one time."""
+        shares = {limit: bucket.rate for limit, bucket in self._buckets()}
+        if self.connections_max is not None:
+            shares["connections"] = float(self.connections_max)
+        return shares
+
+    def rates(self, now: float) -> dict[str, float]:
+        """What it took of each rate each second, of late."""
+        return {limit: bucket.taken_per_s(now) for limit, bucket in self._buckets()}
+
+    def used(self, now: float) -> float:
+        """The part of its share that it takes, of the rate of which that is most."""
+        return max((bucket.taken_per_s(now) / bucket.rate for _, bucket in self._buckets()), default=0.0)
+
+    def _buckets(self) -> "list[tuple[str, TokenBucket]]":
+        buckets = (
+            ("messages_in", self.messages_in),
+            ("bytes_in", self.bytes_in),
+            ("messages_out", self.messages_out),
+            ("bytes_out", self.bytes_out),
+        )
+        return [(limit, bucket) for limit, bucket in buckets if bucket is not None]
+
+    def is_idle(self, now: float) -> bool:
+        """Whether it is as if it had just been made."""
+        buckets = (self.messages_in, self.bytes_in, self.messages_out, self.bytes_out, self.topics)
+        return all(bucket is None or bucket.is_full(now) for bucket in buckets)
+
+
+def _bucket(limit: int | None, part: float, burst_s: float, now: float) -> TokenBucket | None:
+    return None if limit is None else TokenBucket(limit * part, burst_s, now)
+
+
+def _count(limit: int | None, part: float) -> int | None:
+    return None if limit is None else max(1, int(limit * part))

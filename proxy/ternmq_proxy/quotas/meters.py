@@ -1,0 +1,82 @@
+"""The meters of one kind, by name. Names of clients are whatever somebody sends, so there is a limit to them.
+
+Forgotten   is only who has taken nothing for so long that its meter is as new. While nobody is, and as many are known
+            as may be, who comes new shares one meter with all that came new: to invent names gains nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.quotas import DEFAULT_NAME, Quota
+from ternmq_proxy.quotas.meter import Meter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+METERS_MAX = 10_000
+# Beside names: no name of a user, topic, group or client has a space at its beginning.
+OTHERS = " others"
+
+
+class Meters:
+    """Invariant: `_by_name` is in the order of the last use, and has at most `most` names without an own quota."""
+
+    __slots__ = ("_by_name", "_default", "_most", "_others", "_own", "part", "quotas")
+
+    def __init__(self, quotas: "Mapping[str, Quota]", most: int = METERS_MAX) -> None:
+        """`quotas` are those of the kind, by name."""
+        self.quotas = quotas
+        self._default = quotas.get(DEFAULT_NAME)
+        self._own: dict[str, Meter] = {}
+        self._by_name: dict[str, Meter] = {}
+        self._others: Meter | None = None
+        self._most = most
+        self.part = 1.0
+        """Of each limit, for a meter that is made now; how proxies share what nobody has wanted yet."""
+
+    def of(self, name: str, now: float) -> Meter | None:
+        """Its meter, None if it has no quota."""
+        meter = self._own.get(name)
+        if meter is not None:
+            return meter
+        if self._default is None and name not in self.quotas:
+            return None
+        meter = self._by_name.pop(name, None)
+        if meter is not None:
+            self._by_name[name] = meter
+            return meter
+        return self._made(name, now)
+
+    def _made(self, name: str, now: float) -> Meter:
+        own = None if name == DEFAULT_NAME else self.quotas.get(name)
+        if own is not None:
+            meter = self._own[name] = Meter(own, name, now, self.part)
+            return meter
+        assert self._default is not None
+        if len(self._by_name) >= self._most:
+            oldest = next(iter(self._by_name))
+            if not self._by_name[oldest].is_idle(now):
+                if self._others is None:
+                    self._others = Meter(self._default, OTHERS, now, self.part)
+                return self._others
+            del self._by_name[oldest]
+        meter = self._by_name[name] = Meter(self._default, name, now, self.part)
+        return meter
+
+    def all(self) -> "Iterator[Meter]":
+        """Those that are there."""
+        yield from self._own.values()
+        yield from self._by_name.values()
+        if self._others is not None:
+            yield self._others
+
+    def changed(self, quotas: "Mapping[str, Quota]") -> "Meters":
+        """With other quotas; who has the same as before keeps what it has taken."""
+        meters = Meters(quotas, self._most)
+        meters.part = self.part
+        for name, meter in self._own.items():
+            if quotas.get(name) == meter.quota:
+                meters._own[name] = meter
+        for name, meter in self._by_name.items():
+            if name not in quotas and meters._default == meter.quota:
+                meters._by_name[name] = meter
+        return meters

@@ -1,0 +1,147 @@
+"""Holds clients to their quotas, at this proxy.
+
+In          a request that is over a quota is refused whole, with TOO_MANY_REQUESTS and when to come again.
+Out         a receive gets fewer messages, or waits for its turn; it is never refused.
+Cost        without quotas one attribute is looked at: `limits_in`, `limits_out`.
+"""
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, QuotaSnapshot
+from ternmq_common.retry_hint import retry_hint
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.quotas.meter import Meter
+from ternmq_proxy.quotas.meters import METERS_MAX, Meters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_IN, _OUT = ("messages_in", "bytes_in"), ("messages_out", "bytes_out")
+
+
+class Quotas:
+    """Of one process; `now` is a monotonic clock in seconds. `refused` counts by the kind of the quota."""
+
+    def __init__(self, now: "Callable[[], float]" = time.monotonic, *, names_max: int = METERS_MAX) -> None:
+        self.now = now
+        self.snapshot = QuotaSnapshot()
+        self.limits_in = False
+        self.limits_out = False
+        self.refused: Counter[str] = Counter()
+        self._users = Meters({}, names_max)
+        self._topics = Meters({}, names_max)
+        self._groups = Meters({}, names_max)
+        self._clients = Meters({}, names_max)
+        self._user_connections: Counter[str] = Counter()
+        self._client_connections: Counter[str] = Counter()
+
+    def follow(self, snapshot: QuotaSnapshot) -> None:
+        """Hold to these from now on."""
+        if snapshot is self.snapshot:
+            return
+        self.snapshot = snapshot
+        by_kind: dict[QuotaKind, dict[str, Quota]] = {kind: {} for kind in QuotaKind}
+        for (kind, name), quota in snapshot.quotas.items():
+            by_kind[kind][name] = quota
+        self._users = self._users.changed(by_kind[QuotaKind.USER])
+        self._topics = self._topics.changed(by_kind[QuotaKind.TOPIC])
+        self._groups = self._groups.changed(by_kind[QuotaKind.GROUP])
+        self._clients = self._clients.changed(by_kind[QuotaKind.CLIENT])
+        limits = {limit for quota in snapshot.quotas.values() for limit in quota.limits}
+        self.limits_in = not limits.isdisjoint(_IN)
+        self.limits_out = not limits.isdisjoint(_OUT)
+
+    def set_part(self, part: float) -> None:
+        """Of each limit so much is for this proxy until what it wants is known."""
+        for meters in (self._users, self._topics, self._groups, self._clients):
+            meters.part = part
+
+    def meters(self) -> "Iterator[Meter]":
+        """All that there are."""
+        for meters in (self._users, self._topics, self._groups, self._clients):
+            yield from meters.all()
+
+    # --- in
+
+    def admit(self, user: str, topic: str, client_id: str, messages: int, size: int) -> None:
+        """So many messages come in, in a request of `size` bytes; all of them, or TOO_MANY_REQUESTS."""
+        now = self.now()
+        by_user = self._users.of(user, now)
+        by_topic = self._topics.of(topic, now)
+        by_client = self._clients.of(client_id, now)
+        longest_s, worst = 0.0, None
+        for meter in (by_user, by_topic, by_client):
+            if meter is not None:
+                wait_s = meter.wait_in_s(messages, size, now)
+                if wait_s > longest_s:
+                    longest_s, worst = wait_s, meter
+        if worst is not None:
+            raise self._too_many(worst, "sends more than it may", longest_s)
+        for meter in (by_user, by_topic, by_client):
+            if meter is not None:
+                meter.take_in(messages, size, now)
+
+    def admit_topic(self, user: str) -> None:
+        """The user's message makes a topic; TOO_MANY_REQUESTS if that were too many."""
+        now = self.now()
+        meter = self._users.of(user, now)
+        if meter is None or meter.topics is None:
+            return
+        wait_s = meter.topics.wait_s(1, now)
+        if wait_s:
+            raise self._too_many(meter, "makes more topics by their use than it may", wait_s)
+        meter.topics.take(1, now)
+
+    # --- out
+
+    def of_receiver(self, user: str, topic: str, group: str, client_id: str) -> list[Meter]:
+        """Those that what it receives is counted by."""
+        now = self.now()
+        found = (
+            self._users.of(user, now),
+            self._topics.of(topic, now),
+            self._groups.of(group, now),
+            self._clients.of(client_id, now),
+        )
+        return [meter for meter in found if meter is not None]
+
+    # --- connections
+
+    def connect(self, user: str, client_id: str) -> None:
+        """A connection is theirs; TOO_MANY_REQUESTS, and nothing is counted, if they have as many as they may."""
+        now = self.now()
+        for meters, counts, name in (
+            (self._users, self._user_connections, user),
+            (self._clients, self._client_connections, client_id),
+        ):
+            meter = meters.of(name, now) if meters.quotas else None
+            if meter is not None and meter.connections_max is not None and counts[name] >= meter.connections_max:
+                raise self._too_many(meter, f"has {counts[name]} connections here, all that it may", 1.0)
+        self._user_connections[user] += 1
+        self._client_connections[client_id] += 1
+
+    def disconnect(self, user: str, client_id: str) -> None:
+        """A connection that was theirs is so no more."""
+        for counts, name in ((self._user_connections, user), (self._client_connections, client_id)):
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+
+    def connections(self, meter: Meter) -> int:
+        """How many there are of the meter's name."""
+        kind = meter.quota.kind
+        if kind not in KINDS_OF_LIMITS["connections"]:
+            return 0
+        return (self._user_connections if kind is QuotaKind.USER else self._client_connections).get(meter.name, 0)
+
+    def _too_many(self, meter: Meter, what: str, wait_s: float) -> MessagingError:
+        meter.refused += 1
+        self.refused[meter.quota.kind.value] += 1
+        whose = f"{meter.quota.kind.value} {meter.name!r}" if meter.name else "everybody without a user's name"
+        return MessagingError(
+            definition_pb2.TOO_MANY_REQUESTS,
+            f"{whose} {what} by quota {meter.quota.title} (`ternmq quota list`); {retry_hint(wait_s)}",
+        )

@@ -1,0 +1,93 @@
+"""Quotas, and what proxies want of them.
+
+Demand      each proxy writes a row of its own, with a lease, and reads those of all that live: a JSON object of
+            `kind:name` to limit to what it wants, a rate or a count. It raises no version.
+"""
+
+import json
+from typing import TYPE_CHECKING, cast
+
+from sqlalchemy import delete, func, insert, select, update
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
+from ternmq_protos.v2 import definition_pb2
+from ternmq_registry.checksums import check_rows
+from ternmq_registry.database import raised_version
+from ternmq_registry.rows import quota_of, quota_row
+from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES, QUOTAS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_registry.database import Database
+
+Demand = dict[str, dict[str, float]]
+"""Of `kind:name`, of each limit of it."""
+
+
+class Quotas:
+    """The part of the registry that knows quotas."""
+
+    _database: "Database"
+
+    def put_quota(self, quota: Quota) -> bool:
+        """Have this quota, in the place of the one of its kind and name; whether there was none. TOO_MANY_REQUESTS if
+        there are `QUOTAS_MAX` already."""
+        with self._database.changing() as connection:
+            its = (QUOTAS.c.kind == quota.kind.value, QUOTAS.c.name == quota.name)
+            values = {**quota_row(quota), "changed": raised_version(connection)}
+            if connection.execute(update(QUOTAS).where(*its).values(**values)).rowcount:
+                return False
+            if _count(connection) >= QUOTAS_MAX:
+                raise MessagingError(
+                    definition_pb2.TOO_MANY_REQUESTS,
+                    f"there are {QUOTAS_MAX} quotas, and no more are allowed; delete some with `ternmq quota remove`",
+                )
+            connection.execute(insert(QUOTAS).values(**values))
+            return True
+
+    def delete_quota(self, kind: QuotaKind, name: str) -> bool:
+        """Whether it was there."""
+        with self._database.changing() as connection:
+            its = (QUOTAS.c.kind == kind.value, QUOTAS.c.name == name)
+            if not connection.execute(delete(QUOTAS).where(*its)).rowcount:
+                return False
+            raised_version(connection)
+            return True
+
+    def exchange_demand(self, proxy: str, demand: Demand, lease_ms: int) -> dict[str, Demand]:
+        """Say what this proxy wants, and hear it of all that live, by their names, this one among them."""
+        values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "demand": json.dumps(demand)}
+        with self._database.writing() as connection:
+            connection.execute(delete(PROXIES).where(PROXIES.c.lease_end_ms < DATABASE_NOW_MS, PROXIES.c.name != proxy))
+            if not connection.execute(update(PROXIES).where(PROXIES.c.name == proxy).values(**values)).rowcount:
+                connection.execute(insert(PROXIES).values(name=proxy, **values))
+            rows = connection.execute(select(PROXIES.c.name, PROXIES.c.demand)).all()
+        return {name: cast("Demand", json.loads(text)) for name, text in rows}
+
+    def leave_proxies(self, proxy: str) -> None:
+        """This proxy ends: the others need not wait for its lease."""
+        with self._database.writing() as connection:
+            connection.execute(delete(PROXIES).where(PROXIES.c.name == proxy))
+
+
+def quotas_in(connection: "Connection", since: "RegistrySnapshot") -> QuotaSnapshot:
+    """All; the very object of `since` if nothing has changed since then."""
+    changed = {**since.quotas.quotas, **_changed(connection, since.version)}
+    if len(changed) != _count(connection):
+        # Something was deleted, and the rows that are gone don't say so.
+        changed = _changed(connection, 0)
+    return since.quotas if changed == since.quotas.quotas else QuotaSnapshot(changed)
+
+
+def _changed(connection: "Connection", since: int) -> dict[tuple[QuotaKind, str], Quota]:
+    rows = connection.execute(select(QUOTAS).where(QUOTAS.c.changed > since)).mappings().all()
+    check_rows(connection, QUOTAS, rows)
+    quotas = map(quota_of, rows)
+    return {(quota.kind, quota.name): quota for quota in quotas}
+
+
+def _count(connection: "Connection") -> int:
+    return int(connection.execute(select(func.count()).select_from(QUOTAS)).scalar_one())

@@ -1,0 +1,160 @@
+"""Quotas as clients meet them: sends are refused with a hint, receives wait, and nothing of it is left behind."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_common.retry_hint import hinted_s
+from ternmq_common.server_settings import ServerSettings
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import Embedded, Proto, RawClient, message
+from tests.support.until import until_answered
+from tests.system.conftest import ANY_PORT
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
+    async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: Embedded) -> AsyncIterator[RawClient]:
+    async with RawClient(server.grpc) as made:
+        yield made
+
+
+async def put(client: RawClient, kind: str, name: str, **limits: int) -> None:
+    quota = admin_pb2.Quota(kind=kind, name=name)
+    for limit, value in limits.items():
+        setattr(quota, limit, value)
+    answer = await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
+    assert answer.status.code == pb.OK, answer.status.message
+
+
+async def sent(client: RawClient, topic: str, messages: int = 1, **system: Proto) -> pb.Status:
+    request = rpc.SendMessageRequest(messages=[message(topic, b"x" * 100, **system) for _ in range(messages)])
+    status: pb.Status = (await client.call("SendMessage", request)).status
+    return status
+
+
+@pytest.mark.parametrize(("kind", "name"), [("client", "*"), ("topic", "orders"), ("user", "*")])
+async def test_a_send_over_a_quota_is_refused_whole_with_a_hint(client: RawClient, kind: str, name: str) -> None:
+    await client.create_topic("orders")
+    await put(client, kind, name, messages_in=1)
+    assert (await sent(client, "orders", 3)).code == pb.OK
+    refused = await sent(client, "orders")
+    assert refused.code == pb.TOO_MANY_REQUESTS
+    assert 0 < hinted_s(refused.message) <= 4
+    assert kind in refused.message
+    received = await client.receive("orders", "g", batch_size=32)
+    assert len(received.messages) == 3
+
+
+async def test_messages_that_are_read_by_protobuf_count_as_well(client: RawClient) -> None:
+    await put(client, "client", client.client_id, bytes_in=10)
+    await client.create_topic("ranked", kind=pb.PRIORITY)
+    assert (await sent(client, "ranked", priority=1)).code == pb.OK
+    assert (await sent(client, "ranked", priority=1)).code == pb.TOO_MANY_REQUESTS
+
+
+async def test_another_client_is_not_held_up(server: Embedded, client: RawClient) -> None:
+    await client.create_topic("orders")
+    await put(client, "client", client.client_id, messages_in=1)
+    assert (await sent(client, "orders", 5)).code == pb.OK
+    assert (await sent(client, "orders")).code == pb.TOO_MANY_REQUESTS
+    async with RawClient(server.grpc) as other:
+        assert (await sent(other, "orders")).code == pb.OK
+
+
+async def test_a_quota_that_is_removed_holds_nobody_any_more(client: RawClient) -> None:
+    await client.create_topic("orders")
+    await put(client, "topic", "*", messages_in=1)
+    assert (await sent(client, "orders", 30)).code == pb.OK
+    assert (await sent(client, "orders")).code == pb.TOO_MANY_REQUESTS
+    await client.admin("DeleteQuota", admin_pb2.DeleteQuotaRequest(kind="topic", name="*"))
+    assert (await sent(client, "orders")).code == pb.OK
+    answer = await client.admin("DeleteQuota", admin_pb2.DeleteQuotaRequest(kind="topic", name="*"))
+    assert answer.status.code == pb.NOT_FOUND
+
+
+async def test_a_receive_over_its_quota_gets_fewer_messages_and_is_not_refused(client: RawClient) -> None:
+    await client.create_topic("orders")
+    assert (await sent(client, "orders", 20)).code == pb.OK
+    await put(client, "group", "g", messages_out=4)
+    first = await client.receive("orders", "g", batch_size=16)
+    assert (first.code, len(first.messages)) == ("OK", 4)
+    second = await client.receive("orders", "g", batch_size=16, poll_s=5.0)
+    assert (second.code, len(second.messages)) == ("OK", 1)  # it waited for it
+    other = await client.receive("orders", "h", batch_size=16)
+    assert len(other.messages) == 16
+
+
+async def test_connections_beyond_the_quota_are_refused_until_one_ends(server: Embedded, client: RawClient) -> None:
+    await client.create_topic("orders")
+    await put(client, "client", "twin", connections=1)
+    metadata = (("x-mq-client-id", "twin"),)
+    async with RawClient(server.grpc, metadata=metadata) as second:
+        async with RawClient(server.grpc, metadata=metadata) as first:
+            assert (await sent(first, "orders")).code == pb.OK
+            refused = await sent(second, "orders")
+            assert refused.code == pb.TOO_MANY_REQUESTS
+            assert "connections" in refused.message
+            assert (await sent(first, "orders")).code == pb.OK
+
+        async def code() -> int:
+            return (await sent(second, "orders")).code
+
+        await until_answered(code, pb.OK)
+
+
+async def test_topics_that_are_made_by_use_are_counted_once_each(client: RawClient) -> None:
+    await put(client, "user", "*", topics_per_hour=2)
+    for topic in ("a", "b", "a", "b"):
+        assert (await sent(client, topic)).code == pb.OK
+    refused = await sent(client, "c")
+    assert refused.code == pb.TOO_MANY_REQUESTS
+    assert hinted_s(refused.message) > 60
+    await client.create_topic("c")
+    assert (await sent(client, "c")).code == pb.OK
+
+
+async def test_the_list_tells_quotas_and_what_is_taken_of_them(client: RawClient) -> None:
+    await client.create_topic("orders")
+    await put(client, "topic", "*", messages_in=2, bytes_out=1000)
+    await sent(client, "orders", 9)
+    await sent(client, "orders")
+    answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+    [quota], [use] = answer.quotas, answer.uses
+    assert (quota.kind, quota.name, quota.messages_in, quota.HasField("bytes_in")) == ("topic", "*", 2, False)
+    assert (use.name, use.quota, use.refused) == ("orders", "*", 1)
+    assert use.share == {"messages_in": 2, "bytes_out": 1000}
+    assert use.rate["messages_in"] > 0
+
+
+@pytest.mark.parametrize(
+    ("quota", "why"),
+    [
+        (admin_pb2.Quota(kind="tenant", name="x", messages_in=1), "names no quota"),
+        (admin_pb2.Quota(kind="user", name="x"), "sets no limit"),
+        (admin_pb2.Quota(kind="group", name="x", messages_in=1), "a group has no messages_in"),
+        (admin_pb2.Quota(kind="user", name="x", messages_in=0), "messages_in is 0"),
+        (admin_pb2.Quota(kind="user", name="", messages_in=1), "the name of a quota"),
+    ],
+)
+async def test_a_quota_that_makes_no_sense_is_refused(client: RawClient, quota: admin_pb2.Quota, why: str) -> None:
+    answer = await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
+    assert answer.status.code == pb.BAD_REQUEST
+    assert why in answer.status.message
+
+
+async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
+    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await put(client, "user", "alice", messages_in=7)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+        assert [quota.messages_in for quota in answer.quotas] == [7]
