@@ -25,6 +25,7 @@ from ternmq_registry.errors import RegistryUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from ternmq_common.access.users import AccessSnapshot
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
@@ -45,8 +46,8 @@ R = TypeVar("R")
 
 
 class Catalog:
-    """Finds topics and groups, and makes missing ones if `auto_create` says so, no more than so many a minute: the rest
-    is refused with TOO_MANY_REQUESTS. A topic is made by the first message that is sent to it, never by who reads.
+    """Finds topics and groups, and makes missing ones if `auto_create` says so, and whoever needs them `may_create` them,
+    no more than so many a minute: the rest is refused with TOO_MANY_REQUESTS. A topic is made by the first message that is sent to it, never by who reads.
 
     `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then. Nobody
     else changes that registry, unless it is `shared` by workers.
@@ -139,10 +140,10 @@ class Catalog:
             await self._look_for(name)
         return self.find_topic(name, kind)
 
-    async def topic_to_be(self, name: str) -> Topic:
+    async def topic_to_be(self, name: str, *, may_create: bool = True) -> Topic:
         """As `existing_topic`, and one that its first message would make as it would be then, of a type that is not
         specified yet. Makes nothing. `name` is a checked name."""
-        if self._is_made_by_use(name) and name not in self._known.topics:
+        if may_create and self._is_made_by_use(name) and name not in self._known.topics:
             await self._look_for(name)
             if name not in self._known.topics:
                 return self._made_topic(name, definition_pb2.MESSAGE_TYPE_UNSPECIFIED)
@@ -154,15 +155,22 @@ class Catalog:
             await self._look_for(f"group {name}")
         return self.find_group(name)
 
+    @property
+    def access(self) -> "AccessSnapshot":
+        """The users and their policies."""
+        return self._directory.snapshot.access
+
     # --- reading, and making what is missing
 
-    async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+    async def topic(
+        self, name: str, kind: "MessageType" = definition_pb2.NORMAL, *, may_create: bool = True
+    ) -> Topic:
         """The topic, for a message of that kind to be sent to it; made now, for such messages, if that is allowed.
         `name` is a checked name."""
         known = self._known.topics.get(name)
         if known is not None:
             return known
-        if not self._is_made_by_use(name) or kind not in _MADE_BY_USE:
+        if not may_create or not self._is_made_by_use(name) or kind not in _MADE_BY_USE:
             return await self.existing_topic(name, kind)
         await self._look_for(name)
         if name not in self._known.topics:
@@ -186,17 +194,17 @@ class Catalog:
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
 
-    async def group(self, name: str, *, fifo: bool = False) -> Group:
+    async def group(self, name: str, *, fifo: bool = False, may_create: bool = True) -> Group:
         """The group, made now with the defaults if that is allowed, and as `fifo` says. `name` is a checked name."""
         known = self._known.groups.get(name)
         if known is not None:
             return known
         await self._look_for(f"group {name}")
-        if name not in self._known.groups and self._auto_create:
+        if may_create and name not in self._known.groups and self._auto_create:
             await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
         return self.find_group(name)
 
-    async def group_of(self, name: str, topics: "Collection[str]") -> Group:
+    async def group_of(self, name: str, topics: "Collection[str]", *, may_create: bool = True) -> Group:
         """The group, for who subscribes these topics in its name; made now, if that is allowed.
 
         Its first subscription says whether it is FIFO: if all of the topics are that are there, since their order would
@@ -206,9 +214,9 @@ class Catalog:
         if name not in self._known.groups:
             await self._look_for(f"group {name}")
         fifo = self.are_fifo(topics)
-        if fifo is None and self._auto_create and name not in self._known.groups:
+        if fifo is None and may_create and self._auto_create and name not in self._known.groups:
             return self.rules(name)
-        return await self.group(name, fifo=bool(fifo))
+        return await self.group(name, fifo=bool(fifo), may_create=may_create)
 
     def are_fifo(self, topics: "Iterable[str]") -> bool | None:
         """Whether all of these topics that are there are FIFO; None if none is."""

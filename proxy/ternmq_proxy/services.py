@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.filters import Filters
     from ternmq_common.limits import MessageLimits, RequestLimits
+    from ternmq_proxy.access.control import AccessControl
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
@@ -26,6 +27,7 @@ class Services:
 
     process: "ServerProcess"
     clock: "Clock"
+    access: "AccessControl"
     catalog: "Catalog"
     messages: "MessageService"
     clients: "ClientRegistry"
