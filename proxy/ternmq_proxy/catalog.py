@@ -162,9 +162,7 @@ class Catalog:
 
     # --- reading, and making what is missing
 
-    async def topic(
-        self, name: str, kind: "MessageType" = definition_pb2.NORMAL, *, may_create: bool = True
-    ) -> Topic:
+    async def topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL, *, may_create: bool = True) -> Topic:
         """The topic, for a message of that kind to be sent to it; made now, for such messages, if that is allowed.
         `name` is a checked name."""
         known = self._known.topics.get(name)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
+from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_proxy.server_process import ServerProcess
@@ -111,8 +112,10 @@ class ProxyServer:
                 registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
             )
         )
+        worker = "" if self._place is None else self._place.name
+        access = opened_access(settings, catalog, self._clock, stack, worker=worker)
         self.grpc_addresses = await serve_clients(
-            settings, self._clock, catalog, messages, observability, stack, self._process()
+            settings, self._clock, catalog, messages, observability, stack, self._process(), access
         )
         self._not_started = None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.private_files import narrow
+from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
@@ -50,6 +51,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     await observability.start()
     messages, catalog = await open_storage(settings, clock, stack)
     observability.watch_broker(messages.figures)
+    access = opened_access(settings, catalog, clock, stack)
     http = HttpFront(
         lambda: None,
         lambda: messages.problem,
@@ -62,7 +64,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     http_address = await http.listen(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
-    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack, own)
+    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack, own, access)
     return grpc_addresses, http_address
 
 

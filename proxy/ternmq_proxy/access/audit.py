@@ -87,7 +87,16 @@ class AuditLog:
             self._write(user, peer, client_id, rpc, resource, allowed=False, why=why, left_out=left_out)
 
     def _write(
-        self, user: str, peer: str, client_id: str, rpc: str, resource: str, *, allowed: bool, why: str, left_out: int = 0
+        self,
+        user: str,
+        peer: str,
+        client_id: str,
+        rpc: str,
+        resource: str,
+        *,
+        allowed: bool,
+        why: str,
+        left_out: int = 0,
     ) -> None:
         moment = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
         entry: dict[str, str | bool | int] = {

@@ -95,17 +95,18 @@ class AccessControl:
 
     # --- whether he may
 
-    async def check(self, rpc: str, request: Any, call: "Call", services: "Services") -> None:  # noqa: ANN401 - of the call's own type
-        """UNAUTHORIZED unless the user may have the request carried out."""
+    async def check(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
+        """What the request needs; UNAUTHORIZED unless the user may do all of it."""
         if self._authentication is None:
-            return
-        asked = await self.asked(rpc, request, call, services)
-        self.require_all(rpc, asked, call, services)
+            return []
+        asked = await self._asked(rpc, request, call, services)
+        self._require_all(rpc, asked, call, services)
         if RULES[rpc].changes:
             assert self._audit is not None
             self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in asked])
+        return asked
 
-    async def asked(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
+    async def _asked(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
         """What the request needs."""
         rule = RULES[rpc]
         asked = [] if rule.ask is None else list(dict.fromkeys(rule.ask(request, call, services)))
@@ -113,10 +114,8 @@ class AccessControl:
             asked += await rule.ask_later(request, services)
         return asked
 
-    def require_all(self, rpc: str, asked: "Iterable[Asked]", call: "Call", services: "Services") -> None:
+    def _require_all(self, rpc: str, asked: "Iterable[Asked]", call: "Call", services: "Services") -> None:
         """UNAUTHORIZED unless the user may do all of these, and the client is his own."""
-        if self._authentication is None:
-            return
         self.require_own_client(rpc, call, services)
         for need, name in asked:
             self.require(rpc, call, need, name)

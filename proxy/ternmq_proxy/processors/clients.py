@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors.client_limits import (
@@ -133,14 +134,17 @@ class ClientRegistry:
             if len(self._clients) >= CLIENTS_MAX:
                 refuse(f"{CLIENTS_MAX} clients are here already; no more can be known")
             client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
+        elif client.user != user:
+            raise MessagingError(definition_pb2.UNAUTHORIZED, "another user's client came with this id a moment ago")
         client.last_seen = self._now()
         client.group = group or client.group
         client.client_type = client_type or client.client_type
         return client
 
     def configured(self, client_id: str, settings: "Settings", *, user: str = "") -> ConnectedClient:
-        """The client, which is the user's, sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of them; what
-        was known of it stays then."""
+        """The client, which is the user's, sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered
+        of all of them; what was known of it stays then.
+        """
         known = self._clients.get(client_id)
         entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
         growth = self._settings.growth(settings)
