@@ -20,8 +20,8 @@ _USUAL_LISTENER = Listener(DEFAULT_GRPC)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `user` is
-    who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is where the call came in; `room`
-    is for the messages that it is answered with."""
+    who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is
+    where the call came in; `room` is for the messages that it is answered with."""
 
     client_id: str = ""
     language: str = ""

@@ -46,8 +46,9 @@ R = TypeVar("R")
 
 
 class Catalog:
-    """Finds topics and groups, and makes missing ones if `auto_create` says so, and whoever needs them `may_create` them,
-    no more than so many a minute: the rest is refused with TOO_MANY_REQUESTS. A topic is made by the first message that is sent to it, never by who reads.
+    """Finds topics and groups, and makes missing ones if `auto_create` says so and whoever needs them `may_create`
+    them, no more than so many a minute: the rest is refused with TOO_MANY_REQUESTS. A topic is made by the first
+    message that is sent to it, never by who reads.
 
     `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then. Nobody
     else changes that registry, unless it is `shared` by workers.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.support.embedded import Metadata
 
-SECRET = "a-secret-of-a-test"  # noqa: S105 - of nobody
+SECRET = "a-secret-of-a-test"
 
 
 class Users:

@@ -1,5 +1,7 @@
-"""What a call needs to do: an action on something of one kind, whose name the request has. A need is there once, so that
-decisions can be remembered by it."""
+"""What a call needs to do: an action on something of one kind, whose name the request has.
+
+A need is there once, so that decisions can be remembered by it.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -35,8 +35,9 @@ Cut = Callable[[Any, Any, May], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """`ask` says what a request needs; `ask_later` what only the storage can tell. `cut` takes from an answer, given its
-    request, what the caller may not see. A call that `changes` something is in the audit log when it is allowed too."""
+    """`ask` says what a request needs; `ask_later` what only the storage can tell. `cut` takes from an answer, given
+    its request, what the caller may not see. A call that `changes` something is in the audit log when it is allowed
+    too."""
 
     ask: Ask | None = None
     ask_later: AskLater | None = None

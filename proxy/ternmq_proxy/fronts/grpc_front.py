@@ -244,11 +244,12 @@ class GrpcFront:
             await services.access.check(name, request, made, services)
             response = await call.activity(request, made, services)
             services.access.cut(name, request, response, made)
-            return response
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
             mark_failed(_code_of(status))
             return call.response(status=status)
+        else:
+            return response
 
     def _streamed(self, name: str, call: Streamed, spans: CallSpans | None) -> "Serve":
         figures = self._figures
@@ -287,7 +288,7 @@ class GrpcFront:
         self,
         name: str,
         call: Streamed,
-        request: Any,
+        request: Any,  # noqa: ANN401 - of the call's own type
         made: Call,
         asked: "list[Asked]",
         served: ServedCall,

@@ -142,9 +142,8 @@ class ClientRegistry:
         return client
 
     def configured(self, client_id: str, settings: "Settings", *, user: str = "") -> ConnectedClient:
-        """The client, which is the user's, sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered
-        of all of them; what was known of it stays then.
-        """
+        """The user's client sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of
+        them; what was known of it stays then."""
         known = self._clients.get(client_id)
         entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
         growth = self._settings.growth(settings)
