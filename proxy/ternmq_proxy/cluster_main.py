@@ -79,6 +79,8 @@ class ProxyServer:
     async def start(self, stack: AsyncExitStack) -> None:
         """Begin everything; `stack` ends it. StartupError says why it can't begin."""
         settings = self._settings
+        # Of workers their supervisor has said it.
+        exposed = process.warned_exposure(settings) if self._place is None else None
         observability = Observability(settings, service="ternmq-proxy", instance=self._name)
         stack.push_async_callback(observability.stop)
         await observability.start()
@@ -87,6 +89,7 @@ class ProxyServer:
             self._problem,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
+            exposed=exposed,
             inside={} if self._place is None else self._answers,
         )
         stack.push_async_callback(http.stop)

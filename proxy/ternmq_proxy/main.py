@@ -46,6 +46,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
     """
     assert settings.test_clock == isinstance(clock, MovableClock)
+    exposed = process.warned_exposure(settings)
     observability = Observability(settings, service="ternmq", instance=settings.broker_name)
     stack.push_async_callback(observability.stop)
     await observability.start()
@@ -58,6 +59,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
         degraded=lambda: messages.degraded,
         metrics=observability.scrape,
         test_clock=settings.test_clock,
+        exposed=exposed,
         header_timeout_ms=settings.header_timeout_ms,
     )
     stack.push_async_callback(http.stop)

@@ -58,6 +58,7 @@ async def serve_clients(
         budgets=budgets_of(settings),
         connections_max=connections_max(settings),
         shared=settings.workers > 1,
+        signed=settings.access_control,
     )
     services = make_services(settings, clock, catalog, messages, front.addresses[0], process, access)
     process.answers[CLIENTS] = functools.partial(answer_clients, services=services)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
+from ternmq_common.eager import in_task
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.printable import problem_of_name
 from ternmq_protos.v2 import definition_pb2
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _OK: int = definition_pb2.OK
+_FIRST_COMMAND_S = 5.0
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 
 
@@ -82,8 +84,9 @@ class GrpcFront:
         budgets: "Budgets | None" = None,
         connections_max: int = CONNECTIONS_MAX,
         shared: bool = False,
+        signed: bool = False,
     ) -> None:
-        """`shared`: other workers have the same addresses."""
+        """`shared`: other workers have the same addresses; `signed`: calls say whose they are."""
         with contextlib.ExitStack() as taken:
             self._sockets = [taken.enter_context(_bound(listener.address, shared)) for listener in listeners]
             taken.pop_all()
@@ -99,7 +102,7 @@ class GrpcFront:
         self._methods: dict[str, ServedMethod] = {}
         self._server = CallServer(
             self._methods.get,
-            headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT, AUTHORIZATION, DATE),
+            headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT, *((AUTHORIZATION, DATE) if signed else ())),
             budgets=budgets,
             connections_max=connections_max,
         )
@@ -328,9 +331,7 @@ class GrpcFront:
         try:
             call = self._call(served, self._identified(served, "Telemetry"))
         except NotAuthenticated as error:
-            status = status_of(error, "Telemetry")
-            self._refused("Telemetry", status, served)
-            await _end_conversation(error, status, served)
+            await self._turn_away(error, served)
             return
         stream = TelemetryStream(served)
         watch = Watch(call, "Telemetry", [], functools.partial(_cancel, served))
@@ -351,6 +352,17 @@ class GrpcFront:
             self._figures.stream_ended(call.client_id)
             stream.close()
             detach(call.client_id, stream, self._services)
+
+    async def _turn_away(self, error: NotAuthenticated, served: ServedCall) -> None:
+        """End a Telemetry stream of nobody. Its first command is awaited, since clients can't write to one that has
+        ended, and would not hear why."""
+        status = status_of(error, "Telemetry")
+        self._refused("Telemetry", status, served)
+        await in_task()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_COMMAND_S):
+                await served.read()
+        await _end_conversation(error, status, served)
 
     async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, watch: Watch, served: ServedCall) -> bool:
         """Answer one command; whether the conversation goes on."""

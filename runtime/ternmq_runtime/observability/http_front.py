@@ -4,7 +4,8 @@ Health asks three questions, and answers 200 or 503 with the reason:
 /health/started   has it been able to begin? While it has not, waiting longer may help
 /health/live      does the event loop turn? 200 if it did within the last ten seconds; `"loop_turned_ms_ago"` is there
                   when it is late. Nothing else is looked at, for what a restart would not heal must not cause one
-/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can
+/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can;
+                  `"insecure": true` that everybody may do everything, `"insecure_because"` why
 /version          which version it is; like the others it tells of a test clock: `"test_clock": true`
 /metrics          in Prometheus's text format
 
@@ -47,8 +48,9 @@ PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 class HttpFront:
     """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
-    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved. All are called on
-    the loop that calls `listen`, as are `inside`, the answers to siblings by question, which may come later."""
+    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is
+    open to everybody. All are called on the loop that calls `listen`, as are `inside`, the answers to siblings by
+    question, which may come later."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class HttpFront:
         degraded: "Callable[[], str | None]" = lambda: None,
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
         test_clock: bool = False,
+        exposed: str | None = None,
         header_timeout_ms: int = 10 * SECOND_MS,
         inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
     ) -> None:
@@ -67,6 +70,7 @@ class HttpFront:
         self._degraded = degraded
         self._metrics = metrics
         self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
+        self._exposed = told_exposure(exposed)
         self._header_timeout_s = header_timeout_ms / 1000
         self._server: HttpServer | None = None
         self._loop: WatchedLoop
@@ -117,7 +121,8 @@ class HttpFront:
             return self._health("started", await self._loop.ask(self._started, _PATIENCE_S))
         if path == "/health/ready":
             problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), _PATIENCE_S)
-            return self._health("ready", problem, {} if degraded is None else {"degraded": degraded})
+            said = {} if degraded is None else {"degraded": degraded}
+            return self._health("ready", problem, {**said, **self._exposed})
         if path.startswith(INSIDE):
             question, _, argument = path.removeprefix(INSIDE).partition("/")
             if (answer := self._inside.get(question)) is not None:
@@ -126,7 +131,9 @@ class HttpFront:
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 
-    def _health(self, what: str, problem: str | None, more: "Mapping[str, str]" = MappingProxyType({})) -> Answer:
+    def _health(
+        self, what: str, problem: str | None, more: "Mapping[str, str | bool]" = MappingProxyType({})
+    ) -> Answer:
         code, text = (200, what) if problem is None else (503, problem)
         return json_answer(code, {"status": text, **more, **self._remark})
 
@@ -138,6 +145,11 @@ class HttpFront:
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
             _log.exception("the metrics could not be made")
             return json_answer(500, {"error": "the metrics could not be made; the log says why"})
+
+
+def told_exposure(exposed: str | None) -> "dict[str, str | bool]":
+    """What readiness says beside the rest of a server that is open to everybody."""
+    return {} if exposed is None else {"insecure": True, "insecure_because": exposed}
 
 
 async def listening_for_http(address: str) -> "list[socket.socket]":

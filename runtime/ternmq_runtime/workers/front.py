@@ -10,7 +10,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_rpc.grpc_stream.sockets import UNIX, named
-from ternmq_runtime.observability.http_front import METRICS_TYPE, PATHS, json_answer, listening_for_http
+from ternmq_runtime.observability.http_front import (
+    METRICS_TYPE,
+    PATHS,
+    json_answer,
+    listening_for_http,
+    told_exposure,
+)
 from ternmq_runtime.observability.http_server import Answer, HttpServer
 from ternmq_runtime.observability.watched_loop import WatchedLoop
 from ternmq_runtime.workers import health
@@ -32,11 +38,17 @@ _LIVE_S = 10.0
 
 class GatheringFront:
     """`keepers` are of all processes; `started` says what is in the way of the start, None if nothing is. Both are
-    looked at in the thread."""
+    looked at in the thread. `exposed`: what of the server is open to everybody."""
 
     def __init__(
-        self, keepers: "Sequence[Keeper]", started: "Callable[[], str | None]", *, header_timeout_ms: int
+        self,
+        keepers: "Sequence[Keeper]",
+        started: "Callable[[], str | None]",
+        *,
+        header_timeout_ms: int,
+        exposed: str | None = None,
     ) -> None:
+        self._exposed = told_exposure(exposed)
         self._keepers = keepers
         self._started = started
         self._header_timeout_s = header_timeout_ms / 1000
@@ -79,7 +91,8 @@ class GatheringFront:
             return json_answer(503, {"status": problem})
         if path == "/health/started":
             return json_answer(200, {"status": "started"})
-        return json_answer(*health.ready(await self._said(path)))
+        code, content = health.ready(await self._said(path))
+        return json_answer(code, {**content, **self._exposed})
 
     async def _answer_live(self) -> Answer:
         ago_s = await self._loop.turned_ago_s(_PATIENCE_S)

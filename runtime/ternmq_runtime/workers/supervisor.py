@@ -72,7 +72,12 @@ class Supervisor:
         addresses, settings = self._reserve(settings, stack)
         folder = _folder()
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        front = GatheringFront(self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms)
+        front = GatheringFront(
+            self._keepers,
+            lambda: self._not_started,
+            header_timeout_ms=settings.header_timeout_ms,
+            exposed=process.warned_exposure(self._settings),
+        )
         stack.push_async_callback(front.stop)
         http_address = await front.listen(settings.http)
         await self._start_all(settings, folder, stack)

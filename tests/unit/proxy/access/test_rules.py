@@ -1,4 +1,4 @@
-"""The table of rules and the one that the tests of access control walk have every call (`tests/system/test_access.py`)."""
+"""The table of rules, and the one that the tests of access control walk (`tests/system/test_access.py`)."""
 
 from ternmq_proxy.access.rules import ADMIN_RULES, MESSAGING_RULES
 from tests.support import access_table
