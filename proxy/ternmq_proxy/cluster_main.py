@@ -15,14 +15,16 @@ from ternmq_registry.joining import join
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
 from ternmq_runtime.observability.figures import MemberFigures
+from ternmq_runtime.observability.http_basic import Asker
 from ternmq_runtime.observability.http_front import HttpFront
 from ternmq_runtime.observability.observability import Observability
-from ternmq_runtime.workers.siblings import Siblings, usual_answers
+from ternmq_runtime.workers.siblings import MAY_READ, YES, Siblings, usual_answers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_common.server_settings import FrontSettings, ProxySettings
+    from ternmq_proxy.access.control import AccessControl
     from ternmq_registry.directory import Directory
     from ternmq_runtime.workers.place import Place
 
@@ -73,6 +75,8 @@ class ProxyServer:
         self._answers = usual_answers(settings)
         self._not_started: str | None = "the registry was not read yet"
         self._messages: ClusterMessageService | None = None
+        self._access: AccessControl | None = None
+        self._answers[MAY_READ] = self._answer_may_read
         self.grpc_addresses: list[str] = []
         self.http_address = ""
 
@@ -80,7 +84,8 @@ class ProxyServer:
         """Begin everything; `stack` ends it. StartupError says why it can't begin."""
         settings = self._settings
         # Of workers their supervisor has said it.
-        exposed = process.warned_exposure(settings) if self._place is None else None
+        alone = self._place is None
+        exposed = process.warned_exposure(settings) if alone else None
         observability = Observability(settings, service="ternmq-proxy", instance=self._name)
         stack.push_async_callback(observability.stop)
         await observability.start()
@@ -90,6 +95,7 @@ class ProxyServer:
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
             exposed=exposed,
+            may_read=self._may_read if settings.access_control and not settings.metrics_open and alone else None,
             inside={} if self._place is None else self._answers,
         )
         stack.push_async_callback(http.stop)
@@ -116,7 +122,7 @@ class ProxyServer:
             )
         )
         worker = "" if self._place is None else self._place.name
-        access = opened_access(settings, catalog, self._clock, stack, worker=worker)
+        access = self._access = opened_access(settings, catalog, self._clock, stack, worker=worker)
         self.grpc_addresses = await serve_clients(
             settings, self._clock, catalog, messages, observability, stack, self._process(), access
         )
@@ -137,6 +143,13 @@ class ProxyServer:
         """Return when a broker can be asked; for who has started."""
         assert self._messages is not None
         await self._messages.connected.wait()
+
+    def _may_read(self, asker: "Asker") -> bool:
+        """Nobody may before the users are known."""
+        return self._access is not None and self._access.may_read_metrics(asker)
+
+    async def _answer_may_read(self, argument: str) -> bytes:
+        return YES if self._may_read(Asker.of_text(argument)) else b""
 
     def _problem(self) -> str | None:
         """Why no client can be served now. A registry that is away is no reason: what is known goes on."""

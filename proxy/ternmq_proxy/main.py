@@ -60,6 +60,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
         metrics=observability.scrape,
         test_clock=settings.test_clock,
         exposed=exposed,
+        may_read=None if settings.metrics_open or not access.is_on else access.may_read_metrics,
         header_timeout_ms=settings.header_timeout_ms,
     )
     stack.push_async_callback(http.stop)

@@ -2,8 +2,11 @@
 (`security.md, Access control`)."""
 
 import asyncio
+import base64
 import json
 import time
+import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -315,6 +318,37 @@ async def _reflected(client: RawClient) -> bytes:
     answer: bytes = await stream.read()
     await stream.done_writing()
     return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "status"),
+    [
+        ("", "/health/ready", 200),
+        ("", "/health/live", 200),
+        ("", "/metrics", 401),
+        ("", "/version", 401),
+        ("", "/nothing", 401),
+        ("watcher", "/metrics", 200),
+        ("watcher", "/version", 200),
+        ("other", "/metrics", 401),
+        ("nobody", "/metrics", 401),
+    ],
+)
+async def test_http_tells_all_but_health_to_users_alone(guarded: Guarded, name: str, path: str, status: int) -> None:
+    guarded.users.put("watcher", "allow Cluster:metrics Get")
+    guarded.users.put("other", "allow Topic:* All")
+    request = urllib.request.Request(f"http://{guarded.server.http}{path}")
+    if name:
+        request.add_header("Authorization", f"Basic {base64.b64encode(f'{name}:{SECRET}'.encode()).decode()}")
+
+    def asked() -> int:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert await asyncio.to_thread(asked) == status
 
 
 async def test_changes_and_refusals_are_in_the_audit_log(guarded: Guarded) -> None:

@@ -3,7 +3,7 @@
 Decisions   are remembered by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
             are others. All are made in `require` and `may`.
 Off         without `Authentication` everything is allowed, and nobody has a name.
-Threads     the event loop, but for `may_read_metrics`, which any thread may ask.
+Threads     the event loop.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.access.needs import Asked, Need
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
+    from ternmq_runtime.observability.http_basic import Asker
 
 _log = logging.getLogger(__name__)
 AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
@@ -151,14 +152,14 @@ class AccessControl:
         if self._authentication is not None and cut is not None:
             cut(request, answer, lambda need, name: self.may(call, need, name))
 
-    def may_read_metrics(self, name: str, password: str, host: str) -> bool:
-        """Whether a user with that secret may read what the HTTP front tells, from that address."""
+    def may_read_metrics(self, asker: "Asker") -> bool:
+        """Whether it is a user who may read what the HTTP front tells beside health."""
         if self._authentication is None:
             return True
-        if not self._authentication.has_password(name, password):
+        if not self._authentication.has_password(asker.name, asker.password):
             return False
         need, resource = METRICS
-        return decide(self._snapshot().users[name], need.of(resource), source_of(host)).is_allowed
+        return decide(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed
 
     def _verdict(self, call: "Call", need: "Need", name: str) -> Verdict:
         snapshot = self._snapshot()

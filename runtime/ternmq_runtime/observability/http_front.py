@@ -9,6 +9,8 @@ Health asks three questions, and answers 200 or 503 with the reason:
 /version          which version it is; like the others it tells of a test clock: `"test_clock": true`
 /metrics          in Prometheus's text format
 
+With access control all but health is for users, who say so by Basic authentication.
+
 A process behind a supervisor also answers what its siblings ask (`workers/siblings.py`), at its socket in the file
 system.
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Mapping
 
+    from ternmq_runtime.observability.http_basic import Asker
+
 _log = logging.getLogger(__name__)
 _LIVE_S = 10.0
 _PATIENCE_S = 1.0
@@ -43,13 +47,15 @@ _JSON = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 INSIDE = "/inside/"
 """Begins the paths of questions of siblings."""
+OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
+"""For load balancers and orchestrators, which are no users."""
 PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 
 class HttpFront:
     """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
     served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is
-    open to everybody. All are called on the loop that calls `listen`, as are `inside`, the answers to siblings by
+    open to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls `listen`, as are `inside`, the answers to siblings by
     question, which may come later."""
 
     def __init__(
@@ -61,6 +67,7 @@ class HttpFront:
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
         test_clock: bool = False,
         exposed: str | None = None,
+        may_read: "Callable[[Asker], bool] | None" = None,
         header_timeout_ms: int = 10 * SECOND_MS,
         inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
     ) -> None:
@@ -71,6 +78,7 @@ class HttpFront:
         self._metrics = metrics
         self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
         self._exposed = told_exposure(exposed)
+        self._may_read = may_read
         self._header_timeout_s = header_timeout_ms / 1000
         self._server: HttpServer | None = None
         self._loop: WatchedLoop
@@ -95,14 +103,18 @@ class HttpFront:
 
     # --- in the thread
 
-    async def _answer(self, method: str, path: str) -> Answer:
+    async def _answer(self, method: str, path: str, asker: "Asker") -> Answer:
         if method not in ("GET", "HEAD"):
             return json_answer(405, {"error": f"{method} is not served; use GET"})
         if path == "/health/live":
             return await self._answer_live()
-        if path == "/version":
-            return json_answer(200, {"version": version("ternmq"), **self._remark})
         try:
+            may_read = self._may_read
+            if may_read is not None and path not in OPEN_PATHS:
+                if not await self._loop.ask(lambda: may_read(asker), _PATIENCE_S):
+                    return NOT_ALLOWED
+            if path == "/version":
+                return json_answer(200, {"version": version("ternmq"), **self._remark})
             return await self._answer_for_the_loop(path)
         except LoopBusy as error:
             return json_answer(503, {"status": str(error), **self._remark})
@@ -161,6 +173,11 @@ async def listening_for_http(address: str) -> "list[socket.socket]":
         raise StartupError(
             f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
         ) from error
+
+
+NOT_ALLOWED = Answer(
+    401, _JSON, b'{"error": "access key and secret of a user are needed who may Get Cluster:metrics"}\n', "ternmq"
+)
 
 
 def json_answer(code: int, content: "Mapping[str, str | int]") -> Answer:

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import h11
 
+from ternmq_runtime.observability.http_basic import Asker, asker
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
@@ -37,19 +39,22 @@ _BACKLOG = 128
 
 
 class Answer(NamedTuple):
+    """`realm`: whom the peer is asked to be a user of, if it is asked for name and password."""
+
     code: int
     content_type: str
     body: bytes
+    realm: str = ""
 
 
 class HttpServer:
-    """`answer` gets method and path; it runs in this thread. `refused` makes the answer to what is no HTTP, of a status
+    """`answer` gets method, path and who asks; it runs in this thread. `refused` makes the answer to what is no HTTP, of a status
     and a text; `beside` runs beside the connections, for ever."""
 
     def __init__(
         self,
         sockets: "Sequence[socket.socket]",
-        answer: "Callable[[str, str], Awaitable[Answer]]",
+        answer: "Callable[[str, str, Asker], Awaitable[Answer]]",
         refused: "Callable[[int, str], Answer]",
         beside: "Callable[[], Coroutine[None, None, None]]",
         *,
@@ -154,7 +159,7 @@ class _Connection:
     def __init__(
         self,
         sock: socket.socket,
-        answer: "Callable[[str, str], Awaitable[Answer]]",
+        answer: "Callable[[str, str, Asker], Awaitable[Answer]]",
         refused: "Callable[[int, str], Answer]",
         header_timeout_s: float,
     ) -> None:
@@ -188,7 +193,8 @@ class _Connection:
             if event is h11.NEED_DATA:
                 http.receive_data(await self._read())
             elif isinstance(event, h11.Request):
-                answer = await self._answer(event.method.decode(), event.target.decode().partition("?")[0])
+                path = event.target.decode().partition("?")[0]
+                answer = await self._answer(event.method.decode(), path, self._asker(event))
                 await self._respond(answer, head=event.method == b"HEAD")
             elif isinstance(event, h11.Data):
                 self._body_bytes += len(event.data)
@@ -201,6 +207,11 @@ class _Connection:
                 self._next_request()
             elif isinstance(event, h11.ConnectionClosed):
                 return
+
+    def _asker(self, request: h11.Request) -> Asker:
+        given = next((value for name, value in request.headers if name == b"authorization"), b"")
+        peer = self._socket.getpeername()
+        return asker(given.decode("latin-1"), str(peer[0]) if isinstance(peer, tuple) else "")
 
     def _next_request(self) -> None:
         self._body_bytes = 0
@@ -220,8 +231,10 @@ class _Connection:
         return data
 
     async def _respond(self, answer: Answer, *, head: bool = False) -> None:
-        code, content_type, body = answer
+        code, content_type, body, realm = answer
         headers = [("content-type", content_type), ("content-length", str(len(body)))]
+        if realm:
+            headers.append(("www-authenticate", f'Basic realm="{realm}"'))
         response = h11.Response(status_code=code, headers=headers)
         parts = (response, h11.Data(data=b"" if head else body), h11.EndOfMessage())
         data = b"".join(self._http.send(part) or b"" for part in parts)

@@ -77,6 +77,7 @@ class Supervisor:
             lambda: self._not_started,
             header_timeout_ms=settings.header_timeout_ms,
             exposed=process.warned_exposure(self._settings),
+            for_users=settings.access_control and not settings.metrics_open,
         )
         stack.push_async_callback(front.stop)
         http_address = await front.listen(settings.http)
