@@ -55,8 +55,8 @@ PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 class HttpFront:
     """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
     served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is
-    open to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls `listen`, as are `inside`, the answers to siblings by
-    question, which may come later."""
+    open to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that
+    calls `listen`, as are `inside`, the answers to siblings by question, which may come later."""
 
     def __init__(
         self,
@@ -109,15 +109,17 @@ class HttpFront:
         if path == "/health/live":
             return await self._answer_live()
         try:
-            may_read = self._may_read
-            if may_read is not None and path not in OPEN_PATHS:
-                if not await self._loop.ask(lambda: may_read(asker), _PATIENCE_S):
-                    return NOT_ALLOWED
+            if path not in OPEN_PATHS and not await self._is_allowed(asker):
+                return NOT_ALLOWED
             if path == "/version":
                 return json_answer(200, {"version": version("ternmq"), **self._remark})
             return await self._answer_for_the_loop(path)
         except LoopBusy as error:
             return json_answer(503, {"status": str(error), **self._remark})
+
+    async def _is_allowed(self, asker: "Asker") -> bool:
+        may_read = self._may_read
+        return may_read is None or await self._loop.ask(lambda: may_read(asker), _PATIENCE_S)
 
     async def _answer_live(self) -> Answer:
         ago_s = await self._loop.turned_ago_s(_PATIENCE_S)

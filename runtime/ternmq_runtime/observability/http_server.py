@@ -48,8 +48,8 @@ class Answer(NamedTuple):
 
 
 class HttpServer:
-    """`answer` gets method, path and who asks; it runs in this thread. `refused` makes the answer to what is no HTTP, of a status
-    and a text; `beside` runs beside the connections, for ever."""
+    """`answer` gets method, path and who asks; it runs in this thread. `refused` makes the answer to what is no HTTP,
+    of a status and a text; `beside` runs beside the connections, for ever."""
 
     def __init__(
         self,
