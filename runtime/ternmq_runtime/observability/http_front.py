@@ -135,8 +135,8 @@ class HttpFront:
             return self._health("started", await self._loop.ask(self._started, _PATIENCE_S))
         if path == "/health/ready":
             problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), _PATIENCE_S)
-            said = {} if degraded is None else {"degraded": degraded}
-            return self._health("ready", problem, {**said, **self._exposed})
+            amiss = {} if degraded is None else {"degraded": degraded}
+            return self._health("ready", problem, {**amiss, **self._exposed})
         if path.startswith(INSIDE):
             question, _, argument = path.removeprefix(INSIDE).partition("/")
             if (answer := self._inside.get(question)) is not None:
