@@ -1,5 +1,5 @@
 """Access control over a real front: every call with every right, who calls, and what becomes of calls that go on
-(`security.md, Access control`)."""
+(`docs/security.md`)."""
 
 import asyncio
 import base64
