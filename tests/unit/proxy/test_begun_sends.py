@@ -136,7 +136,7 @@ class Catalog:
     async def type_of(self, name: str) -> int:
         return self.topics[name].type if name in self.topics else pb.MESSAGE_TYPE_UNSPECIFIED
 
-    async def topic(self, name: str, kind: int) -> Topic:
+    async def topic(self, name: str, kind: int, *, may_create: bool = True) -> Topic:
         del kind
         if name not in self.topics:
             raise MessagingError(pb.TOPIC_NOT_FOUND, name)
