@@ -168,7 +168,7 @@ def cli() -> None:
       ternmq backup monday                             back up a broker that runs here, into a folder
       ternmq store verify                              check all files of a broker
       ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster
-      ternmq proxy --grpc 0.0.0.0:8081                 run a proxy of a cluster
+      ternmq proxy --access-control                    run a proxy of a cluster
 
     Commands that talk to a broker take --endpoint HOST:PORT (or $TERNMQ_ENDPOINT, or the context in use). Exit codes:
     0 done, 1 refused by the server, 2 wrong usage or settings, 3 nothing answers at the endpoint, 130 interrupted. With

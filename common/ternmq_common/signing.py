@@ -2,7 +2,8 @@
 
     authorization: MQv2-HMAC-SHA1 Credential=<key>[/anything], SignedHeaders=x-mq-date-time, Signature=<hex>
 
-The signature proves who asks, not what is asked for, and nobody checks the date: only TLS keeps it from being replayed.
+The signature proves who asks, not what is asked for: only TLS keeps it from being read, and replayed while its date is
+fresh.
 """
 
 import hmac

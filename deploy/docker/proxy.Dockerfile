@@ -33,4 +33,4 @@ EXPOSE 8081 8082
 HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-c", \
     "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
 ENTRYPOINT ["ternmq"]
-CMD ["proxy", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082"]
+CMD ["proxy", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--insecure"]

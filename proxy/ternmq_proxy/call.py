@@ -2,6 +2,7 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.errors import MessagingError
@@ -10,20 +11,24 @@ from ternmq_common.printable import cut, problem_of_name
 from ternmq_common.server_settings import Listener
 from ternmq_protos.v2 import definition_pb2
 
+if TYPE_CHECKING:
+    from ternmq_proxy.access.authentication import Identity
+
 _USUAL_LISTENER = Listener(DEFAULT_GRPC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `user` is
-    who signed it, "" where nobody has to; `listener`, with the port that is bound, is where the call came in; `room`
-    is for the messages that it is answered with."""
+    who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is
+    where the call came in; `room` is for the messages that it is answered with."""
 
     client_id: str = ""
     language: str = ""
     version: str = ""
     peer: str = ""
     user: str = ""
+    identity: "Identity | None" = None
     listener: Listener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None

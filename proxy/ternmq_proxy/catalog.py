@@ -50,8 +50,9 @@ R = TypeVar("R")
 
 
 class Catalog:
-    """Finds topics and groups, and makes missing ones if `auto_create` says so, no more than so many a minute: the rest
-    is refused with TOO_MANY_REQUESTS. A topic is made by the first message that is sent to it, never by who reads.
+    """Finds topics and groups, and makes missing ones if `auto_create` says so and whoever needs them `may_create`
+    them, no more than so many a minute: the rest is refused with TOO_MANY_REQUESTS. A topic is made by the first
+    message that is sent to it, never by who reads.
 
     `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then. Nobody
     else changes that registry, unless it is `shared` by workers.
@@ -145,10 +146,10 @@ class Catalog:
             await self._look_for(name)
         return self.find_topic(name, kind)
 
-    async def topic_to_be(self, name: str) -> Topic:
+    async def topic_to_be(self, name: str, *, may_create: bool = True) -> Topic:
         """As `existing_topic`, and one that its first message would make as it would be then, of a type that is not
         specified yet. Makes nothing. `name` is a checked name."""
-        if self._is_made_by_use(name) and name not in self._known.topics:
+        if may_create and self._is_made_by_use(name) and name not in self._known.topics:
             await self._look_for(name)
             if name not in self._known.topics:
                 return self._made_topic(name, definition_pb2.MESSAGE_TYPE_UNSPECIFIED)
@@ -187,6 +188,7 @@ class Catalog:
         name: str,
         kind: "MessageType" = definition_pb2.NORMAL,
         *,
+        may_create: bool = True,
         admit: "Callable[[], None] | None" = None,
     ) -> Topic:
         """The topic, for a message of that kind to be sent to it; made now, for such messages, if that is allowed.
@@ -194,7 +196,7 @@ class Catalog:
         known = self._known.topics.get(name)
         if known is not None:
             return known
-        if not self._is_made_by_use(name) or kind not in _MADE_BY_USE:
+        if not may_create or not self._is_made_by_use(name) or kind not in _MADE_BY_USE:
             return await self.existing_topic(name, kind)
         await self._look_for(name)
         if name not in self._known.topics:
@@ -218,17 +220,17 @@ class Catalog:
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
 
-    async def group(self, name: str, *, fifo: bool = False) -> Group:
+    async def group(self, name: str, *, fifo: bool = False, may_create: bool = True) -> Group:
         """The group, made now with the defaults if that is allowed, and as `fifo` says. `name` is a checked name."""
         known = self._known.groups.get(name)
         if known is not None:
             return known
         await self._look_for(f"group {name}")
-        if name not in self._known.groups and self._auto_create:
+        if may_create and name not in self._known.groups and self._auto_create:
             await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
         return self.find_group(name)
 
-    async def group_of(self, name: str, topics: "Collection[str]") -> Group:
+    async def group_of(self, name: str, topics: "Collection[str]", *, may_create: bool = True) -> Group:
         """The group, for who subscribes these topics in its name; made now, if that is allowed.
 
         Its first subscription says whether it is FIFO: if all of the topics are that are there, since their order would
@@ -238,9 +240,9 @@ class Catalog:
         if name not in self._known.groups:
             await self._look_for(f"group {name}")
         fifo = self.are_fifo(topics)
-        if fifo is None and self._auto_create and name not in self._known.groups:
+        if fifo is None and may_create and self._auto_create and name not in self._known.groups:
             return self.rules(name)
-        return await self.group(name, fifo=bool(fifo))
+        return await self.group(name, fifo=bool(fifo), may_create=may_create)
 
     def are_fifo(self, topics: "Iterable[str]") -> bool | None:
         """Whether all of these topics that are there are FIFO; None if none is."""

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
+from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_proxy.server_process import ServerProcess
@@ -19,15 +20,17 @@ from ternmq_rpc.tls.contexts import member_client
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
 from ternmq_runtime.observability.figures import MemberFigures
+from ternmq_runtime.observability.http_basic import Asker
 from ternmq_runtime.observability.http_front import HttpFront
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
-from ternmq_runtime.workers.siblings import Siblings, usual_answers
+from ternmq_runtime.workers.siblings import MAY_READ, YES, Siblings, usual_answers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_common.server_settings import FrontSettings, ProxySettings
+    from ternmq_proxy.access.control import AccessControl
     from ternmq_registry.directory import Directory
     from ternmq_runtime.workers.place import Place
 
@@ -87,12 +90,17 @@ class ProxyServer:
         self._answers = usual_answers(settings)
         self._not_started: str | None = "the registry was not read yet"
         self._messages: ClusterMessageService | None = None
+        self._access: AccessControl | None = None
+        self._answers[MAY_READ] = self._answer_may_read
         self.grpc_addresses: list[str] = []
         self.http_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Begin everything; `stack` ends it. StartupError says why it can't begin."""
         settings = self._settings
+        # Of workers their supervisor has said it.
+        alone = self._place is None
+        exposed = process.warned_exposure(settings) if alone else None
         observability = Observability(settings, service="ternmq-proxy", instance=self._name)
         stack.push_async_callback(observability.stop)
         await observability.start()
@@ -103,6 +111,8 @@ class ProxyServer:
             self._problem,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
+            exposed=exposed,
+            may_read=self._may_read if settings.access_control and not settings.metrics_open and alone else None,
             inside={} if self._place is None else self._answers,
             # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
@@ -130,8 +140,10 @@ class ProxyServer:
                 registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
             )
         )
+        worker = "" if self._place is None else self._place.name
+        access = self._access = opened_access(settings, catalog, self._clock, stack, worker=worker)
         self.grpc_addresses = await serve_clients(
-            settings, self._clock, catalog, messages, observability, stack, self._process(), tls.grpc
+            settings, self._clock, catalog, messages, observability, stack, self._process(), access, tls.grpc
         )
         self._not_started = None
 
@@ -150,6 +162,13 @@ class ProxyServer:
         """Return when a broker can be asked; for who has started."""
         assert self._messages is not None
         await self._messages.connected.wait()
+
+    def _may_read(self, asker: "Asker") -> bool:
+        """Nobody may before the users are known."""
+        return self._access is not None and self._access.may_read_metrics(asker)
+
+    async def _answer_may_read(self, argument: str) -> bytes:
+        return YES if self._may_read(Asker.of_text(argument)) else b""
 
     def _problem(self) -> str | None:
         """Why no client can be served now. A registry that is away is no reason: what is known goes on."""

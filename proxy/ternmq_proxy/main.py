@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.private_files import narrow
+from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
@@ -48,6 +49,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
     """
     assert settings.test_clock == isinstance(clock, MovableClock)
+    exposed = process.warned_exposure(settings)
     observability = Observability(settings, service="ternmq", instance=settings.broker_name)
     stack.push_async_callback(observability.stop)
     await observability.start()
@@ -55,12 +57,15 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     observability.watch_certificates(tls.figures)
     messages, catalog = await open_storage(settings, clock, stack)
     observability.watch_broker(messages.figures)
+    access = opened_access(settings, catalog, clock, stack)
     http = HttpFront(
         lambda: None,
         lambda: messages.problem,
         degraded=lambda: messages.degraded,
         metrics=observability.scrape,
         test_clock=settings.test_clock,
+        exposed=exposed,
+        may_read=None if settings.metrics_open or not access.is_on else access.may_read_metrics,
         header_timeout_ms=settings.header_timeout_ms,
         tls=tls.http,
     )
@@ -68,7 +73,9 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     http_address = await http.listen(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
-    grpc_addresses = await serve_clients(settings, clock, catalog, messages, observability, stack, own, tls.grpc)
+    grpc_addresses = await serve_clients(
+        settings, clock, catalog, messages, observability, stack, own, access, tls.grpc
+    )
     return grpc_addresses, http_address
 
 

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.filters import Filters
     from ternmq_common.limits import MessageLimits, RequestLimits
+    from ternmq_proxy.access.control import AccessControl
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.handles import Handles
     from ternmq_proxy.message_service.interface import MessageService
@@ -28,6 +29,7 @@ class Services:
 
     process: "ServerProcess"
     clock: "Clock"
+    access: "AccessControl"
     catalog: "Catalog"
     handles: "Handles"
     messages: "MessageService"

@@ -12,6 +12,7 @@ from ternmq_common.fairness import Turns
 from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.printable import listed
+from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
@@ -54,6 +55,7 @@ async def serve_clients(
     observability: "Observability",
     stack: "AsyncExitStack",
     process: ServerProcess,
+    access: AccessControl | None = None,
     tls: "PortTls | None" = None,
 ) -> list[str]:
     """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
@@ -65,14 +67,18 @@ async def serve_clients(
         shared=settings.workers > 1,
         tls=tls,
         overload_delay_ms=settings.overload_delay_ms,
+        signed=settings.access_control,
     )
-    services = make_services(settings, clock, catalog, messages, front.addresses[0], process)
+    services = make_services(settings, clock, catalog, messages, front.addresses[0], process, access)
     process.answers[CLIENTS] = functools.partial(answer_clients, services=services)
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
     care = asyncio.create_task(_care_for_clients(services), name="client care")
     stack.callback(care.cancel)
+    if services.access.is_on:
+        watching = asyncio.create_task(services.access.keep_looking(), name="access control")
+        stack.callback(watching.cancel)
     if not catalog.is_alone:
         _share_quotas(services, stack)
     await front.start(services)
@@ -87,9 +93,10 @@ def make_services(
     messages: "MessageService",
     store_host: str,
     process: ServerProcess | None = None,
+    access: AccessControl | None = None,
 ) -> Services:
     """What the activities ask; `store_host` is the address of the first listener. `process` may be left out where
-    nobody asks for it."""
+    nobody asks for it; without `access` everything is allowed."""
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce)
@@ -101,6 +108,7 @@ def make_services(
     return Services(
         process=process or ServerProcess(kind="server", server="server", name="server", settings=settings),
         clock=clock,
+        access=access or AccessControl(),
         catalog=catalog,
         handles=handles,
         messages=messages,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.private_files import UMASK, make_folder, narrow
+from ternmq_common.server_settings import exposure
 from ternmq_common.settings import differing
 from ternmq_runtime.event_loop import loop_factory
 from ternmq_runtime.notify import notify
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from ternmq_common.server_settings import ProcessSettings
+    from ternmq_common.server_settings import FrontSettings, ProcessSettings
 
     Start = Callable[[AsyncExitStack], Awaitable[str]]
     """Begins everything that the stack ends, and returns the ready line."""
@@ -74,6 +75,14 @@ def described(settings: "ProcessSettings", ready: str) -> str:
         + ("; other settings" if changed else "; all settings")
         + " are the defaults (`ternmq config`)"
     )
+
+
+def warned_exposure(settings: "FrontSettings") -> str | None:
+    """What of the server is open to everybody, which the log says once; StartupError if that was not asked for."""
+    exposed = exposure(settings)
+    if exposed is not None:
+        _log.warning("INSECURE: %s (insecure): everybody who can connect may do everything", exposed)
+    return exposed
 
 
 async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings | None") -> int:

@@ -60,7 +60,7 @@ def _broker(folder: Path, number: int, machine: Member, url: str) -> BrokerProce
 
 def _proxy(folder: Path, number: int, machine: Member, url: str) -> ProxyProcess:
     name = f"proxy-{number}"
-    proxy = ProxyProcess(folder / name, name, url)
+    proxy = ProxyProcess(folder / name, name, url, "--insecure")
     proxy.within = machine.within
     proxy.addresses = {"grpc": machine.at(GRPC_PORT), "http": machine.at(HTTP_PORT)}
     return proxy

@@ -13,6 +13,7 @@ from ternmq_common.cluster import Remaining
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import PullingMember, QueueBounds, QueueRef, Route, StoredMessage, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.handles import Handles
@@ -152,6 +153,7 @@ class Proxy:
     clients: ClientRegistry
     clock: Any = None
     process: Any = None
+    access: AccessControl = field(default_factory=AccessControl)
     placement: Placement = field(default_factory=Placement)
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     endpoint: str = "127.0.0.1:8081"

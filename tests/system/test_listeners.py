@@ -90,7 +90,7 @@ async def other_mapping() -> AsyncIterator[Mapping]:
 
 
 def embedded(folder: Path, listeners: str) -> Embedded:
-    return Embedded(ServerSettings(data_dir=folder / "data", grpc=listeners, http=ANY_PORT))
+    return Embedded(ServerSettings(data_dir=folder / "data", grpc=listeners, http=ANY_PORT, insecure=True))
 
 
 async def told(client: RawClient, call: str, endpoints: pb.Endpoints | None = None) -> pb.Endpoints:

@@ -56,6 +56,10 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "init_user": click.option("--init-user", metavar="NAME",
                               help="Make this super user if there is none who is enabled; the secret is that in "
                               "$TERNMQ_INIT_SECRET."),
+    "access_control": click.option("--access-control", is_flag=True, default=None,
+                                   help="Serve users only, and what their policies allow."),
+    "insecure": click.option("--insecure", is_flag=True, default=None,
+                             help="Listen beyond this machine although access control is off."),
     "auto_create": click.option("--auto-create/--no-auto-create", default=None,
                                 help="Create topics by their first message, groups by their first use.  [default: on]"),
     "flush": click.option("--flush", type=click.Choice([each.value for each in FlushMode]),

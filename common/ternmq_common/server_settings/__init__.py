@@ -1,6 +1,7 @@
 """Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
 checked once, at start."""
 
+from ternmq_common.server_settings.exposure import exposure
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.listeners import Listener, parsed_listeners
 from ternmq_common.server_settings.member import BrokerServerSettings, MemberSettings, ProxySettings
@@ -40,5 +41,6 @@ __all__ = [
     "TlsVersion",
     "TrafficSettings",
     "UsersSettings",
+    "exposure",
     "parsed_listeners",
 ]

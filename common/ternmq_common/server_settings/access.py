@@ -2,9 +2,34 @@
 
 from dataclasses import dataclass
 
+from ternmq_common.limits import MIB, MINUTE_MS
 from ternmq_common.server_settings.process import ProcessSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings(ProcessSettings):
     """Who may call, and what is written down of it."""
+
+    access_control: bool = False
+    """Serve only users of the registry, and only what their policies allow."""
+
+    insecure: bool = False
+    """Listen beyond this machine although nobody has to say who he is, or nothing is encrypted."""
+
+    signature_window_ms: int = 15 * MINUTE_MS
+    """How far the date that a client signs may be from now, in milliseconds; 0: any date will do."""
+
+    signature_local_time: bool = True
+    """Take dates in any zone's time for those in UTC, as the official Java, Go, Python and C# clients send them."""
+
+    metrics_open: bool = False
+    """Tell metrics and version to anybody by HTTP, though access control is on."""
+
+    audit_log: str = ""
+    """File for the audit log; empty: audit.log in the data directory, or among the other logs where there is none."""
+
+    audit_log_bytes: int = 64 * MIB
+    """Bytes of one file of the audit log."""
+
+    audit_log_files: int = 8
+    """Files of the audit log that are kept beside the one that is written."""

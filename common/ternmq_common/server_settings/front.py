@@ -66,6 +66,11 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
             raise InvalidSetting("delay_levels", str(error)) from None
 
     @property
+    def is_guarded(self) -> bool:
+        """Whether clients have to say who they are, and what they say can't be read on its way."""
+        return self.access_control
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """What `grpc` says, in its order; one at least."""
         return parsed_listeners(self.grpc)

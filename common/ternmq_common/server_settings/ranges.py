@@ -42,4 +42,7 @@ RANGES = {
     "overload_delay_ms": (0, 10 * SECOND_MS),
     "auto_create_per_minute": (1, 1_000_000),
     "workers": (1, 64),
+    "signature_window_ms": (0, DAY_MS),
+    "audit_log_bytes": (64 * KIB, GIB),
+    "audit_log_files": (1, 1000),
 }

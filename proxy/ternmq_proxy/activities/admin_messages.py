@@ -12,6 +12,7 @@ from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
+from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.activities.message_checks import effective_type, time_ms
 from ternmq_proxy.activities.status import OK, status
 from ternmq_proxy.processors.delivered_form import delivered_form
@@ -132,7 +133,6 @@ async def resend_dead_letters(
     request: admin_pb2.ResendDeadLettersRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ResendDeadLettersResponse:
     """Deliver dead letters again, each by itself: one that can't be does not hold up the others."""
-    del call
     group = await services.catalog.existing_group(request.group)
     if len(request.offsets) > _RESENT_MAX:
         raise MessagingError(
@@ -146,7 +146,7 @@ async def resend_dead_letters(
     found = await services.messages.dead_letters(group.name, broker, list(request.offsets))
     answer = admin_pb2.ResendDeadLettersResponse(status=OK)
     for offset in request.offsets:
-        answer.letters.append(await _resent(offset, found.get(offset), request, group, services))
+        answer.letters.append(await _resent(offset, found.get(offset), request, group, call, services))
     return answer
 
 
@@ -170,6 +170,7 @@ async def _resent(
     stored: "StoredMessage | None",
     request: admin_pb2.ResendDeadLettersRequest,
     group: "Group",
+    call: "Call",
     services: "Services",
 ) -> admin_pb2.ResentDeadLetter:
     if stored is None:
@@ -180,7 +181,8 @@ async def _resent(
     outcome = admin_pb2.ResentDeadLetter(offset=offset, topic=name, message_id=letter.message.message_id)
     try:
         topic = await services.catalog.existing_topic(checked_topic(name))
-        if group.fifo or request.to_topic:
+        if group.fifo or request.to_topic:  # where other groups get it too
+            services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
             await _send(letter, topic, services)
         else:
             await services.messages.retry(group.name, topic.name, [letter.message])

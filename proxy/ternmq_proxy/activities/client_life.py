@@ -11,6 +11,7 @@ from ternmq_protos.v2.service_pb2 import (
     NotifyClientTerminationRequest,
     NotifyClientTerminationResponse,
 )
+from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_SUB
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "An
     the request; `call` is that of a client whose id was checked."""
     kind, group = _told(HeartbeatRequest.FromString(data), services.clients.find(call.client_id))
     if kind in _CONSUMERS and services.catalog.has_group(group):
-        services.clients.seen(call.client_id, group, kind)
+        services.access.require("Heartbeat", call, GROUP_SUB, group)
+        services.clients.seen(call.client_id, group, kind, user=call.user)
     elif kind in _PRODUCERS:
-        services.clients.seen(call.client_id)
+        services.clients.seen(call.client_id, user=call.user)
     else:
         return False
     answer(_ALIVE, definition_pb2.OK)
@@ -51,10 +53,12 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     client_id = call.require_client()
     kind, group = _told(request, services.clients.find(client_id))
     if kind in _CONSUMERS:
-        await services.catalog.group_of(checked_group(group), services.subscriptions.topics(group))
-        services.clients.seen(client_id, group, kind)
+        may_create = services.access.may(call, GROUP_CREATE, group)
+        topics = services.subscriptions.topics(group)
+        await services.catalog.group_of(checked_group(group), topics, may_create=may_create)
+        services.clients.seen(client_id, group, kind, user=call.user)
     elif kind in _PRODUCERS:
-        services.clients.seen(client_id)
+        services.clients.seen(client_id, user=call.user)
     else:
         raise MessagingError(
             definition_pb2.UNRECOGNIZED_CLIENT_TYPE,

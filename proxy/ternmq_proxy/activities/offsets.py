@@ -20,6 +20,7 @@ from ternmq_protos.v2.service_pb2 import (
     UpdateOffsetRequest,
     UpdateOffsetResponse,
 )
+from ternmq_proxy.access.needs import GROUP_CREATE
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.processors.placement import check_readable
@@ -62,7 +63,9 @@ async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "S
     """
     client_id = call.require_client()
     queue = await _queue(request.message_queue, services)
-    group = await services.catalog.group_of(checked_group(request.group.name), (queue.topic,))
+    name = checked_group(request.group.name)
+    may_create = services.access.may(call, GROUP_CREATE, name)
+    group = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
     bounds = await services.messages.bounds(queue)
     if not 0 <= request.offset <= bounds.maximum:
         raise _outside(request.offset, bounds)

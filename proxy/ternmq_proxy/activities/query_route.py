@@ -23,6 +23,7 @@ from ternmq_protos.v2.service_pb2 import (
     QueryRouteRequest,
     QueryRouteResponse,
 )
+from ternmq_proxy.access.needs import TOPIC_CREATE
 from ternmq_proxy.activities.endpoints import endpoints_for
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.assignment import assign
@@ -43,7 +44,8 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     client = services.clients.find(call.require_client())
     catalog, name = services.catalog, checked_topic(request.topic.name)
     begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
-    topic = await (catalog.existing_topic(name) if begins_to_read else catalog.topic_to_be(name))
+    may_create = not begins_to_read and services.access.may(call, TOPIC_CREATE, name)
+    topic = await catalog.topic_to_be(name, may_create=may_create)
     accepted = [topic.type] if topic.type else _ACCEPTED_BY_NEW
     brokers = _brokers(topic, services) if topic.type else _future_brokers(topic, services)
     endpoints = endpoints_for(request.endpoints, call)

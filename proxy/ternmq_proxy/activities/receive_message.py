@@ -23,6 +23,7 @@ from ternmq_common.printable import problem_of_name
 from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
+from ternmq_proxy.access.needs import GROUP_CREATE
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import check_readable
@@ -75,7 +76,7 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
             return Received(
                 [ReceiveMessageResponse(status=answer).SerializeToString()], answer.code, [], call, services
             )
-        await asyncio.sleep(max(0.0, _hold_s(call) - (time.monotonic() - began)))
+        await asyncio.sleep(max(0.0, hold_s(call) - (time.monotonic() - began)))
         first = ReceiveMessageResponse(status=answer).SerializeToString()
         return Received(_frames(first, [], services), answer.code, [], call, services)
 
@@ -91,8 +92,10 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.existing_topic(topic_name)
     check_readable(topic)
-    group = await services.catalog.group(group_name, fifo=topic.type == definition_pb2.FIFO)
-    services.clients.seen(client_id, group_name)
+    may_create = services.access.may(call, GROUP_CREATE, group_name)
+    is_fifo = topic.type == definition_pb2.FIFO
+    group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create)
+    services.clients.seen(client_id, group_name, user=call.user)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     by_priority = topic.type == definition_pb2.PRIORITY and not group.fifo
@@ -201,7 +204,8 @@ def _until_next_grid(poll_s: float, remaining_s: float) -> float:
     return aligned_s if poll_s >= _POLL_GRID_FROM_S and aligned_s <= remaining_s else poll_s
 
 
-def _hold_s(call: "Call") -> float:
+def hold_s(call: "Call") -> float:
+    """How long an error is held back, in seconds."""
     if call.remaining_s is None:
         return _ERROR_HOLD_S
     return max(0.0, min(_ERROR_HOLD_S, call.remaining_s - POLL_MARGIN_MS / 1000))

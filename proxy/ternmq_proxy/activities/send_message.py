@@ -13,6 +13,7 @@ from ternmq_common.fairness import Turns
 from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
+from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.activities.delay_level import take_delay_level
 from ternmq_proxy.activities.message_checks import check_message
 from ternmq_proxy.activities.request_bytes import Extraordinary
@@ -38,8 +39,9 @@ AT_ONCE_MAX = 32
 
 def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
     """Begin to store NORMAL messages, or FIFO messages of one message group, to be answered by `answer`; False: nothing
-    was done, since that has to wait for more than the log, or something is wrong. `data` is the request; `call` is that
-    of a client whose id was checked. MessagingError for who is over a quota."""
+    was done, since that has to wait for more than the log, or something is wrong. UNAUTHORIZED unless its user may send
+    to the topic, TOO_MANY_REQUESTS for who is over a quota. `data` is the request; `call` is that of a client whose id
+    was checked."""
     sender = Sender(call.peer, services.clock.now_ms(), services.limits)
     try:
         name, message_group, stored = sent_messages(
@@ -47,6 +49,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
         )
     except Extraordinary:
         return False
+    services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
     kind = definition_pb2.FIFO if message_group else definition_pb2.NORMAL
     if topic is None or topic.type != kind or not stored:
@@ -99,7 +102,9 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
         kinds.append(check_message(message, message.system_properties, message.body, services.limits, now))
     quotas = services.quotas
     if min(kinds) == max(kinds):
-        topic = await services.catalog.topic(name, kinds[0], admit=partial(quotas.admit_topic, call.user))
+        may_create = services.access.may(call, TOPIC_CREATE, name)
+        admit = partial(quotas.admit_topic, call.user)
+        topic = await services.catalog.topic(name, kinds[0], may_create=may_create, admit=admit)
     else:  # which it can't be for all of them
         topic = await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):

@@ -26,6 +26,7 @@ from ternmq_protos.v2.service_pb2 import (
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,
 )
+from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_SUB, TOPIC_SUB
 from ternmq_proxy.activities.acknowledgement import acknowledgement, all_settled
 from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.status import OK, overall, status, status_of
@@ -55,6 +56,8 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
         group, topic, entries, texts = acknowledgement(data, most=most)
     except Extraordinary:
         return False
+    services.access.require("AckMessage", call, GROUP_SUB, group)
+    services.access.require("AckMessage", call, TOPIC_SUB, topic)
     decode = services.handles.of(group, topic).decode_ascii
     try:
         handles = [decode(text) for text in texts]
@@ -168,7 +171,7 @@ async def forward_message_to_dead_letter_queue(
     group = checked_group(request.group.name)
     topic = checked_topic(request.topic.name)
     handle = services.handles.of(group, topic).decode(request.receipt_handle)
-    await services.catalog.group_of(group, (topic,))
+    await services.catalog.group_of(group, (topic,), may_create=services.access.may(call, GROUP_CREATE, group))
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, [handle])
     if outcome is SettleOutcome.EXPIRED:

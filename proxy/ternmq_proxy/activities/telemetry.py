@@ -19,6 +19,7 @@ from ternmq_protos.v2.definition_pb2 import (
     Settings,
 )
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
+from ternmq_proxy.access.needs import GROUP_CREATE
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.client_limits import check_size
 
@@ -48,9 +49,9 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     if settings.HasField("publishing"):
         _complete_producer(answer, services)
     else:
-        await _complete_consumer(answer, services)
+        await _complete_consumer(answer, call, services)
     answer.metric.CopyFrom(Metric(on=False))
-    client = services.clients.configured(client_id, settings)
+    client = services.clients.configured(client_id, settings, user=call.user)
     client.was_told_fifo, client.address = answer.subscription.fifo, call.peer
     if settings.subscription.subscriptions:
         expressions = {entry.topic.name: _expression(entry.expression) for entry in settings.subscription.subscriptions}
@@ -67,7 +68,7 @@ def _complete_producer(answer: Settings, services: "Services") -> None:
     answer.backoff_policy.CopyFrom(RetryPolicy(max_attempts=PRODUCER_MAX_ATTEMPTS, exponential_backoff=backoff))
 
 
-async def _complete_consumer(answer: Settings, services: "Services") -> None:
+async def _complete_consumer(answer: Settings, call: "Call", services: "Services") -> None:
     if answer.client_type in _NO_CONSUMERS:
         raise MessagingError(
             definition_pb2.UNRECOGNIZED_CLIENT_TYPE,
@@ -80,7 +81,9 @@ async def _complete_consumer(answer: Settings, services: "Services") -> None:
         if problem := problem_of_name(entry.topic.name):
             raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic.name for entry in subscription.subscriptions]
-    group = await services.catalog.group_of(checked_group(subscription.group.name), topics)
+    name = checked_group(subscription.group.name)
+    may_create = services.access.may(call, GROUP_CREATE, name)
+    group = await services.catalog.group_of(name, topics, may_create=may_create)
     subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER
     subscription.receive_batch_size = RECEIVE_BATCH_MAX
     subscription.long_polling_timeout.FromMilliseconds(services.long_poll_max_ms)

@@ -6,6 +6,7 @@ call (`overview.md, Status codes`): bytes that don't parse, or settings that end
 
 import asyncio
 import contextlib
+import functools
 import socket
 import time
 from dataclasses import replace
@@ -13,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
+from ternmq_common.eager import in_task
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.printable import problem_of_name
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
+from ternmq_proxy.access.authentication import NotAuthenticated
+from ternmq_proxy.access.control import AUTHORIZATION, DATE, REVOKED, Watch
 from ternmq_proxy.activities.client_life import detach
+from ternmq_proxy.activities.receive_message import hold_s
 from ternmq_proxy.activities.status import status_of
 from ternmq_proxy.activities.telemetry import telemetry
 from ternmq_proxy.call import Call, current_call
@@ -52,8 +57,9 @@ from ternmq_runtime.observability.tracing import NOTHING, Within, mark_failed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.output_room import AnswerRoom
     from ternmq_common.server_settings import Listener
+    from ternmq_proxy.access.authentication import Identity
+    from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_http2.budgets import Budgets
     from ternmq_rpc.tls.opening import PortTls
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
 _OK: int = definition_pb2.OK
 # The call that is refused in an overload: it makes work for all, and its client repeats it.
 _SHED = "SendMessage"
+_FIRST_COMMAND_S = 5.0
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 
 
@@ -83,9 +90,10 @@ class GrpcFront:
         shared: bool = False,
         tls: "PortTls | None" = None,
         overload_delay_ms: int = 0,
+        signed: bool = False,
     ) -> None:
-        """`shared`: other workers have the same addresses. `overload_delay_ms`: how long sends may wait before some are
-        refused, 0 for ever."""
+        """`shared`: other workers have the same addresses; `signed`: calls say whose they are. `overload_delay_ms`: how
+        long sends may wait before some are refused, 0 for ever."""
         with contextlib.ExitStack() as taken:
             self._sockets = [taken.enter_context(_bound(listener.address, shared)) for listener in listeners]
             taken.pop_all()
@@ -101,7 +109,7 @@ class GrpcFront:
         self._methods: dict[str, ServedMethod] = {}
         self._server = CallServer(
             self._methods.get,
-            headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT),
+            headers=(_CLIENT_ID, _LANGUAGE, _VERSION, TRACEPARENT, *((AUTHORIZATION, DATE) if signed else ())),
             budgets=budgets,
             connections_max=connections_max,
             tls=tls,
@@ -142,7 +150,8 @@ class GrpcFront:
                 self._methods[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
         self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = ServedMethod(self._converse, talks=True)
         self._methods |= self._health.methods()
-        self._methods |= Reflection((MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, Health.NAME)).methods()
+        reflection = Reflection((MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, Health.NAME))
+        self._methods |= {path: self._for_users(path, method) for path, method in reflection.methods().items()}
         for address, sock in zip(self._listeners, self._sockets, strict=True):
             await self._server.listen(sock, address)
 
@@ -183,9 +192,11 @@ class GrpcFront:
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
             try:
-                made = self._caller(served)
+                made = self._caller(served, name)
                 if made is not served.note:
-                    made.require_client()
+                    return False  # the client's id is missing, or none
+                if made.identity is not None:
+                    services.access.require_own_client(name, made, services)
                 return begin(data, made, services, answer)
             except DecodeError:
                 return False  # which says so
@@ -196,25 +207,54 @@ class GrpcFront:
 
         return at_once
 
-    def _caller(self, served: ServedCall) -> Call:
+    def _caller(self, served: ServedCall, name: str) -> Call:
         """The call as far as it is like others of its client on this connection: how long it may last is not said.
-        Noted, if it names a client; TOO_MANY_REQUESTS if that, or its user, has as many connections as it may."""
+        Noted, if it names a client. NotAuthenticated if nobody knows whose it is; TOO_MANY_REQUESTS if that client, or
+        its user, has as many connections as it may."""
         known = served.note
         client_id = served.headers.get(_CLIENT_ID, "")
-        if isinstance(known, Call) and known.client_id == client_id:
+        if (
+            isinstance(known, Call)
+            and known.client_id == client_id
+            and self._services.access.is_same(known.identity, served.headers)
+        ):
             return known
-        call = replace(self._call(served), remaining_s=None)
+        call = replace(self._call(served, self._identified(served, name)), remaining_s=None)
         if client_id.strip() and not problem_of_name(client_id):
-            self._gone(known)
-            served.note = None
-            self._services.quotas.connect(call.user, client_id)
+            self._connect(served, call)
             served.note = call
         return call
+
+    def _connect(self, served: ServedCall, call: Call) -> None:
+        """Count the connection as that client's and user's, unless it is already."""
+        known = served.note
+        if isinstance(known, Call) and (known.client_id, known.user) == (call.client_id, call.user):
+            return
+        self._gone(known)
+        served.note = None
+        self._services.quotas.connect(call.user, call.client_id)
 
     def _gone(self, note: object) -> None:
         """A connection is that client's no more."""
         if isinstance(note, Call):
             self._services.quotas.disconnect(note.user, note.client_id)
+
+    def _identified(self, served: ServedCall, name: str) -> "Identity | None":
+        client_id = served.headers.get(_CLIENT_ID, "")
+        return self._services.access.identified(served.headers, name, client_id, served.peer)
+
+    def _for_users(self, path: str, method: ServedMethod) -> ServedMethod:
+        """A conversation that is for those alone who say who they are."""
+
+        async def serve(served: ServedCall) -> None:
+            try:
+                self._identified(served, path)
+            except NotAuthenticated as error:
+                await _first_command(served)
+                raise CallRefused(Status.UNAUTHENTICATED, error.message) from error
+            await method.serve(served)
+
+        return ServedMethod(serve, talks=True)
 
     def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
         figures = self._figures
@@ -223,8 +263,8 @@ class GrpcFront:
         async def answer(served: ServedCall) -> None:
             with Measured(figures.called, name) as measured:
                 try:
+                    made = self._caller(served, name)
                     request = await self._request(call.request, size, served)
-                    made = self._caller(served)
                 except MessagingError as error:
                     response = call.response(status=status_of(error, name))
                 else:
@@ -243,12 +283,17 @@ class GrpcFront:
 
     async def _response(self, name: str, call: Unary, request: Any, made: Call) -> Any:  # noqa: ANN401 - of the call's own types
         current_call.set(made)
+        services = self._services
         try:
-            return await call.activity(request, made, self._services)
+            await services.access.check(name, request, made, services)
+            response = await call.activity(request, made, services)
+            services.access.cut(name, request, response, made)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
             mark_failed(_code_of(status))
             return call.response(status=status)
+        else:
+            return response
 
     def _streamed(self, name: str, call: Streamed, spans: CallSpans | None) -> "Serve":
         figures = self._figures
@@ -258,19 +303,23 @@ class GrpcFront:
             began_ns = 0 if spans is None else time.time_ns()
             with Measured(figures.polled, name) as measured:
                 try:
+                    identity = self._caller(served, name).identity
                     request = await self._request(call.request, size, served)
-                    self._caller(served)
+                    made = self._call(served, identity)
+                    asked = await self._services.access.check(name, request, made, self._services)
                 except MessagingError as error:
                     refused = call.response(status=status_of(error, name))
                     measured.code = _code_of(refused.status)
                     self._refused(name, refused.status, served)
+                    if error.code == definition_pb2.UNAUTHORIZED:
+                        await asyncio.sleep(hold_s(self._call(served)))
                     await served.finish(refused.SerializeToString())
                     return
                 measured.code = CUT
-                made = self._call(served, served.room())
+                made = replace(made, room=served.room())
                 delivery = self._deliveries.to(served, made, measured)
                 with delivery:
-                    answered = delivery.answered = await self._answered(call, request, made)
+                    answered = delivery.answered = await self._answered(name, call, request, made, asked, served)
                     if answered.code != _OK:
                         self._refused(name, call.response.FromString(answered.frames[0]).status, served)
                     if spans is not None:
@@ -279,12 +328,27 @@ class GrpcFront:
 
         return answer
 
-    async def _answered(self, call: Streamed, request: Any, made: Call) -> "Answered":  # noqa: ANN401 - of the call's own type
+    async def _answered(
+        self,
+        name: str,
+        call: Streamed,
+        request: Any,  # noqa: ANN401 - of the call's own type
+        made: Call,
+        asked: "list[Asked]",
+        served: ServedCall,
+    ) -> "Answered":
         self._figures.polls_waiting += 1
         current_call.set(made)
+        watch = Watch(made, name, asked, functools.partial(_cancel, served))
+        self._services.access.watch(watch)
         try:
             return await call.activity(request, made, self._services)
+        except asyncio.CancelledError:
+            if not _was_revoked(watch):
+                raise
+            return _Revoked([call.response(status=status_of(REVOKED, name)).SerializeToString()])
         finally:
+            self._services.access.unwatch(watch)
             self._figures.polls_waiting -= 1
 
     async def _request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
@@ -303,27 +367,44 @@ class GrpcFront:
         return request
 
     async def _converse(self, served: ServedCall) -> None:
-        call = self._call(served)
         try:
-            self._caller(served)
+            call = self._call(served, self._caller(served, "Telemetry").identity)
+        except NotAuthenticated as error:
+            served.begin()
+            await self._turn_away(error, served)
+            return
         except MessagingError as error:
             raise CallRefused(Status.RESOURCE_EXHAUSTED, error.message) from error
         # Rust takes its start for done when the headers arrive.
         served.begin()
         stream = TelemetryStream(served)
+        watch = Watch(call, "Telemetry", [], functools.partial(_cancel, served))
+        self._services.access.watch(watch)
         self._figures.stream_began(call.client_id)
         try:
             while (data := await served.read()) is not None:
-                if not await self._heard(data, call, stream, served):
+                if not await self._heard(data, call, stream, watch, served):
                     return
                 del data  # a stream waits for the next command for hours
                 await asyncio.sleep(0)  # thousands may be there at once
+        except asyncio.CancelledError:
+            if not _was_revoked(watch):
+                raise
+            await _end_conversation(REVOKED, status_of(REVOKED, "Telemetry"), served)
         finally:
+            self._services.access.unwatch(watch)
             self._figures.stream_ended(call.client_id)
             stream.close()
             detach(call.client_id, stream, self._services)
 
-    async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, served: ServedCall) -> bool:
+    async def _turn_away(self, error: NotAuthenticated, served: ServedCall) -> None:
+        """End a Telemetry stream of nobody."""
+        status = status_of(error, "Telemetry")
+        self._refused("Telemetry", status, served)
+        await _first_command(served)
+        await _end_conversation(error, status, served)
+
+    async def _heard(self, data: bytes, call: Call, stream: TelemetryStream, watch: Watch, served: ServedCall) -> bool:
         """Answer one command; whether the conversation goes on."""
         self._figures.bytes_in += len(data)
         try:
@@ -332,6 +413,7 @@ class GrpcFront:
             raise _no_message(TelemetryCommand) from error
         current_call.set(call)
         try:
+            asked = await self._services.access.check("Telemetry", command, call, self._services)
             answer = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
             status = status_of(error, "Telemetry")
@@ -339,26 +421,61 @@ class GrpcFront:
             await _end_conversation(error, status, served)
             return False
         if answer is not None:
+            watch.asked = asked
             # Commands come after the first answer: clients begin with it.
             await stream.answer(answer)
-            self._services.clients.attach(call.client_id, stream)
+            self._services.clients.attach(call.client_id, stream, user=call.user)
         return True
 
     def _refused(self, name: str, status: "definition_pb2.Status", served: ServedCall) -> None:
         client_id = served.headers.get(_CLIENT_ID, "")
         self._refusals.say(name, status.code, status.message, client_id=client_id, peer=served.peer)
 
-    def _call(self, served: ServedCall, room: "AnswerRoom | None" = None) -> Call:
+    def _call(self, served: ServedCall, identity: "Identity | None" = None) -> Call:
         headers = served.headers
         return Call(
             client_id=headers.get(_CLIENT_ID, ""),
             language=headers.get(_LANGUAGE, ""),
             version=headers.get(_VERSION, ""),
             peer=served.peer,
+            user="" if identity is None else identity.user,
+            identity=identity,
             listener=self._listeners[served.listener],
             remaining_s=served.remaining_s(),
-            room=room,
         )
+
+
+class _Revoked:
+    """The answer to a poll that was allowed no more, which took nothing."""
+
+    def __init__(self, frames: list[bytes]) -> None:
+        self.frames = frames
+        self.code: int = REVOKED.code
+
+    async def undelivered(self) -> None:
+        """There is nothing to give back."""
+
+
+async def _first_command(served: ServedCall) -> None:
+    """Wait for what a stream of nobody begins with: clients can't write to one that has ended, and would not hear
+    why."""
+    await in_task()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FIRST_COMMAND_S):
+            await served.read()
+
+
+def _cancel(served: ServedCall) -> None:
+    if served.task is not None:
+        served.task.cancel()
+
+
+def _was_revoked(watch: Watch) -> bool:
+    """Whether that is why the call was cancelled; it goes on then, to say so."""
+    task = asyncio.current_task()
+    if watch.is_revoked and task is not None:
+        task.uncancel()
+    return watch.is_revoked
 
 
 def _bound(address: str, shared: bool) -> socket.socket:
@@ -378,7 +495,7 @@ def _no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
 
 async def _end_conversation(error: Exception, status: "definition_pb2.Status", served: ServedCall) -> None:
     """End a Telemetry stream as the error demands (`overview.md, Settings`), of which that is the status."""
-    if status.code == definition_pb2.CLIENT_ID_REQUIRED:
+    if status.code in (definition_pb2.CLIENT_ID_REQUIRED, definition_pb2.UNAUTHORIZED):
         await served.finish(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):
         too_much = error.code == definition_pb2.TOO_MANY_REQUESTS

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors.client_limits import (
@@ -36,7 +37,8 @@ class CommandStream(Protocol):
 class ConnectedClient:
     """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
     heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: what the
-    answer to its settings said of its group. `address` is where its last settings came from."""
+    answer to its settings said of its group. `address` is where its last settings came from. `user`: whose it
+    is, for as long as it is known."""
 
     client_id: str
     group: str = ""
@@ -49,6 +51,7 @@ class ConnectedClient:
     was_told_fifo: bool = False
     address: str = ""
     first_seen: float = 0.0
+    user: str = ""
 
     @property
     def is_push(self) -> bool:
@@ -113,30 +116,34 @@ class ClientRegistry:
         client_id: str,
         group: str = "",
         client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
+        *,
+        user: str = "",
     ) -> ConnectedClient:
-        """The client made a call, which may tell of what group and type it is; it is known from now on.
+        """The client made a call, which may tell of what group and type it is; it is known from now on, as the user's.
 
         TOO_MANY_REQUESTS if that were more clients than can be known.
         """
-        client = self._known(client_id, group, client_type)
+        client = self._known(client_id, group, client_type, user)
         if client.is_pulling or client_id in self._pulling:
             self._share_out(client_id, client.membership)
         return client
 
-    def _known(self, client_id: str, group: str, client_type: "ClientType") -> ConnectedClient:
+    def _known(self, client_id: str, group: str, client_type: "ClientType", user: str) -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 refuse(f"{CLIENTS_MAX} clients are here already; no more can be known")
-            client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now())
+            client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
+        elif client.user != user:
+            raise MessagingError(definition_pb2.UNAUTHORIZED, "another user's client came with this id a moment ago")
         client.last_seen = self._now()
         client.group = group or client.group
         client.client_type = client_type or client.client_type
         return client
 
-    def configured(self, client_id: str, settings: "Settings") -> ConnectedClient:
-        """The client sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of them; what
-        was known of it stays then."""
+    def configured(self, client_id: str, settings: "Settings", *, user: str = "") -> ConnectedClient:
+        """The user's client sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of
+        them; what was known of it stays then."""
         known = self._clients.get(client_id)
         entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
         growth = self._settings.growth(settings)
@@ -144,7 +151,7 @@ class ClientRegistry:
             growth and self._settings.size + growth > ALL_SETTINGS_BYTES_MAX
         ):
             refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
-        client = self._known(client_id, settings.subscription.group.name, settings.client_type)
+        client = self._known(client_id, settings.subscription.group.name, settings.client_type, user)
         self._entries = entries
         before_settings, client.settings = client.settings, self._settings.take(settings)
         if before_settings is not None:
@@ -168,9 +175,9 @@ class ClientRegistry:
         """For how many seconds the client has been known."""
         return self._now() - client.first_seen
 
-    def attach(self, client_id: str, stream: CommandStream) -> None:
-        """The client has that Telemetry stream, its newest unless it was known."""
-        client = self.seen(client_id)
+    def attach(self, client_id: str, stream: CommandStream, *, user: str = "") -> None:
+        """The client, which is the user's, has that Telemetry stream, its newest unless it was known."""
+        client = self.seen(client_id, user=user)
         client.was_attached = True
         if stream not in client.streams:
             client.streams.append(stream)

@@ -27,6 +27,7 @@ class Status(IntEnum):
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 class StreamBroken(Exception):

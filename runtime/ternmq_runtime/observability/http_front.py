@@ -4,9 +4,12 @@ Health asks three questions, and answers 200 or 503 with the reason:
 /health/started   has it been able to begin? While it has not, waiting longer may help
 /health/live      does the event loop turn? 200 if it did within the last ten seconds; `"loop_turned_ms_ago"` is there
                   when it is late. Nothing else is looked at, for what a restart would not heal must not cause one
-/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can
+/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can;
+                  `"insecure": true` that everybody may do everything, `"insecure_because"` why
 /version          which version it is; like the others it tells of a test clock: `"test_clock": true`
 /metrics          in Prometheus's text format
+
+With access control all but health is for users, who say so by Basic authentication.
 
 A process behind a supervisor also answers what its siblings ask (`workers/siblings.py`), at its socket in the file
 system.
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from ternmq_rpc.tls.opening import PortTls
+    from ternmq_runtime.observability.http_basic import Asker
 
 _log = logging.getLogger(__name__)
 _LIVE_S = 10.0
@@ -44,13 +48,16 @@ _JSON = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 INSIDE = "/inside/"
 """Begins the paths of questions of siblings."""
+OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
+"""For load balancers and orchestrators, which are no users."""
 PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 
 class HttpFront:
     """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
-    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved. All are called on
-    the loop that calls `listen`, as are `inside`, the answers to siblings by question, which may come later."""
+    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is
+    open to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that
+    calls `listen`, as are `inside`, the answers to siblings by question, which may come later."""
 
     def __init__(
         self,
@@ -60,6 +67,8 @@ class HttpFront:
         degraded: "Callable[[], str | None]" = lambda: None,
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
         test_clock: bool = False,
+        exposed: str | None = None,
+        may_read: "Callable[[Asker], bool] | None" = None,
         header_timeout_ms: int = 10 * SECOND_MS,
         inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
         tls: "PortTls | None" = None,
@@ -71,6 +80,8 @@ class HttpFront:
         self._degraded = degraded
         self._metrics = metrics
         self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
+        self._exposed = told_exposure(exposed)
+        self._may_read = may_read
         self._header_timeout_s = header_timeout_ms / 1000
         self._server: HttpServer | None = None
         self._loop: WatchedLoop
@@ -96,17 +107,23 @@ class HttpFront:
 
     # --- in the thread
 
-    async def _answer(self, method: str, path: str) -> Answer:
+    async def _answer(self, method: str, path: str, asker: "Asker") -> Answer:
         if method not in ("GET", "HEAD"):
             return json_answer(405, {"error": f"{method} is not served; use GET"})
         if path == "/health/live":
             return await self._answer_live()
-        if path == "/version":
-            return json_answer(200, {"version": version("ternmq"), **self._remark})
         try:
+            if path not in OPEN_PATHS and not await self._is_allowed(asker):
+                return NOT_ALLOWED
+            if path == "/version":
+                return json_answer(200, {"version": version("ternmq"), **self._remark})
             return await self._answer_for_the_loop(path)
         except LoopBusy as error:
             return json_answer(503, {"status": str(error), **self._remark})
+
+    async def _is_allowed(self, asker: "Asker") -> bool:
+        may_read = self._may_read
+        return may_read is None or await self._loop.ask(lambda: may_read(asker), _PATIENCE_S)
 
     async def _answer_live(self) -> Answer:
         ago_s = await self._loop.turned_ago_s(_PATIENCE_S)
@@ -122,7 +139,8 @@ class HttpFront:
             return self._health("started", await self._loop.ask(self._started, _PATIENCE_S))
         if path == "/health/ready":
             problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), _PATIENCE_S)
-            return self._health("ready", problem, {} if degraded is None else {"degraded": degraded})
+            amiss = {} if degraded is None else {"degraded": degraded}
+            return self._health("ready", problem, {**amiss, **self._exposed})
         if path.startswith(INSIDE):
             question, _, argument = path.removeprefix(INSIDE).partition("/")
             if (answer := self._inside.get(question)) is not None:
@@ -131,7 +149,9 @@ class HttpFront:
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 
-    def _health(self, what: str, problem: str | None, more: "Mapping[str, str]" = MappingProxyType({})) -> Answer:
+    def _health(
+        self, what: str, problem: str | None, more: "Mapping[str, str | bool]" = MappingProxyType({})
+    ) -> Answer:
         code, text = (200, what) if problem is None else (503, problem)
         return json_answer(code, {"status": text, **more, **self._remark})
 
@@ -145,6 +165,11 @@ class HttpFront:
             return json_answer(500, {"error": "the metrics could not be made; the log says why"})
 
 
+def told_exposure(exposed: str | None) -> "dict[str, str | bool]":
+    """What readiness says beside the rest of a server that is open to everybody."""
+    return {} if exposed is None else {"insecure": True, "insecure_because": exposed}
+
+
 async def listening_for_http(address: str) -> "list[socket.socket]":
     """Sockets at all addresses that `host:port` stands for; StartupError if they can't be had."""
     host, port = address.rsplit(":", 1)
@@ -154,6 +179,11 @@ async def listening_for_http(address: str) -> "list[socket.socket]":
         raise StartupError(
             f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
         ) from error
+
+
+NOT_ALLOWED = Answer(
+    401, _JSON, b'{"error": "access key and secret of a user are needed who may Get Cluster:metrics"}\n', "ternmq"
+)
 
 
 def json_answer(code: int, content: "Mapping[str, str | int]") -> Answer:

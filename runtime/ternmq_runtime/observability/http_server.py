@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import h11
 
+from ternmq_runtime.observability.http_basic import Asker, asker
 from ternmq_runtime.observability.http_wire import HttpWire, PlainRefused
 
 if TYPE_CHECKING:
@@ -40,20 +41,23 @@ _BACKLOG = 128
 
 
 class Answer(NamedTuple):
+    """`realm`: whom the peer is asked to be a user of, if it is asked for name and password."""
+
     code: int
     content_type: str
     body: bytes
+    realm: str = ""
 
 
 class HttpServer:
-    """`answer` gets method and path; it runs in this thread. `refused` makes the answer to what is no HTTP, of a status
-    and a text; `beside` runs beside the connections, for ever. With `tls` connections begin with a handshake, or
-    may."""
+    """`answer` gets method, path and who asks; it runs in this thread. `refused` makes the answer to what is no HTTP,
+    of a status and a text; `beside` runs beside the connections, for ever. With `tls` connections begin with a
+    handshake, or may."""
 
     def __init__(
         self,
         sockets: "Sequence[socket.socket]",
-        answer: "Callable[[str, str], Awaitable[Answer]]",
+        answer: "Callable[[str, str, Asker], Awaitable[Answer]]",
         refused: "Callable[[int, str], Answer]",
         beside: "Callable[[], Coroutine[None, None, None]]",
         *,
@@ -160,7 +164,7 @@ class _Connection:
     def __init__(
         self,
         sock: socket.socket,
-        answer: "Callable[[str, str], Awaitable[Answer]]",
+        answer: "Callable[[str, str, Asker], Awaitable[Answer]]",
         refused: "Callable[[int, str], Answer]",
         header_timeout_s: float,
         tls: "PortTls | None",
@@ -199,7 +203,8 @@ class _Connection:
             if event is h11.NEED_DATA:
                 http.receive_data(await self._read())
             elif isinstance(event, h11.Request):
-                answer = await self._answer(event.method.decode(), event.target.decode().partition("?")[0])
+                path = event.target.decode().partition("?")[0]
+                answer = await self._answer(event.method.decode(), path, self._asker(event))
                 await self._respond(answer, head=event.method == b"HEAD")
             elif isinstance(event, h11.Data):
                 self._body_bytes += len(event.data)
@@ -212,6 +217,11 @@ class _Connection:
                 self._next_request()
             elif isinstance(event, h11.ConnectionClosed):
                 return
+
+    def _asker(self, request: h11.Request) -> Asker:
+        given = next((value for name, value in request.headers if name == b"authorization"), b"")
+        peer = self._socket.getpeername()
+        return asker(given.decode("latin-1"), str(peer[0]) if isinstance(peer, tuple) else "")
 
     def _next_request(self) -> None:
         self._body_bytes = 0
@@ -235,8 +245,10 @@ class _Connection:
         return data
 
     async def _respond(self, answer: Answer, *, head: bool = False) -> None:
-        code, content_type, body = answer
+        code, content_type, body, realm = answer
         headers = [("content-type", content_type), ("content-length", str(len(body)))]
+        if realm:
+            headers.append(("www-authenticate", f'Basic realm="{realm}"'))
         response = h11.Response(status_code=code, headers=headers)
         parts = (response, h11.Data(data=b"" if head else body), h11.EndOfMessage())
         data = b"".join(self._http.send(part) or b"" for part in parts)

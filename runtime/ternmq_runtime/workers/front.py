@@ -10,18 +10,29 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_rpc.grpc_stream.sockets import UNIX, named
-from ternmq_runtime.observability.http_front import METRICS_TYPE, PATHS, json_answer, listening_for_http
+from ternmq_runtime.observability.http_front import (
+    INSIDE,
+    METRICS_TYPE,
+    NOT_ALLOWED,
+    OPEN_PATHS,
+    PATHS,
+    json_answer,
+    listening_for_http,
+    told_exposure,
+)
 from ternmq_runtime.observability.http_server import Answer, HttpServer
 from ternmq_runtime.observability.watched_loop import WatchedLoop
 from ternmq_runtime.workers import health
 from ternmq_runtime.workers.asking import NoAnswer, asked
 from ternmq_runtime.workers.health import Said
 from ternmq_runtime.workers.metrics_text import LABEL, joined
+from ternmq_runtime.workers.siblings import MAY_READ, YES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ternmq_rpc.tls.opening import PortTls
+    from ternmq_runtime.observability.http_basic import Asker
     from ternmq_runtime.workers.keeper import Keeper
 
 # Above what a process gives itself to answer.
@@ -33,7 +44,8 @@ _LIVE_S = 10.0
 
 class GatheringFront:
     """`keepers` are of all processes; `started` says what is in the way of the start, None if nothing is. Both are
-    looked at in the thread."""
+    looked at in the thread. `exposed`: what of the server is open to everybody; `for_users`: what is not health is for
+    those whom a worker knows."""
 
     def __init__(
         self,
@@ -42,7 +54,11 @@ class GatheringFront:
         *,
         header_timeout_ms: int,
         tls: "PortTls | None" = None,
+        exposed: str | None = None,
+        for_users: bool = False,
     ) -> None:
+        self._exposed = told_exposure(exposed)
+        self._for_users = for_users
         self._keepers = keepers
         self._tls = tls
         self._started = started
@@ -71,9 +87,11 @@ class GatheringFront:
 
     # --- in the thread
 
-    async def _answer(self, method: str, path: str) -> Answer:
+    async def _answer(self, method: str, path: str, asker: "Asker") -> Answer:
         if method not in ("GET", "HEAD"):
             return json_answer(405, {"error": f"{method} is not served; use GET"})
+        if self._for_users and path not in OPEN_PATHS and not await self._may_read(asker):
+            return NOT_ALLOWED
         if path == "/version":
             return json_answer(200, {"version": version("ternmq")})
         if path == "/metrics":
@@ -87,7 +105,13 @@ class GatheringFront:
             return json_answer(503, {"status": problem})
         if path == "/health/started":
             return json_answer(200, {"status": "started"})
-        return json_answer(*health.ready(await self._said(path)))
+        code, content = health.ready(await self._said(path))
+        return json_answer(code, {**content, **self._exposed})
+
+    async def _may_read(self, asker: "Asker") -> bool:
+        """Whether a worker says so; all have the same users."""
+        bodies = await self._bodies(f"{INSIDE}{MAY_READ}/{asker.to_text()}", _PATIENCE_S)
+        return (200, YES) in bodies.values()
 
     async def _answer_live(self) -> Answer:
         ago_s = await self._loop.turned_ago_s(_PATIENCE_S)

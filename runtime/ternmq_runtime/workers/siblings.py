@@ -26,6 +26,9 @@ Answers = dict[str, Callable[[str], Awaitable[bytes]]]
 """By question; each gets the argument, on the process's event loop."""
 
 LOG_LEVELS, CHANGE_LOG_LEVELS, REPORT, READY = "log-levels", "change-log-levels", "report", "/health/ready"
+MAY_READ = "may-read"
+"""Asked by the supervisor, who knows no users: whether an `Asker` may read what HTTP tells; YES if so."""
+YES = b"yes"
 # Above what a process gives itself to answer.
 _PATIENCE_S = 2.0
 _SEPARATOR = "\n"

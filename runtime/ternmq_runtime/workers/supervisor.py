@@ -75,7 +75,12 @@ class Supervisor:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         tls = await ProcessTls.begin(settings, stack)
         front = GatheringFront(
-            self._keepers, lambda: self._not_started, header_timeout_ms=settings.header_timeout_ms, tls=tls.http
+            self._keepers,
+            lambda: self._not_started,
+            header_timeout_ms=settings.header_timeout_ms,
+            exposed=process.warned_exposure(self._settings),
+            for_users=settings.access_control and not settings.metrics_open,
+            tls=tls.http,
         )
         stack.push_async_callback(front.stop)
         http_address = await front.listen(settings.http)

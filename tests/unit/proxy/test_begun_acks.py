@@ -14,6 +14,7 @@ from ternmq_common.model import SettleOutcome
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.activities.settle_message import ack_message, begin_ack
 from ternmq_proxy.call import Call
 from ternmq_proxy.services import Services
@@ -76,6 +77,7 @@ def services(error: Exception | None = None) -> tuple[Services, Settling]:
         settling.let_go.append(given)
 
     made = SimpleNamespace(
+        access=AccessControl(),
         messages=settling,
         renewal=SimpleNamespace(let_go=let_go),
         request_limits=RequestLimits(),

@@ -14,6 +14,7 @@ from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.model import Appended, NewMessage, QueueRef, Route, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.activities.send_message import AT_ONCE_MAX, begin_send, send_message
 from ternmq_proxy.activities.stored_form import LAST_SECOND
 from ternmq_proxy.call import Call
@@ -136,7 +137,7 @@ class Catalog:
     async def type_of(self, name: str) -> int:
         return self.topics[name].type if name in self.topics else pb.MESSAGE_TYPE_UNSPECIFIED
 
-    async def topic(self, name: str, kind: int, *, admit: object = None) -> Topic:
+    async def topic(self, name: str, kind: int, *, may_create: bool = True, admit: object = None) -> Topic:
         del kind, admit
         if name not in self.topics:
             raise MessagingError(pb.TOPIC_NOT_FOUND, name)
@@ -146,6 +147,7 @@ class Catalog:
 def services(error: Exception | None = None) -> tuple[Services, Stored]:
     stored = Stored(error)
     made = SimpleNamespace(
+        access=AccessControl(),
         clock=SimpleNamespace(now_ms=lambda: 1_000_000_000_000),  # one that stands: both ways note the time
         catalog=Catalog(),
         messages=stored,

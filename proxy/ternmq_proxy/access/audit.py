@@ -1,0 +1,187 @@
+"""The audit log: who did what to the server, and who was not allowed to. A JSON object for each line:
+
+    {"time": "2026-11-23T02:40:00.000Z", "user": "alice", "source": "10.0.0.7:4711", "client": "host@1@0@x",
+     "call": "DeleteTopic", "resource": "Topic:orders", "allowed": false, "why": "no policy allows it"}
+
+Calls of the admin service that change something are there whenever they are allowed; refusals `PER_MINUTE` times a
+minute for each host, user and call, `left_out` being how many of the kind were not written before. No secret and no
+signature ever is; names are those of peers, escaped as JSON has it.
+
+Threads     a thread of its own writes; the event loop hands lines to it. If it falls behind by `WAITING_MAX` lines, or
+            can't write, lines are lost, and the log of the server says how many.
+"""
+
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ternmq_common.log_throttle import LogThrottle
+from ternmq_common.printable import cut, printable_json
+from ternmq_common.private_files import FILE_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from ternmq_common.access.decision import Question
+    from ternmq_common.access.users import Policy
+    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.call import Call
+
+_log = logging.getLogger(__name__)
+_lines = logging.getLogger("ternmq_proxy.audit")
+PER_MINUTE = 10
+WAITING_MAX = 10_000
+_SAY_AGAIN_S = 60.0
+
+
+class AuditLog:
+    """Of one process. Writes to `path`, and keeps `files` of `bytes_max` beside it; without a path it writes to the log
+    of the server, at level info. `wall_ms` is the machine's clock, `now` a monotonic one in seconds."""
+
+    def __init__(
+        self,
+        path: "Path | None",
+        *,
+        bytes_max: int,
+        files: int,
+        wall_ms: "Callable[[], int]",
+        now: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._wall_ms = wall_ms
+        self._throttle = LogThrottle(now, per_minute=PER_MINUTE)
+        self._writer = None if path is None else _Writer(RotatedFile(path, bytes_max, files))
+
+    def close(self) -> None:
+        """Write what waits; blocks until it is written."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, Policy | None]]") -> None:
+        """The call is about to change something."""
+        for (need, name), policy in asked:
+            why = "a super user" if policy is None else str(policy)
+            self._write(call.user, call.peer, call.client_id, rpc, _resource(need.of(name)), allowed=True, why=why)
+
+    def denied(self, call: "Call", rpc: str, question: "Question", policy: "Policy | None") -> None:
+        """The call was refused; `policy` is the one that denies it, None: none allows it."""
+        why = "no policy allows it" if policy is None else str(policy)
+        self._refused(call.user, call.peer, call.client_id, rpc, _resource(question), why)
+
+    def foreign_client(self, call: "Call", rpc: str) -> None:
+        """The call was refused, for another user's client has its client id."""
+        self._refused(call.user, call.peer, call.client_id, rpc, "", "the client id is another user's")
+
+    def unknown(self, access_key: str, reason: str, *, rpc: str, client_id: str, peer: str) -> None:
+        """The call was refused, for nobody knows whose it is; `access_key` is what it says."""
+        self._refused(access_key, peer, client_id, rpc, "", f"not authenticated: {reason}")
+
+    def _refused(self, user: str, peer: str, client_id: str, rpc: str, resource: str, why: str) -> None:
+        left_out = self._throttle.admit(peer, f"{rpc} {user}")
+        if left_out is not None:
+            self._write(user, peer, client_id, rpc, resource, allowed=False, why=why, left_out=left_out)
+
+    def _write(
+        self,
+        user: str,
+        peer: str,
+        client_id: str,
+        rpc: str,
+        resource: str,
+        *,
+        allowed: bool,
+        why: str,
+        left_out: int = 0,
+    ) -> None:
+        moment = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
+        entry: dict[str, str | bool | int] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "user": cut(user),
+            "source": peer,
+            "client": cut(client_id),
+            "call": rpc,
+            "resource": cut(resource, 400),
+            "allowed": allowed,
+            "why": cut(why, 1000),
+        }
+        if left_out:
+            entry["left_out"] = left_out
+        line = printable_json(json.dumps(entry))
+        if self._writer is None:
+            _lines.info("%s", line)
+        else:
+            self._writer.put(line.encode() + b"\n")
+
+
+class RotatedFile:
+    """`path`, and `path.1` and so on, the older the higher; for this user alone."""
+
+    def __init__(self, path: "Path", bytes_max: int, files: int) -> None:
+        self._path, self._bytes_max, self._files = path, bytes_max, files
+
+    def write(self, data: bytes) -> None:
+        """Append; a file that would be too long is put aside first. OSError."""
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size and size + len(data) > self._bytes_max:
+            self._rotate()
+        number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        with os.fdopen(number, "ab") as file:
+            file.write(data)
+
+    def _rotate(self) -> None:
+        for number in range(self._files - 1, 0, -1):
+            older = self._numbered(number)
+            if older.exists():
+                older.replace(self._numbered(number + 1))
+        self._path.replace(self._numbered(1))
+
+    def _numbered(self, number: int) -> "Path":
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+
+class _Writer:
+    """Writes lines in a thread, in their order."""
+
+    def __init__(self, file: RotatedFile) -> None:
+        self._file = file
+        self._waiting: queue.Queue[bytes | None] = queue.Queue()
+        self._lost = 0
+        self._said_s = -_SAY_AGAIN_S
+        self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
+        self._thread.start()
+
+    def put(self, line: bytes) -> None:
+        if self._waiting.qsize() < WAITING_MAX:
+            self._waiting.put(line)
+        else:
+            self._lost += 1
+
+    def close(self) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (line := self._waiting.get()) is not None:
+            try:
+                self._file.write(line)
+            except OSError as error:
+                self._lost += 1
+                self._say(error.strerror or str(error))
+
+    def _say(self, reason: str) -> None:
+        """Once a minute: while the disk is full, the same is true every time."""
+        if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
+            self._said_s = time.monotonic()
+            _log.error("the audit log can't be written: %s; lines lost until now: %d", reason, self._lost)
+
+
+def _resource(question: "Question") -> str:
+    return f"{question.kind}:{question.name}"

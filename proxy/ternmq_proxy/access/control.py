@@ -1,0 +1,243 @@
+"""Access control of a process: who calls, whether he may, and what becomes of calls that go on when he may no more.
+
+Decisions   are remembered by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
+            are others. All are made in `require` and `may`.
+Off         without `Authentication` everything is allowed, and nobody has a name.
+Threads     the event loop.
+"""
+
+import asyncio
+import logging
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.access.decision import Verdict, decide
+from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.access.authentication import NotAuthenticated
+from ternmq_proxy.access.rules import METRICS, RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ternmq_common.access.decision import Question, Source
+    from ternmq_proxy.access.audit import AuditLog
+    from ternmq_proxy.access.authentication import Authentication, Identity
+    from ternmq_proxy.access.needs import Asked, Need
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+    from ternmq_runtime.observability.http_basic import Asker
+
+_log = logging.getLogger(__name__)
+AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
+REMEMBERED_MAX = 20_000
+_LOOK_EVERY_S = 0.5
+# Secrets end without a change of the registry.
+_LOOK_ANYWAY_S = 5.0
+_NOBODY = AccessSnapshot()
+
+
+class Watch:
+    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once."""
+
+    __slots__ = ("asked", "call", "is_revoked", "revoke", "rpc")
+
+    def __init__(self, call: "Call", rpc: str, asked: "list[Asked]", revoke: "Callable[[], object]") -> None:
+        self.call, self.rpc, self.asked = call, rpc, asked
+        self.revoke = revoke
+        self.is_revoked = False
+
+
+class AccessControl:
+    """`snapshot` has the users of now; `authentication` and `audit` are None where it is off."""
+
+    def __init__(
+        self,
+        snapshot: "Callable[[], AccessSnapshot]" = lambda: _NOBODY,
+        authentication: "Authentication | None" = None,
+        audit: "AuditLog | None" = None,
+    ) -> None:
+        assert (authentication is None) == (audit is None)
+        self._snapshot = snapshot
+        self._authentication = authentication
+        self._audit = audit
+        self._verdicts: dict[tuple[str, Need, str, str], Verdict] = {}
+        self._decided_of = snapshot()
+        self._watches: set[Watch] = set()
+
+    @property
+    def is_on(self) -> bool:
+        return self._authentication is not None
+
+    # --- who calls
+
+    def identified(self, headers: "Mapping[str, str]", rpc: str, client_id: str, peer: str) -> "Identity | None":
+        """Who signed the call with these headers, None where nobody has to; NotAuthenticated (UNAUTHORIZED) if it is
+        nobody's."""
+        if self._authentication is None:
+            return None
+        try:
+            return self._authentication.identified(headers.get(AUTHORIZATION, ""), headers.get(DATE, ""))
+        except NotAuthenticated as error:
+            assert self._audit is not None
+            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
+            raise
+
+    def is_same(self, identity: "Identity | None", headers: "Mapping[str, str]") -> bool:
+        """Whether the call with these headers is of the same user, for sure; else `identified` says whose it is."""
+        if self._authentication is None:
+            return True
+        return identity is not None and self._authentication.is_same(
+            identity, headers.get(AUTHORIZATION, ""), headers.get(DATE, "")
+        )
+
+    # --- whether he may
+
+    async def check(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
+        """What the request needs; UNAUTHORIZED unless the user may do all of it."""
+        if self._authentication is None:
+            return []
+        asked = await self._asked(rpc, request, call, services)
+        self._require_all(rpc, asked, call, services)
+        if RULES[rpc].changes:
+            assert self._audit is not None
+            self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in asked])
+        return asked
+
+    async def _asked(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
+        """What the request needs."""
+        rule = RULES[rpc]
+        asked = [] if rule.ask is None else list(dict.fromkeys(rule.ask(request, call, services)))
+        if rule.ask_later is not None:
+            asked += await rule.ask_later(request, services)
+        return asked
+
+    def _require_all(self, rpc: str, asked: "Iterable[Asked]", call: "Call", services: "Services") -> None:
+        """UNAUTHORIZED unless the user may do all of these, and the client is his own."""
+        self.require_own_client(rpc, call, services)
+        for need, name in asked:
+            self.require(rpc, call, need, name)
+
+    def require(self, rpc: str, call: "Call", need: "Need", name: str) -> None:
+        """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
+        if self._authentication is None:
+            return
+        verdict = self._verdict(call, need, name)
+        if not verdict.is_allowed:
+            question = need.of(name)
+            assert self._audit is not None
+            self._audit.denied(call, rpc, question, verdict.policy)
+            raise MessagingError(definition_pb2.UNAUTHORIZED, _refusal(call.user, question))
+
+    def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
+        """UNAUTHORIZED if another user's client has that id: what it holds, and is told, is not for others."""
+        client = services.clients.find(call.client_id)
+        if self._authentication is not None and client is not None and client.user != call.user:
+            assert self._audit is not None
+            self._audit.foreign_client(call, rpc)
+            raise MessagingError(
+                definition_pb2.UNAUTHORIZED, "another user's client has this id (metadata key x-mq-client-id)"
+            )
+
+    def may(self, call: "Call", need: "Need", name: str) -> bool:
+        """Whether the user may do that, where it is no refusal if he may not."""
+        return self._authentication is None or self._verdict(call, need, name).is_allowed
+
+    def cut(self, rpc: str, request: Any, answer: Any, call: "Call") -> None:  # noqa: ANN401 - of the call's own types
+        """Take from an answer what the user may not see."""
+        cut = RULES[rpc].cut
+        if self._authentication is not None and cut is not None:
+            cut(request, answer, lambda need, name: self.may(call, need, name))
+
+    def may_read_metrics(self, asker: "Asker") -> bool:
+        """Whether it is a user who may read what the HTTP front tells beside health."""
+        if self._authentication is None:
+            return True
+        if not self._authentication.has_password(asker.name, asker.password):
+            return False
+        need, resource = METRICS
+        return decide(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed
+
+    def _verdict(self, call: "Call", need: "Need", name: str) -> Verdict:
+        snapshot = self._snapshot()
+        if snapshot is not self._decided_of:
+            self._decided_of = snapshot
+            self._verdicts.clear()
+        key = (call.user, need, name, call.peer.rpartition(":")[0])
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            user = snapshot.users.get(call.user)
+            if user is None or not user.is_enabled:
+                return Verdict(is_allowed=False)
+            verdict = decide(user, need.of(name), source_of(key[3]))
+            if len(self._verdicts) >= REMEMBERED_MAX:
+                self._verdicts.clear()
+            self._verdicts[key] = verdict
+        return verdict
+
+    # --- calls that go on
+
+    def watch(self, watch: Watch) -> None:
+        """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
+        if self._authentication is not None:
+            self._watches.add(watch)
+
+    def unwatch(self, watch: Watch) -> None:
+        self._watches.discard(watch)
+
+    async def keep_looking(self) -> None:
+        """Look after all that is watched, for ever."""
+        loop = asyncio.get_running_loop()
+        seen, looked_s = self._snapshot(), loop.time()
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            now_s = loop.time()
+            if self._snapshot() is seen and now_s - looked_s < _LOOK_ANYWAY_S:
+                continue
+            seen, looked_s = self._snapshot(), now_s
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+                _log.exception("could not look for calls that are allowed no more; goes on in %g s", _LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        """Revoke what is allowed no more."""
+        turns = Turns()
+        for watch in list(self._watches):
+            if watch in self._watches and not self._is_still_allowed(watch):
+                self._watches.discard(watch)
+                watch.is_revoked = True
+                watch.revoke()
+            await turns.next()
+
+    def _is_still_allowed(self, watch: Watch) -> bool:
+        identity = watch.call.identity
+        assert self._authentication is not None
+        assert identity is not None
+        if not self._authentication.is_still(identity):
+            return False
+        return all(self._verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
+
+
+REVOKED = MessagingError(definition_pb2.UNAUTHORIZED, "the user may do this no more")
+
+
+def _refusal(user: str, question: "Question") -> str:
+    what = f"{question.kind}:{question.name}"
+    if not question.actions:
+        return f"user {user!r} may not do this; it is for super users only"
+    return f"user {user!r} may not do this; it needs {' or '.join(str(question.actions).split(','))} on {what}"
+
+
+@lru_cache(1024)
+def source_of(host: str) -> "Source":
+    """The address, None for what is none: a socket in the file system."""
+    try:
+        address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

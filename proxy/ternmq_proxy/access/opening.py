@@ -1,0 +1,55 @@
+"""Access control as the settings of a process say."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_common.clock import now_ms
+from ternmq_proxy.access.audit import AuditLog
+from ternmq_proxy.access.authentication import Authentication
+from ternmq_proxy.access.control import AccessControl
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from ternmq_common.clock import Clock
+    from ternmq_common.server_settings import FrontSettings
+    from ternmq_proxy.catalog import Catalog
+
+_FILE = "audit.log"
+
+
+def opened_access(
+    settings: "FrontSettings", catalog: "Catalog", clock: "Clock", stack: "AsyncExitStack", *, worker: str = ""
+) -> AccessControl:
+    """On if the settings say so; `stack` closes its audit log. `worker` is the name of a process that has others beside
+    it, each of which writes a file of its own."""
+    if not settings.access_control:
+        return AccessControl()
+    audit = AuditLog(
+        audit_path(settings, worker),
+        bytes_max=settings.audit_log_bytes,
+        files=settings.audit_log_files,
+        wall_ms=now_ms,
+    )
+    stack.push_async_callback(asyncio.to_thread, audit.close)
+    authentication = Authentication(
+        lambda: catalog.access,
+        now_ms=clock.now_ms,
+        wall_ms=now_ms,
+        window_ms=settings.signature_window_ms,
+        local_time=settings.signature_local_time,
+    )
+    return AccessControl(lambda: catalog.access, authentication, audit)
+
+
+def audit_path(settings: "FrontSettings", worker: str = "") -> Path | None:
+    """Where the audit log is written; None: among the logs of the server."""
+    folder: Path | None = getattr(settings, "data_dir", None)
+    if settings.audit_log:
+        path = Path(settings.audit_log).expanduser()
+    elif folder is not None:
+        path = folder / _FILE
+    else:
+        return None
+    return path.with_name(f"{path.stem}.{worker}{path.suffix}") if worker else path

@@ -1,0 +1,251 @@
+"""What each call needs: one table, a line for each call; a call without a line keeps the process from starting.
+
+It is that of RocketMQ 5 (`security.md`), but where that leaves a hole: each message of a send counts, not the first
+alone; who changes an invisible duration, or pulls, needs the topic too; members of lite groups are members.
+
+Lists       need no right of their own: each shows what its caller may list or get.
+Derived     the retry and dead letter topics of a group are the group's (`asked_of_topic`).
+Creating    what a call would make by its use needs CREATE too; without it, it is missing, as it is without
+            `auto_create`. The activities ask that (`AccessControl.may`), for only they know what is missing.
+Bodies      of messages are for who may SUB the topic; others with GET see all the rest.
+Elsewhere   brokers' storage service knows no users: it is guarded by mutual TLS between proxies and brokers.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.transaction_id import TransactionId
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2, service_pb2
+from ternmq_proxy.access import needs
+from ternmq_proxy.access.needs import Asked, Need
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+# Requests and answers are of the types that the service's descriptor names, which no annotation here can say for all.
+Ask = Callable[[Any, "Call", "Services"], Iterable[Asked]]
+AskLater = Callable[[Any, "Services"], Awaitable[Iterable[Asked]]]
+May = Callable[[Need, str], bool]
+Cut = Callable[[Any, Any, May], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """`ask` says what a request needs; `ask_later` what only the storage can tell. `cut` takes from an answer, given
+    its request, what the caller may not see. A call that `changes` something is in the audit log when it is allowed
+    too."""
+
+    ask: Ask | None = None
+    ask_later: AskLater | None = None
+    cut: Cut | None = None
+    changes: bool = False
+
+
+def needs_of(need: Need, path: str, *, changes: bool = False, cut: Cut | None = None) -> Rule:
+    """The need, of the resource whose name the request has in that field: `topic.name`."""
+    name = attrgetter(path)
+    return Rule(ask=lambda request, call, services: ((need, name(request)),), changes=changes, cut=cut)
+
+
+def cluster(need: Need, name: str, *, changes: bool = False) -> Rule:
+    """The need, of that part of the server."""
+    return Rule(ask=lambda request, call, services: ((need, name),), changes=changes)
+
+
+def _super(part: str, path: str, *, own: bool = False, changes: bool = False) -> Rule:
+    """For super users alone; `own`: and for the user whom the request names in that field."""
+    name = attrgetter(path)
+
+    def ask(request: Any, call: "Call", services: "Services") -> Iterable[Asked]:  # noqa: ANN401
+        del services
+        asked = name(request)
+        return () if own and asked == call.user else ((needs.SUPER_USER, f"{part}/{asked}"),)
+
+    return Rule(ask=ask, changes=changes)
+
+
+def _consuming(topic: str) -> Rule:
+    """SUB of the request's group, and of the topic in that field."""
+    name = attrgetter(topic)
+    return Rule(
+        ask=lambda request, call, services: (
+            (needs.GROUP_SUB, request.group.name),
+            (needs.TOPIC_SUB, name(request)),
+        )
+    )
+
+
+def _sent(request: "service_pb2.SendMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+    return [(needs.TOPIC_PUB, topic) for topic in {message.topic.name for message in request.messages}]
+
+
+def _pulled(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+    if request.group.name:  # a pull without one is nobody's
+        yield needs.GROUP_SUB, request.group.name
+    yield needs.TOPIC_SUB, request.message_queue.topic.name
+
+
+def _alive(request: "service_pb2.HeartbeatRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+    client = services.clients.find(call.client_id)
+    kind = request.client_type if client is None or client.settings is None else client.settings.client_type
+    group = request.group.name or ("" if client is None else client.group)
+    if kind != definition_pb2.PRODUCER:
+        yield needs.GROUP_SUB, group
+
+
+def _left(request: "service_pb2.NotifyClientTerminationRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+    if request.group.name:
+        yield needs.GROUP_SUB, request.group.name
+
+
+def asked_by_settings(settings: "definition_pb2.Settings") -> Iterator[Asked]:
+    """What a Telemetry stream needs whose client has these settings."""
+    for topic in settings.publishing.topics:
+        yield needs.TOPIC_PUB, topic.name
+    if settings.HasField("subscription"):
+        yield needs.GROUP_SUB, settings.subscription.group.name
+        for entry in settings.subscription.subscriptions:
+            yield needs.TOPIC_SUB, entry.topic.name
+
+
+def _told(command: "service_pb2.TelemetryCommand", call: "Call", services: "Services") -> Iterable[Asked]:
+    return asked_by_settings(command.settings) if command.HasField("settings") else ()
+
+
+def _resent(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+    yield needs.GROUP_UPDATE, request.group
+    if request.to_topic:
+        yield needs.TOPIC_PUB, request.to_topic
+
+
+def _reset(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+    return ((needs.GROUP_UPDATE, request.group),)
+
+
+def _listed_transactions(
+    request: "admin_pb2.ListTransactionsRequest", call: "Call", services: "Services"
+) -> Iterator[Asked]:
+    if request.topic:
+        yield needs.TOPIC_GET, request.topic
+
+
+def _transaction(need: Need) -> AskLater:
+    """The need, of the topic of the transaction; INVALID_TRANSACTION_ID if there is none."""
+
+    async def ask(request: Any, services: "Services") -> Iterable[Asked]:  # noqa: ANN401 - one of two types
+        transaction, _ = await services.messages.transaction(TransactionId.parse(request.transaction_id))
+        return ((need, transaction.topic),)
+
+    return ask
+
+
+def _kept(entries: Any, is_shown: Callable[[Any], bool]) -> None:  # noqa: ANN401 - a repeated field
+    shown = [entry for entry in entries if is_shown(entry)]
+    if len(shown) < len(entries):
+        del entries[:]
+        entries.extend(shown)
+
+
+def _topics(request: object, answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
+    _kept(answer.topics, lambda topic: may(needs.TOPIC_LIST, topic.name))
+
+
+def _groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: May) -> None:
+    _kept(answer.groups, lambda group: may(needs.GROUP_LIST, group.name))
+
+
+def _transactions(request: object, answer: "admin_pb2.ListTransactionsResponse", may: May) -> None:
+    _kept(answer.transactions, lambda transaction: may(needs.TOPIC_GET, transaction.topic))
+
+
+def _bodies(request: "admin_pb2.QueryMessagesRequest", answer: "admin_pb2.QueryMessagesResponse", may: May) -> None:
+    if not may(needs.TOPIC_SUB, request.topic):
+        for message in answer.messages:
+            message.ClearField("body")
+
+
+def _body(request: object, answer: "admin_pb2.GetTransactionResponse", may: May) -> None:
+    if not may(needs.TOPIC_SUB, answer.transaction.topic):
+        answer.message.ClearField("body")
+
+
+MESSAGING_RULES: dict[str, Rule] = {
+    "QueryRoute": needs_of(needs.TOPIC_ROUTE, "topic.name"),
+    "Heartbeat": Rule(ask=_alive),
+    "SendMessage": Rule(ask=_sent),
+    "QueryAssignment": _consuming("topic.name"),
+    "ReceiveMessage": _consuming("message_queue.topic.name"),
+    "AckMessage": _consuming("topic.name"),
+    "ForwardMessageToDeadLetterQueue": _consuming("topic.name"),
+    "PullMessage": Rule(ask=_pulled),
+    "UpdateOffset": _consuming("message_queue.topic.name"),
+    "GetOffset": _consuming("message_queue.topic.name"),
+    "QueryOffset": needs_of(needs.TOPIC_SUB, "message_queue.topic.name"),
+    "EndTransaction": needs_of(needs.TOPIC_PUB, "topic.name"),
+    "Telemetry": Rule(ask=_told),
+    "NotifyClientTermination": Rule(ask=_left),
+    "ChangeInvisibleDuration": _consuming("topic.name"),
+    "RecallMessage": needs_of(needs.TOPIC_PUB, "topic.name"),
+    "SyncLiteSubscription": _consuming("topic.name"),
+}
+ADMIN_RULES: dict[str, Rule] = {
+    "CreateTopic": needs_of(needs.TOPIC_CREATE, "topic.name", changes=True),
+    "ListTopics": Rule(cut=_topics),
+    "DescribeTopic": needs_of(needs.TOPIC_GET, "name"),
+    "DeleteTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
+    "PurgeTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
+    "UpdateTopic": needs_of(needs.TOPIC_UPDATE, "name", changes=True),
+    "CreateGroup": needs_of(needs.GROUP_CREATE, "group.name", changes=True),
+    "ListGroups": Rule(cut=_groups),
+    "DescribeGroup": needs_of(needs.GROUP_GET, "name"),
+    "DeleteGroup": needs_of(needs.GROUP_DELETE, "name", changes=True),
+    "UpdateGroup": needs_of(needs.GROUP_UPDATE, "group.name", changes=True),
+    "ResetOffsets": Rule(ask=_reset, changes=True),
+    "QueryMessages": needs_of(needs.TOPIC_QUERY, "topic", cut=_bodies),
+    "ResendDeadLetters": Rule(ask=_resent, changes=True),
+    "ListTransactions": Rule(ask=_listed_transactions, cut=_transactions),
+    "GetTransaction": Rule(ask_later=_transaction(needs.TOPIC_GET), cut=_body),
+    "ResolveTransaction": Rule(ask_later=_transaction(needs.TOPIC_UPDATE), changes=True),
+    "ListBrokers": cluster(needs.CLUSTER_LIST, "brokers"),
+    "UpdateBroker": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "RemoveBroker": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "BrokerRemaining": cluster(needs.CLUSTER_GET, "brokers"),
+    "AdvanceClock": cluster(needs.CLUSTER_UPDATE, "clock", changes=True),
+    "GetServerInfo": cluster(needs.CLUSTER_GET, "server"),
+    "ListClients": cluster(needs.CLUSTER_LIST, "clients"),
+    "GetStatus": cluster(needs.CLUSTER_GET, "server"),
+    "GetLogLevels": cluster(needs.CLUSTER_GET, "log-levels"),
+    "UpdateLogLevels": cluster(needs.CLUSTER_UPDATE, "log-levels", changes=True),
+    "GetDiagnostics": cluster(needs.CLUSTER_GET, "diagnostics"),
+    "CreateUser": _super("users", "name", changes=True),
+    "UpdateUser": _super("users", "name", changes=True),
+    "DeleteUser": _super("users", "name", changes=True),
+    "DescribeUser": _super("users", "name", own=True),
+    "ListUsers": cluster(needs.SUPER_USER, "users"),
+    "RotateSecret": _super("users", "user", own=True, changes=True),
+    "PutPolicy": _super("users", "user", changes=True),
+    "DeletePolicy": _super("users", "user", changes=True),
+    "ResealSecrets": cluster(needs.SUPER_USER, "users", changes=True),
+    "PutQuota": _super("quotas", "quota.name", changes=True),
+    "DeleteQuota": _super("quotas", "name", changes=True),
+    "ListQuotas": cluster(needs.CLUSTER_GET, "quotas"),
+}
+METRICS: Asked = (needs.CLUSTER_GET, "metrics")
+"""What the HTTP front's paths need, but those of health, which are open."""
+RULES = MESSAGING_RULES | ADMIN_RULES
+
+
+def _check(service: Any, rules: dict[str, Rule]) -> None:  # noqa: ANN401 - a service's descriptor
+    """A call without a rule, or a rule of none, is a bug that must not start."""
+    calls = {method.name for method in service.methods}
+    if calls != rules.keys():
+        raise AssertionError(f"{service.full_name}: calls and rules differ by {sorted(calls ^ rules.keys())}")
+
+
+_check(service_pb2.DESCRIPTOR.services_by_name["MessagingService"], MESSAGING_RULES)
+_check(admin_pb2.DESCRIPTOR.services_by_name["Admin"], ADMIN_RULES)
+assert len(RULES) == len(MESSAGING_RULES) + len(ADMIN_RULES), "two calls have one name"

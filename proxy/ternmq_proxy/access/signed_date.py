@@ -1,0 +1,50 @@
+"""The date that a client signs, and whether it is of now.
+
+Official clients write it in two forms. RFC 3339 says its offset (Rust). `yyyyMMdd'T'HHmmss'Z'` says UTC, but only
+Node.js and C++ mean it: Java, Go, Python and C# write the time of their zone with that Z. A zone is a whole number of
+quarter hours from UTC, from -12 to +14 h. So such a date is of now if it is within the window around the time of any
+zone. With a window of eight minutes and more those windows touch: a date of the last 12 hours is taken as any other.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ternmq_common.limits import HOUR_MS, MINUTE_MS
+
+_COMPACT = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_ZONE_STEP_MS = 15 * MINUTE_MS
+_WEST_MS, _EAST_MS = -12 * HOUR_MS, 14 * HOUR_MS
+
+
+class SignedDate(NamedTuple):
+    """`moment_ms` since the epoch, if it is UTC; `may_be_local`: it is in the form in which clients say another zone's
+    time."""
+
+    moment_ms: int
+    may_be_local: bool
+
+    def is_of(self, now_ms: int, window_ms: int, *, local_time: bool) -> bool:
+        """Whether it is no further than that from now; `local_time`: from now in any zone, if it may be local."""
+        ahead_ms = self.moment_ms - now_ms
+        if local_time and self.may_be_local:
+            zone_ms = (ahead_ms + _ZONE_STEP_MS // 2) // _ZONE_STEP_MS * _ZONE_STEP_MS
+            ahead_ms -= min(max(zone_ms, _WEST_MS), _EAST_MS)
+        return abs(ahead_ms) <= window_ms
+
+
+def parsed_date(text: str) -> SignedDate | None:
+    """None for what is no date in either form."""
+    is_compact = _COMPACT.fullmatch(text) is not None
+    if not is_compact and not _RFC_3339.fullmatch(text):
+        return None
+    try:
+        if is_compact:
+            moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        else:
+            moment = datetime.fromisoformat(text.upper().replace(" ", "T"))
+    except ValueError:
+        return None
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+    return SignedDate(int(seconds * 1000), is_compact)

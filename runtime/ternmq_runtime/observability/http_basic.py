@@ -1,0 +1,37 @@
+"""Who asks by HTTP: name and password by Basic authentication (RFC 7617), and the address that the question is from."""
+
+import base64
+import binascii
+from typing import NamedTuple
+
+
+class Asker(NamedTuple):
+    """`name` and `password` are "" of who says neither; `host` is an address, "" for a process of this machine."""
+
+    name: str
+    password: str
+    host: str
+
+    def __repr__(self) -> str:
+        return f"Asker({self.name!r}, host={self.host!r})"
+
+    def to_text(self) -> str:
+        """As `of_text` reads it: a part of a path, for a sibling that knows the users."""
+        return "-".join(part.encode().hex() for part in self)
+
+    @classmethod
+    def of_text(cls, text: str) -> "Asker":
+        name, password, host = (bytes.fromhex(part).decode() for part in text.split("-"))
+        return cls(name, password, host)
+
+
+def asker(authorization: str, host: str) -> Asker:
+    """Who a header `Basic ...` says that it is; nobody by name for any other."""
+    word, _, encoded = authorization.partition(" ")
+    if word.lower() != "basic":
+        return Asker("", "", host)
+    try:
+        name, _, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return Asker("", "", host)
+    return Asker(name, password, host)

@@ -1,0 +1,121 @@
+"""What each call needs, written down a second time: a request for each, of topic `t` and group `g`, and the policies of
+which a user must have all of one set, and no more."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ternmq_common.access.actions import Action
+from ternmq_protos.admin_v1 import admin_pb2 as admin
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import message, receive_request
+
+TOPIC, GROUP, USER = "t", "g", "somebody-else"
+KINDS = {"Topic": TOPIC, "Group": GROUP}
+QUEUE = {"topic": {"name": TOPIC}}
+T, G = {"name": TOPIC}, {"name": GROUP}
+CONSUME = (("Topic:t Sub", "Group:g Sub"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`request` needs all policies of one of `sets`; none: every user may. Or it is for super users alone."""
+
+    request: Any
+    sets: tuple[tuple[str, ...], ...]
+    super_only: bool = False
+
+
+def one(*policies: str) -> tuple[tuple[str, ...], ...]:
+    return tuple((policy,) for policy in policies)
+
+
+MESSAGING: dict[str, Line] = {
+    "QueryRoute": Line(rpc.QueryRouteRequest(topic=T), one("Topic:t Pub", "Topic:t Sub", "Topic:t Get")),
+    "Heartbeat": Line(rpc.HeartbeatRequest(group=G, client_type=pb.SIMPLE_CONSUMER), one("Group:g Sub")),
+    "SendMessage": Line(rpc.SendMessageRequest(messages=[message(TOPIC)]), one("Topic:t Pub")),
+    "QueryAssignment": Line(rpc.QueryAssignmentRequest(topic=T, group=G), CONSUME),
+    "ReceiveMessage": Line(receive_request(TOPIC, GROUP), CONSUME),
+    "AckMessage": Line(rpc.AckMessageRequest(group=G, topic=T, entries=[{"receipt_handle": "x"}]), CONSUME),
+    "ForwardMessageToDeadLetterQueue": Line(rpc.ForwardMessageToDeadLetterQueueRequest(group=G, topic=T), CONSUME),
+    "PullMessage": Line(rpc.PullMessageRequest(group=G, message_queue=QUEUE, batch_size=1), CONSUME),
+    "UpdateOffset": Line(rpc.UpdateOffsetRequest(group=G, message_queue=QUEUE), CONSUME),
+    "GetOffset": Line(rpc.GetOffsetRequest(group=G, message_queue=QUEUE), CONSUME),
+    "QueryOffset": Line(rpc.QueryOffsetRequest(message_queue=QUEUE), one("Topic:t Sub")),
+    "EndTransaction": Line(rpc.EndTransactionRequest(topic=T), one("Topic:t Pub")),
+    "Telemetry": Line(
+        rpc.TelemetryCommand(settings=pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [T]})),
+        one("Topic:t Pub"),
+    ),
+    "NotifyClientTermination": Line(rpc.NotifyClientTerminationRequest(group=G), one("Group:g Sub")),
+    "ChangeInvisibleDuration": Line(rpc.ChangeInvisibleDurationRequest(group=G, topic=T), CONSUME),
+    "RecallMessage": Line(rpc.RecallMessageRequest(topic=T), one("Topic:t Pub")),
+    "SyncLiteSubscription": Line(rpc.SyncLiteSubscriptionRequest(topic=T, group=G), CONSUME),
+}
+ADMIN: dict[str, Line] = {
+    "CreateTopic": Line(admin.CreateTopicRequest(topic={"name": TOPIC, "queues": 1}), one("Topic:t Create")),
+    "ListTopics": Line(admin.ListTopicsRequest(), ()),
+    "DescribeTopic": Line(admin.DescribeTopicRequest(name=TOPIC), one("Topic:t Get")),
+    "DeleteTopic": Line(admin.DeleteTopicRequest(name=TOPIC), one("Topic:t Delete")),
+    "PurgeTopic": Line(admin.PurgeTopicRequest(name=TOPIC), one("Topic:t Delete")),
+    "UpdateTopic": Line(admin.UpdateTopicRequest(name=TOPIC), one("Topic:t Update")),
+    "CreateGroup": Line(admin.CreateGroupRequest(group=G), one("Group:g Create")),
+    "ListGroups": Line(admin.ListGroupsRequest(), ()),
+    "DescribeGroup": Line(admin.DescribeGroupRequest(name=GROUP), one("Group:g Get")),
+    "DeleteGroup": Line(admin.DeleteGroupRequest(name=GROUP), one("Group:g Delete")),
+    "UpdateGroup": Line(admin.UpdateGroupRequest(group=G), one("Group:g Update")),
+    "ResetOffsets": Line(admin.ResetOffsetsRequest(group=GROUP, topic=TOPIC, latest=True), one("Group:g Update")),
+    "QueryMessages": Line(admin.QueryMessagesRequest(topic=TOPIC, key="k"), one("Topic:t Sub", "Topic:t Get")),
+    "ResendDeadLetters": Line(
+        admin.ResendDeadLettersRequest(group=GROUP, to_topic=TOPIC), (("Group:g Update", "Topic:t Pub"),)
+    ),
+    "ListTransactions": Line(admin.ListTransactionsRequest(topic=TOPIC), one("Topic:t Get")),
+    "GetTransaction": Line(admin.GetTransactionRequest(), one("Topic:t Get")),
+    "ResolveTransaction": Line(admin.ResolveTransactionRequest(resolution=pb.COMMIT), one("Topic:t Update")),
+    "ListBrokers": Line(admin.ListBrokersRequest(), one("Cluster:brokers Get", "Cluster:brokers List")),
+    "UpdateBroker": Line(admin.UpdateBrokerRequest(), one("Cluster:brokers Update")),
+    "RemoveBroker": Line(admin.RemoveBrokerRequest(), one("Cluster:brokers Update")),
+    "BrokerRemaining": Line(admin.BrokerRemainingRequest(), one("Cluster:brokers Get")),
+    "AdvanceClock": Line(admin.AdvanceClockRequest(), one("Cluster:clock Update")),
+    "GetServerInfo": Line(admin.GetServerInfoRequest(), one("Cluster:server Get")),
+    "ListClients": Line(admin.ListClientsRequest(), one("Cluster:clients Get", "Cluster:clients List")),
+    "GetStatus": Line(admin.GetStatusRequest(), one("Cluster:server Get")),
+    "GetLogLevels": Line(admin.GetLogLevelsRequest(), one("Cluster:log-levels Get")),
+    "UpdateLogLevels": Line(admin.UpdateLogLevelsRequest(), one("Cluster:log-levels Update")),
+    "GetDiagnostics": Line(admin.GetDiagnosticsRequest(), one("Cluster:diagnostics Get")),
+    "CreateUser": Line(admin.CreateUserRequest(name=USER), (), super_only=True),
+    "UpdateUser": Line(admin.UpdateUserRequest(name=USER, enabled=True), (), super_only=True),
+    "DeleteUser": Line(admin.DeleteUserRequest(name=USER), (), super_only=True),
+    "DescribeUser": Line(admin.DescribeUserRequest(name=USER), (), super_only=True),
+    "ListUsers": Line(admin.ListUsersRequest(), (), super_only=True),
+    "RotateSecret": Line(admin.RotateSecretRequest(user=USER), (), super_only=True),
+    "PutPolicy": Line(
+        admin.PutPolicyRequest(user=USER, policy={"resource": "*", "actions": "All"}), (), super_only=True
+    ),
+    "DeletePolicy": Line(admin.DeletePolicyRequest(user=USER, resource="*"), (), super_only=True),
+    "ResealSecrets": Line(admin.ResealSecretsRequest(), (), super_only=True),
+    "PutQuota": Line(
+        admin.PutQuotaRequest(quota={"kind": "user", "name": USER, "messages_in": 1}), (), super_only=True
+    ),
+    "DeleteQuota": Line(admin.DeleteQuotaRequest(kind="user", name=USER), (), super_only=True),
+    "ListQuotas": Line(admin.ListQuotasRequest(), one("Cluster:quotas Get")),
+}
+OF_TRANSACTIONS = frozenset({"GetTransaction", "ResolveTransaction"})
+"""Whose requests name a topic by a transaction alone."""
+
+
+def rights(line: Line) -> list[str]:
+    """Every right that there is on what the line is about, one by one."""
+    named = {policy.split()[0] for policies in line.sets for policy in policies}
+    resources = sorted(named | {"Topic:t", "Group:g", "Cluster:server", f"Cluster:users/{USER}", "*"})
+    if not line.super_only:
+        resources.remove("*")
+    return [f"{resource} {action.name}" for resource in resources for action in Action]
+
+
+def is_enough(line: Line, held: tuple[str, ...]) -> bool:
+    """Whether who has these rights may."""
+    lower = {right.lower() for right in held}
+    if line.super_only:
+        return False
+    return not line.sets or any({policy.lower() for policy in policies} <= lower for policies in line.sets)
