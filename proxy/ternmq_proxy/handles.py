@@ -6,10 +6,14 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.handle_form import HandleForm
 from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.transaction_id import check_given, named_by
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ternmq_common.model import OpenTransaction, StoredMessage
+    from ternmq_proxy.services import Services
 
 FORMS_MAX = 1024
 
@@ -56,3 +60,11 @@ class Handles:
             self._keys = HandleKeys(known) if known else None
             self._forms.clear()
         self._known = known
+
+
+async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
+    """What became of the transaction that the handle is about, and its message; INVALID_TRANSACTION_ID if no server of
+    this registry gave it. Only with the transaction is its topic known, which the handle was made for."""
+    transaction, stored = await services.messages.transaction(named_by(handle))
+    check_given(handle, transaction.topic, services.handles.keys)
+    return transaction, stored

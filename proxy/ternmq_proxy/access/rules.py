@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from ternmq_proxy.access import needs
 from ternmq_proxy.access.needs import Asked, Need
+from ternmq_proxy.handles import found_transaction
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -137,7 +137,7 @@ def _transaction(need: Need) -> AskLater:
     """The need, of the topic of the transaction; INVALID_TRANSACTION_ID if there is none."""
 
     async def ask(request: Any, services: "Services") -> Iterable[Asked]:  # noqa: ANN401 - one of two types
-        transaction, _ = await services.messages.transaction(TransactionId.parse(request.transaction_id))
+        transaction, _ = await found_transaction(request.transaction_id, services)
         return ((need, transaction.topic),)
 
     return ask

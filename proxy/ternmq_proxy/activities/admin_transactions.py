@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import TransactionState
 from ternmq_common.names import checked_topic
-from ternmq_common.transaction_id import TransactionId, check_given, named_by, transaction_handle
+from ternmq_common.transaction_id import named_by, transaction_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.end_transaction import RESOLUTIONS
 from ternmq_proxy.activities.status import OK
+from ternmq_proxy.handles import found_transaction
 from ternmq_proxy.processors.delivered_form import delivered_form
 
 if TYPE_CHECKING:
-    from ternmq_common.model import OpenTransaction, StoredMessage
+    from ternmq_common.model import OpenTransaction
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -58,7 +59,7 @@ async def get_transaction(
     """The outcome of a transaction, and its message as consumers get it, or would; INVALID_TRANSACTION_ID if there is
     none."""
     del call
-    _, transaction, stored = await _found(request.transaction_id, services)
+    transaction, stored = await found_transaction(request.transaction_id, services)
     return admin_pb2.GetTransactionResponse(
         status=OK,
         transaction=_transaction(transaction, services),
@@ -76,20 +77,12 @@ async def resolve_transaction(
     resolution = RESOLUTIONS.get(request.resolution)
     if resolution is None:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
-    transaction_id, before, _ = await _found(request.transaction_id, services)
+    before, _ = await found_transaction(request.transaction_id, services)
+    transaction_id = named_by(request.transaction_id)
     await services.messages.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
     services.orphans.answered(str(transaction_id))
     after, _ = await services.messages.transaction(transaction_id)
     return admin_pb2.ResolveTransactionResponse(status=OK, transaction=_transaction(after, services))
-
-
-async def _found(handle: str, services: "Services") -> "tuple[TransactionId, OpenTransaction, StoredMessage]":
-    """The transaction that the handle is about: its id, what became of it, its message. Its topic, which the handle was
-    made for, is known only then."""
-    transaction_id = named_by(handle)
-    transaction, stored = await services.messages.transaction(transaction_id)
-    check_given(handle, transaction.topic, services.handles.keys)
-    return transaction_id, transaction, stored
 
 
 def _transaction(transaction: "OpenTransaction", services: "Services") -> admin_pb2.Transaction:
