@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from pyspark_ternmq.pipelines import lake
 from ternmq_command.main import cli
-from ternmq_command.pipeline import compact as pipeline_compact
-from ternmq_command.pipeline import lake as pipeline_lake
+from ternmq_command.pipeline import running as pipeline_running
 from ternmq_command.pipeline.options import SparkOptions
 
 LAKE = ("pipeline", "lake", "--topics", "orders, payments", "--out", "folder")
@@ -31,8 +30,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[SparkOptions]:
         told.append(spark_at)
         yield None
 
-    for module in (pipeline_lake, pipeline_compact):
-        monkeypatch.setattr(module, "spark_session_for", session)
+    monkeypatch.setattr(pipeline_running, "spark_session_for", session)
     return told
 
 
