@@ -120,12 +120,16 @@ class ApacheRocketMQ:
             )
             deadline = time.monotonic() + ADMIN_TIMEOUT_S
             while True:
-                status = query(request, timeout=ADMIN_TIMEOUT_S, metadata=(("x-mq-client-id", "topics"),)).status
+                status = query(request, timeout=ADMIN_TIMEOUT_S, metadata=self._metadata()).status
                 if status.code == definition_pb2.OK:
                     return
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"no route to topic {topic}: {status.message}")
                 time.sleep(ROUTE_LOOK_S)
+
+    def _metadata(self) -> Sequence[tuple[str, str]]:
+        """What a request says of who makes it."""
+        return (("x-mq-client-id", "topics"),)
 
     def create_group(self, name: str, *, ordered: bool = False) -> None:
         """Create a consumer group; an ordered one delivers message groups one message at a time."""

@@ -41,7 +41,7 @@ class Clients:
         """A consumer for each of these languages."""
         home = self._home / group
         commands = [
-            _command(CONSUMERS.build(language), language, home, name="consumer", java_class="consumer.Consumer")
+            command_of(CONSUMERS.build(language), language, home, name="consumer", java_class="consumer.Consumer")
             for language in languages
         ]
         return Consumers(
@@ -52,7 +52,7 @@ class Clients:
     async def producer(self, language: str, topic: str) -> AsyncIterator[Producer]:
         """A producer that has started."""
         home = self._home / f"producer-{next(self._numbers)}-{language}"
-        command = _command(PRODUCERS.build(language), language, home, name="producer", java_class="producer.Program")
+        command = command_of(PRODUCERS.build(language), language, home, name="producer", java_class="producer.Program")
         async with Producer([*self._within, *command, self.endpoint, topic], home) as producer:
             await producer.ready()
             yield producer
@@ -65,7 +65,8 @@ class Clients:
             yield dict(zip(LANGUAGES, await asyncio.gather(*starting), strict=True))
 
 
-def _command(folder: Path, language: str, home: Path, *, name: str, java_class: str) -> list[str]:
+def command_of(folder: Path, language: str, home: Path, *, name: str, java_class: str) -> list[str]:
+    """How to start the program that was built in `folder`."""
     match language:
         case "go":
             return [f"{folder}/program"]
@@ -75,6 +76,8 @@ def _command(folder: Path, language: str, home: Path, *, name: str, java_class: 
             return ["java", *options, "-cp", f"{folder}/target/example.jar:{folder}/target/lib/*", java_class]
         case "node":
             return ["node", f"{folder}/{name}.mjs"]
+        case "rust":
+            return [f"{folder}/target/release/example"]
         case _:
             return [f"{folder}/venv/bin/python", f"{folder}/{name}.py"]
 

@@ -7,10 +7,10 @@ End     the processes are killed; what they had printed until then is still read
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Generic, Self, TypeVar
 
 DEADLINE_S = 60.0
@@ -27,8 +27,15 @@ class Processes(Generic[EventT]):
     Invariants: `events` grows only while a method waits for it; after the `with` block no process is left.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], home: Path, parse: Callable[[bytes], EventT]) -> None:
-        self._commands, self._home, self._parse = commands, home, parse
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        home: Path,
+        parse: Callable[[bytes], EventT],
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`environment` is what the programs have beside that of the test."""
+        self._commands, self._home, self._parse, self._environment = commands, home, parse, environment
         self.events: list[EventT] = []
         self._processes: list[asyncio.subprocess.Process] = []
         self._reader = asyncio.StreamReader()
@@ -61,7 +68,7 @@ class Processes(Generic[EventT]):
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=stderr,
-                env={**os.environ, "HOME": str(self._home)},  # the clients write their logs there
+                env={**os.environ, "HOME": str(self._home), **self._environment},  # the clients write their logs there
                 cwd=self._home,
             )
         self._processes.append(process)

@@ -136,9 +136,10 @@ class ServerProcess:
 class Stack(ServerProcess):
     """A running `ternmq up`: `with Stack(tmp_path) as stack: ... stack.grpc`."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] = {}) -> None:
         self.data_dir = folder / "data"
-        super().__init__(folder, "up", "--data-dir", str(self.data_dir), *options, addresses=("grpc", "http"))
+        arguments = ("up", "--data-dir", str(self.data_dir), *options)
+        super().__init__(folder, *arguments, addresses=("grpc", "http"), environment=environment)
 
     @property
     def grpc(self) -> str:
