@@ -1,4 +1,5 @@
-"""grpc-go's interop client, as it is, against a service of ours (gRPC's doc/interop-test-descriptions.md).
+"""grpc-go's interop client, as it is, against a service of ours (gRPC's doc/interop-test-descriptions.md), in plain
+text and over TLS.
 
 Not here   client_compressed_*, server_compressed_*, cacheable_unary: grpc-go's client has none of them, and the
            front takes compressed bodies inside of messages, not compressed messages.
@@ -6,10 +7,13 @@ Not here   client_compressed_*, server_compressed_*, cacheable_unary: grpc-go's 
            *_creds, *_auth_token, *_credentials: the test needs accounts of a cloud.
 """
 
+from pathlib import Path
+
 import pytest
 
-from tests.interop.conformance.service import serving
+from tests.interop.conformance.service import serving, tls_of
 from tests.interop.conformance.tools import build, run
+from tests.support.guarded import dev_certificates
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -31,10 +35,17 @@ CASES = (
 )
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dev_certificates(tmp_path_factory.mktemp("interop") / "certificates")
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("case", CASES)
-async def test_case(case: str) -> None:
+async def test_case(case: str, tls: bool, certificates: Path) -> None:
     program = str(build() / "client")
-    async with serving() as address:
+    options = ("-use_tls", "-use_test_ca", "-ca_file", str(certificates / "ca.pem")) if tls else ()
+    async with serving(tls_of(certificates) if tls else None) as address:
         host, _, port = address.rpartition(":")
-        code, output = await run(program, "-server_host", host, "-server_port", port, "-test_case", case)
+        code, output = await run(program, "-server_host", host, "-server_port", port, "-test_case", case, *options)
     assert code == 0, output

@@ -1,16 +1,18 @@
-"""h2spec, which knows what RFC 9113 and RFC 7541 ask for, against the front and against a call that waits.
+"""h2spec, which knows what RFC 9113 and RFC 7541 ask for, against the front and against a call that waits;
+both in plain text and over TLS.
 
 Each case that may fail has its argument beside it; one that fails without, or passes with, is a failure.
 """
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from tests.interop.conformance.relay import Gatherer, GrpcMaker, relay_to
-from tests.interop.conformance.service import WAITING_PATH, serving
+from tests.interop.conformance.service import WAITING_PATH, serving, tls_of
 from tests.interop.conformance.tools import differences, h2spec
-from tests.support.stack import Stack
+from tests.support.guarded import GuardedStack, dev_certificates
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -30,16 +32,32 @@ FRONT = {
 WAITING: dict[str, str] = {}
 
 
-async def test_the_front(tmp_path: Path) -> None:
-    with Stack(tmp_path) as stack:
-        async with relay_to(stack.grpc, Gatherer) as port:
+@pytest.fixture(params=["plain", "tls"])
+def certificates(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """What the server has for TLS; it is asked in plain text without."""
+    return dev_certificates(tmp_path / "certificates") if request.param == "tls" else None
+
+
+def context_of(certificates: Path | None) -> ssl.SSLContext | None:
+    """The relay's, which brings the judge's bytes to the server: h2spec's own TLS believes everything."""
+    if certificates is None:
+        return None
+    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+async def test_the_front(certificates: Path | None, tmp_path: Path) -> None:
+    with GuardedStack(tmp_path, certificates=certificates, access_control=False) as stack:
+        async with relay_to(stack.grpc, Gatherer, context_of(certificates)) as port:
             found = await h2spec(port, FRONT_PATH, tmp_path / "report.xml")
     assert len(found) == CASES
     assert differences(found, FRONT) == []
 
 
-async def test_a_call_that_waits_for_its_client(tmp_path: Path) -> None:
-    async with serving() as address, relay_to(address, GrpcMaker) as port:
+async def test_a_call_that_waits_for_its_client(certificates: Path | None, tmp_path: Path) -> None:
+    tls = tls_of(certificates) if certificates else None
+    async with serving(tls) as address, relay_to(address, GrpcMaker, context_of(certificates)) as port:
         found = await h2spec(port, WAITING_PATH, tmp_path / "report.xml")
     assert len(found) == CASES
     assert differences(found, WAITING) == []

@@ -8,8 +8,9 @@ Changed   in a HEADERS frame whose block begins with `:method` from the static t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from tests.support import http2_wire as h2
 from tests.support.http2_wire import Kind
@@ -89,25 +90,46 @@ def as_call(payload: bytes, flags: int) -> bytes:
 
 
 @asynccontextmanager
-async def relay_to(address: str, make: Callable[[], Maker]) -> AsyncIterator[int]:
-    """The port of a relay to this server; what `make` makes is for one connection."""
+async def relay_to(address: str, make: Callable[[], Maker], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """The port of a relay to this server, to which it speaks TLS if it has a context; what `make` makes is for one
+    connection."""
     host, _, port = address.rpartition(":")
+    running = set[asyncio.Task[None]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            there, back = await asyncio.open_connection(host, int(port))
-            await asyncio.gather(_pass(reader, back, make()), _pass(there, writer, Maker()))
+        with suppress(ConnectionError), _closed_after(writer):
+            there, back = await asyncio.open_connection(host, int(port), ssl=tls)
+            with _closed_after(back):
+                await asyncio.gather(_pass(reader, back, make()), _pass(there, writer, Maker()))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    server = await asyncio.start_server(begin, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        # The judge may have left while a handshake was under way.
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@contextmanager
+def _closed_after(writer: asyncio.StreamWriter) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        writer.close()
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, maker: Maker) -> None:
     try:
-        with suppress(ConnectionError):
+        # An ssl.SSLError is what data after the end of a connection is to it.
+        with suppress(ConnectionError, ssl.SSLError):
             while data := await reader.read(1 << 16):
                 if maker.gathers_s:
                     data += await _more(reader, maker.gathers_s)

@@ -18,6 +18,9 @@ from ternmq_rpc.grpc_http2.messages import Status
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 from ternmq_rpc.grpc_stream.sockets import bound
+from ternmq_rpc.tls.contexts import server_context
+from ternmq_rpc.tls.files import TlsFiles
+from ternmq_rpc.tls.opening import PortTls
 
 INITIAL, TRAILING = "x-grpc-test-echo-initial", "x-grpc-test-echo-trailing-bin"
 # A call that is answered once its client has ended it, whatever it said.
@@ -153,14 +156,20 @@ def _message_types(proto: Path) -> dict[str, Proto]:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[str]:
+async def serving(tls: PortTls | None = None) -> AsyncIterator[str]:
     """The address of a server with the service."""
-    server = CallServer(
-        TestService().methods.get, headers=(INITIAL, TRAILING), budgets=Budgets(message_bytes_max=_MESSAGE_MAX)
-    )
+    budgets = Budgets(message_bytes_max=_MESSAGE_MAX)
+    server = CallServer(TestService().methods.get, headers=(INITIAL, TRAILING), budgets=budgets, tls=tls)
     sock = bound("127.0.0.1:0")
     await server.listen(sock)
     try:
         yield f"127.0.0.1:{sock.getsockname()[1]}"
     finally:
         await server.stop(0)
+
+
+def tls_of(certificates: Path) -> PortTls:
+    """TLS and nothing else, with the server's certificate of `ternmq tls dev-ca`."""
+    cert, key = certificates / "server.pem", certificates / "server.key"
+    context = server_context(TlsFiles(prefix="tls", cert=cert, key=key, ca=None, ca_setting="tls_client_ca"))
+    return PortTls(lambda: context, plain_too=False)
