@@ -194,7 +194,12 @@ class Field:
     def load(self, server: Server, work: str, *options: object) -> Run:
         """One run of a work; errors of calls become a note."""
         found = load.run(
-            server.works + work, server.endpoint, *options, pids=server.pids, cores=self.cores_of_load(server)
+            server.works + work,
+            server.endpoint,
+            *options,
+            pids=server.pids,
+            cores=self.cores_of_load(server),
+            way_in=server.way_in,
         )
         if errors := found.figures["errors"]:
             self.notes.append(f"{server.setup}, {work} {' '.join(map(str, options))}: errors {errors}")

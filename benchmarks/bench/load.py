@@ -13,16 +13,37 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench.processes import cpu_s, pinned
+from ternmq import Credentials
 from tests.interop.apache_rocketmq import cache_folder
 
 SOURCES = Path(__file__).parents[1] / "loader"
 BUILD_TIMEOUT_S = 900
 NATS_SERVER = "nats-server"
+# From which the load generator takes the secret of `-access-key`.
+SECRET_VARIABLE = "LOADER_SECRET"
 Figures = dict[str, Any]
 
 
 class LoadFailed(Exception):
     """The load generator could not be built, or could not load."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """With what the load generator comes: TLS if there is a CA, signed calls if there are credentials."""
+
+    ca: Path | None = None
+    credentials: Credentials | None = None
+
+    def options(self) -> tuple[str, ...]:
+        tls = ("-tls-ca", str(self.ca)) if self.ca else ()
+        return (*tls, *(("-access-key", self.credentials.access_key) if self.credentials else ()))
+
+    def environment(self) -> dict[str, str]:
+        return {SECRET_VARIABLE: self.credentials.secret_key} if self.credentials else {}
+
+
+PLAIN = WayIn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +120,31 @@ def _go(*arguments: str) -> None:
         raise LoadFailed(f"{' '.join(command)} failed:\n{result.stdout}")
 
 
-def run(work: str, endpoint: str, *options: object, pids: Collection[int], cores: Collection[int]) -> Run:
+def run(
+    work: str, endpoint: str, *options: object, pids: Collection[int], cores: Collection[int], way_in: WayIn = PLAIN
+) -> Run:
     """One run of a work; what it costs is counted of the processes `pids`."""
-    with held(work, endpoint, *options, cores=cores) as process:
+    with held(work, endpoint, *options, cores=cores, way_in=way_in) as process:
         before = cpu_s(pids)
         figures = _figures(process)
         return Run(figures, cpu_s(pids) - before)
 
 
 @contextlib.contextmanager
-def held(work: str, endpoint: str, *options: object, cores: Collection[int]) -> Iterator["subprocess.Popen[str]"]:
+def held(
+    work: str, endpoint: str, *options: object, cores: Collection[int], way_in: WayIn = PLAIN
+) -> Iterator["subprocess.Popen[str]"]:
     """The load generator, connected and about to begin; it disconnects at the end of the `with` block."""
-    command = [str(build_loader()), work, "-endpoint", endpoint, "-paced", *map(str, options)]
+    command = [str(build_loader()), work, "-endpoint", endpoint, "-paced", *way_in.options(), *map(str, options)]
     with (
         pinned(cores),
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **way_in.environment()},
         ) as process,
     ):
         try:

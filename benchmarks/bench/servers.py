@@ -12,36 +12,48 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from benchmarks.bench.load import build_nats_server, missing_go
-from ternmq_command.calls.admin import AdminClient
-from tests.interop.apache_rocketmq import HOST, ApacheRocketMQ, free_port, jar_folder
-from tests.support.stack import Stack
+from benchmarks.bench.load import WayIn, build_nats_server, missing_go
+from tests.interop.apache_rocketmq import HOST, free_port, jar_folder
+from tests.interop.guarded.apache import GuardedApacheRocketMQ
+from tests.support.guarded import GuardedStack, dev_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
+    from ternmq.admin.words import TopicType
+
 TERNMQ = "TernMQ"
 APACHE = "Apache RocketMQ"
 NATS = "NATS JetStream"
 START_TIMEOUT_S = 30
 QUEUES = 8
+TYPES: dict[str, TopicType] = {
+    "NORMAL": "normal",
+    "FIFO": "fifo",
+    "DELAY": "delay",
+    "TRANSACTION": "transaction",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A server as it is measured; `flush` and `workers` are TernMQ's. With 2 cores the load generator shares them."""
+    """A server as it is measured; `flush`, `workers` and `access_control` are TernMQ's. With 2 cores the load generator
+    shares them."""
 
     engine: str
     flush: str = "async"
     workers: int = 1
     cores: int = 1
+    tls: bool = False
+    access_control: bool = False
 
     def __str__(self) -> str:
         flush = " sync" if self.flush == "sync" else ""
         workers = f" {self.workers} workers" if self.workers > 1 else ""
-        return f"{self.engine}{flush}{workers}"
+        guards = (" TLS" if self.tls else "") + (" access control" if self.access_control else "")
+        return f"{self.engine}{flush}{workers}{guards}"
 
 
 class Server(ABC):
@@ -74,6 +86,11 @@ class Server(ABC):
         """HOST:PORT of clients."""
 
     @property
+    def way_in(self) -> WayIn:
+        """With what clients come."""
+        return WayIn()
+
+    @property
     @abstractmethod
     def pids(self) -> Sequence[int]:
         """The processes that were started; they may have children."""
@@ -93,28 +110,35 @@ class TernmqServer(Server):
     """`ternmq up` of this checkout."""
 
     def _start(self, started: ExitStack) -> None:
-        options = ("--flush", self.setup.flush, "--log-level", "warning", "--workers", str(self.setup.workers))
-        self._stack = started.enter_context(Stack(self._folder, *options))
+        setup = self.setup
+        options = ("--flush", setup.flush, "--log-level", "warning", "--workers", str(setup.workers))
+        certificates = dev_certificates(self._folder / "certificates") if setup.tls else None
+        stack = GuardedStack(self._folder, *options, certificates=certificates, access_control=setup.access_control)
+        self._stack = started.enter_context(stack)
 
     @property
     def endpoint(self) -> str:
         return self._stack.grpc
 
     @property
+    def way_in(self) -> WayIn:
+        return WayIn(self._stack.ca, self._stack.credentials)
+
+    @property
     def pids(self) -> Sequence[int]:
         return [self._stack.process.pid]
 
     def create_topics(self, names: Iterable[str], kind: str) -> None:
-        with AdminClient(self.endpoint) as admin:
+        with self._stack.admin() as admin:
             for name in names:
-                admin.create_topic(name, kind.lower(), QUEUES)
+                admin.create_topic(name, TYPES[kind], QUEUES)
 
     def create_group(self, name: str, *, ordered: bool) -> None:
-        with AdminClient(self.endpoint) as admin:
-            admin.create_group(name, {"fifo": ordered})
+        with self._stack.admin() as admin:
+            admin.create_group(name, fifo=ordered)
 
 
-class _LargeApacheRocketMQ(ApacheRocketMQ):
+class _LargeApacheRocketMQ(GuardedApacheRocketMQ):
     """With the options of its own start script but the heap; on one core Java would choose a simpler collector."""
 
     java_options = (
@@ -128,7 +152,13 @@ class ApacheServer(Server):
 
     def _start(self, started: ExitStack) -> None:
         # The size of a log file is the default here too, which the tests make smaller.
-        self._peer = started.enter_context(_LargeApacheRocketMQ(mappedFileSizeCommitLog=1024**3))
+        certificates = dev_certificates(self._folder / "certificates") if self.setup.tls else None
+        self._ca = certificates and certificates / "ca.pem"
+        self._peer = started.enter_context(_LargeApacheRocketMQ(certificates, mappedFileSizeCommitLog=1024**3))
+
+    @property
+    def way_in(self) -> WayIn:
+        return WayIn(self._ca)
 
     @property
     def endpoint(self) -> str:

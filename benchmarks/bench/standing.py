@@ -86,7 +86,8 @@ def idle_clients(field: Field, server: Server) -> Measured:
     names = field.topic(server, "idle", group=True)
     seconds = field.scale.idle_s + field.scale.settle_s + 1
     options = (*names, "-clients", field.scale.idle_clients, "-seconds", seconds)
-    with load.held("idle", server.endpoint, *options, cores=field.cores_of_load(server)):
+    cores = field.cores_of_load(server)
+    with load.held("idle", server.endpoint, *options, cores=cores, way_in=server.way_in):
         time.sleep(field.scale.settle_s)
         return _resting(field, server)
 

@@ -18,6 +18,7 @@ PEERS = (Setup(APACHE), Setup(NATS))
 ALL = (ASYNC, *PEERS)
 WITH_SYNC = (ASYNC, SYNC, *PEERS)
 APACHE_ONLY = (ASYNC, Setup(APACHE))
+TLS, ACCESS_CONTROL = Setup(TERNMQ, tls=True), Setup(TERNMQ, access_control=True)
 CPU, RATE, P50, P99 = "CPU us/message", "messages/s", "p50 ms", "p99 ms"
 FILL = ("-batch", 32, "-in-flight", 8)
 READERS = ("-in-flight", 4)
@@ -28,7 +29,7 @@ Measure = Callable[["Field", "Server"], Measured]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What issue 15 asks of a figure: of TernMQ's ratio to a peer, or of TernMQ's figure itself when `peer` is None."""
+    """What an issue asks of a figure: of its ratio to a peer, or of the figure itself when `peer` is None."""
 
     figure: str
     limit: float
@@ -129,6 +130,12 @@ def _body(name: str, size: int) -> Case:
     return Case(work="unary", name=f"{name}, 32 in flight", setups=WITH_SYNC, measure=sends(*options))
 
 
+def _guarded(name: str, *setups: Setup, limit: float | None = None) -> Case:
+    """The first of the servers beside the other; a limit is one of its cost beside the bare front's."""
+    bars = [] if limit is None else [Bar(figure=CPU, limit=limit, peer=TERNMQ, setup=setups[0])]
+    return Case(work="guarded", name=name, setups=setups, measure=sends("-in-flight", 32), bars=bars)
+
+
 def _end_to_end(rate: int, *bars: Bar) -> Case:
     return Case(work="latency", name=f"end to end, {rate:,}/s", setups=ALL, measure=end_to_end(rate), bars=bars)
 
@@ -173,4 +180,7 @@ LOADS: tuple[Case, ...] = (
     ),
     Case(work="delayed", name="how late", setups=APACHE_ONLY, measure=late),
     Case(work="transactions", name="half message and commit", setups=APACHE_ONLY, measure=transactions),
+    _guarded("access control", ACCESS_CONTROL, ASYNC, limit=1.1),
+    _guarded("TLS", TLS, ASYNC, limit=1.25),
+    _guarded("TLS beside Apache's", TLS, Setup(APACHE, tls=True)),
 )

@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -44,6 +43,7 @@ type client struct {
 	group  string
 	kind   pb.ClientType
 	queues map[string][]*pb.MessageQueue
+	user   user
 	turn   atomic.Int64
 	// endStream ends the Telemetry stream and the heartbeats.
 	endStream context.CancelFunc
@@ -55,9 +55,13 @@ func connect(ctx context.Context, o *options, group string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	security, err := transport(o)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := grpc.NewClient(
 		o.endpoint,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(security),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
 		// An error is a figure, and what could be sent again need not be kept.
 		grpc.WithDisableRetry(),
@@ -70,6 +74,7 @@ func connect(ctx context.Context, o *options, group string) (*client, error) {
 		id:     fmt.Sprintf("%s@%d@%d@%s", host, os.Getpid(), clientNumber.Add(1), strings.ReplaceAll(uuid.NewString(), "-", "")[:10]),
 		kind:   pb.ClientType_PRODUCER,
 		queues: map[string][]*pb.MessageQueue{},
+		user:   user{accessKey: o.accessKey, secret: []byte(os.Getenv(secretVariable))},
 	}
 	if group != "" {
 		c.kind = pb.ClientType_SIMPLE_CONSUMER
@@ -196,15 +201,20 @@ func (c *client) settings(o *options, topics []string) *pb.Settings {
 
 // signed adds the metadata that official clients send with each call.
 func (c *client) signed(ctx context.Context) context.Context {
-	return metadata.NewOutgoingContext(ctx, metadata.MD{
+	date := time.Now().Format("20060102T150405Z")
+	headers := metadata.MD{
 		"x-mq-language":       {"GO"},
 		"x-mq-protocol":       {"v2"},
 		"x-mq-request-id":     {uuid.NewString()},
 		"x-mq-client-version": {clientVersion},
 		"x-mq-client-id":      {c.id},
 		"x-mq-namespace":      {""},
-		"x-mq-date-time":      {time.Now().Format("20060102T150405Z")},
-	})
+		"x-mq-date-time":      {date},
+	}
+	if c.user.accessKey != "" {
+		headers.Set("authorization", c.user.authorization(date))
+	}
+	return metadata.NewOutgoingContext(ctx, headers)
 }
 
 func everything() *pb.FilterExpression {

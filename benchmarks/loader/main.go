@@ -44,6 +44,8 @@ type options struct {
 	clients     int
 	polling     bool
 	paced       bool
+	tlsCA       string
+	accessKey   string
 }
 
 // A work connects, calls begin once it is ready to load, and returns its figures.
@@ -120,6 +122,8 @@ func parse(work string, arguments []string) *options {
 	set.IntVar(&o.clients, "clients", 100, "clients that are idle")
 	set.BoolVar(&o.polling, "polling", true, "each idle client has a receive that waits")
 	set.BoolVar(&o.paced, "paced", false, "print `ready`, wait for a line, and stay until the input ends")
+	set.StringVar(&o.tlsCA, "tls-ca", "", "TLS, with the authority of this file; not of NATS")
+	set.StringVar(&o.accessKey, "access-key", "", "the user who signs each call, whose secret "+secretVariable+" has; not of NATS")
 	if err := set.Parse(arguments); err != nil {
 		log.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.bench import load
 from ternmq_command.calls.admin import AdminClient
+from tests.support.guarded import GuardedStack, dev_certificates
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -79,6 +80,26 @@ def test_a_server_that_refuses_is_counted_by_the_code_of_its_refusal(stack: Stac
     found = load.run("send", stack.grpc, *options, pids=[stack.process.pid], cores=CORES)
     assert found.figures["sent"] == 0
     assert found.figures["errors"] == {"MESSAGE_PROPERTY_CONFLICT_WITH_TYPE": 10}
+
+
+def test_a_guarded_server_is_loaded_over_tls_by_calls_that_are_signed(tmp_path: Path) -> None:
+    certificates = dev_certificates(tmp_path / "certificates")
+    with GuardedStack(tmp_path, "--flush", "async", certificates=certificates) as stack:
+        with stack.admin() as admin:
+            admin.create_topic("t", queues=4)
+        ways = {
+            "right": load.WayIn(stack.ca, stack.credentials),
+            "unsigned": load.WayIn(stack.ca),
+            "plain": load.WayIn(None, stack.credentials),
+        }
+        options = ("-topic", "t", "-count", 100)
+        pids = [stack.process.pid]
+        found = load.run("send", stack.grpc, *options, pids=pids, cores=CORES, way_in=ways["right"])
+        assert (found.figures["sent"], found.figures["errors"]) == (100, {})
+        with pytest.raises(load.LoadFailed, match="UNAUTHORIZED"):
+            load.run("send", stack.grpc, *options, pids=pids, cores=CORES, way_in=ways["unsigned"])
+        with pytest.raises(load.LoadFailed):
+            load.run("send", stack.grpc, *options, pids=pids, cores=CORES, way_in=ways["plain"])
 
 
 def test_the_figures_of_the_load_generator_pass_their_own_tests() -> None:

@@ -12,6 +12,7 @@ from benchmarks.bench.works import Bar, Case
 
 OURS, SYNC, PEER, OTHER = Setup(TERNMQ), Setup(TERNMQ, flush="sync"), Setup(APACHE), Setup(NATS)
 TWO_WORKERS = Setup(TERNMQ, workers=2, cores=2)
+GUARDED = Setup(TERNMQ, tls=True, access_control=True)
 COST = "CPU us/message"
 
 
@@ -50,6 +51,13 @@ def test_each_of_ours_is_paired_with_each_peer() -> None:
 
 def test_when_all_are_ours_the_first_is_paired_with_the_others() -> None:
     assert pairs([TWO_WORKERS, OURS]) == [(TWO_WORKERS, OURS)]
+
+
+@pytest.mark.parametrize(("guarded", "holds"), [(11.0, True), (11.5, False)])
+def test_a_bar_may_be_held_against_our_own_server_without_guards(guarded: float, holds: bool) -> None:
+    barred = case(GUARDED, OURS, bars=(Bar(figure=COST, limit=1.1, peer=TERNMQ, setup=GUARDED),))
+    [row] = rows(results(barred, {GUARDED: (guarded,), OURS: (10.0,)}))
+    assert (str(row.setup), str(row.peer), row.holds) == ("TernMQ TLS access control", "TernMQ", holds)
 
 
 @pytest.mark.parametrize(("ours", "holds"), [(4.0, True), (4.5, True), (4.6, False)])
