@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.server_settings import ServerSettings
 
-    Start = Callable[[ServerSettings, Clock, AsyncExitStack], Awaitable[tuple[list[str], str]]]
+    Start = Callable[[ServerSettings, Clock, AsyncExitStack], Awaitable[tuple[list[str], str, str]]]
 
 THREAD_NAME = "ternmq-stack"
 
@@ -66,7 +66,7 @@ class ServerThread:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_report)
         async with AsyncExitStack() as stack:
-            (grpc, *_), http = await self._start_server(self._settings, self._clock, stack)
+            (grpc, *_), http, _ = await self._start_server(self._settings, self._clock, stack)
             self._addresses.set_result((grpc, http))
             await self._end.wait()
 
