@@ -83,7 +83,9 @@ async def test_http_of_the_supervisor_is_for_users(stack: WorkerStack) -> None:
     await make_users(stack)
 
     async def told(*who: str) -> list[int]:
-        return [await asyncio.to_thread(status, stack, path, *who) for path in ("/metrics", "/version", "/health/ready")]
+        return [
+            await asyncio.to_thread(status, stack, path, *who) for path in ("/metrics", "/version", "/health/ready")
+        ]
 
     assert await told() == [401, 401, 200]
     await until_answered(lambda: told("watcher"), [200, 200, 200])
