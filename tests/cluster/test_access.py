@@ -26,7 +26,9 @@ ROOT = ternmq.Credentials("root", SECRET)
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
     config = tmp_path / "proxy.toml"
-    config.write_text(f'access_control = true\nsecrets_key = "{new_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n')
+    config.write_text(
+        f'access_control = true\nsecrets_key = "{new_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
+    )
     options = ("--config", str(config))
     with ClusterProcesses(tmp_path, brokers=1, proxies=2, proxy_options=options) as processes:
         yield processes

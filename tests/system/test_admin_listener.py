@@ -91,10 +91,9 @@ async def test_it_takes_tls_as_the_front_does(tmp_path: Path) -> None:
 
 
 async def test_an_address_that_is_taken_is_said_with_its_option(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(StartupError, match="choose another --admin"):
-            async with embedded(tmp_path, admin=f"127.0.0.1:{taken.getsockname()[1]}"):
-                pass
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(StartupError, match="choose another --admin"):
+        async with embedded(tmp_path, admin=f"127.0.0.1:{taken.getsockname()[1]}"):
+            pass
 
 
 def test_the_ready_line_names_it() -> None:

@@ -141,7 +141,8 @@ class GrpcFront:
         self._callers: Callers
 
     def _traffic(self) -> Traffic:
-        passed, shedding = dict[str, int](), False
+        passed: dict[str, int] = {}
+        shedding = False
         for server in self._servers:
             for limit, times in server.passed.items():
                 passed[limit] = passed.get(limit, 0) + times

@@ -13,7 +13,7 @@ from ternmq.admin.call import AdminCall, ValueT
 from ternmq.admin.words import TYPES, TopicType
 from ternmq.credentials import Credentials
 from ternmq.plain_calls import PlainCalls
-from ternmq.tls import TlsOptions
+from ternmq.tls import Tls, tls_options
 
 
 class Controls(ABC):
@@ -23,8 +23,8 @@ class Controls(ABC):
     in the client library: `BadRequest`, `Forbidden`, `ConnectionFailed` and so on.
     """
 
-    tls: TlsOptions | None = None
-    """What clients of this broker need to speak TLS with it; none: it takes plain text."""
+    tls: Tls = False
+    """How clients of this broker speak TLS with it, if they do."""
 
     credentials: Credentials | None = None
     """A super user's, for clients too; none: nobody has to say who he is."""
@@ -97,5 +97,5 @@ class Controls(ABC):
         return now
 
     def _ask(self, call: AdminCall[ValueT]) -> ValueT:
-        with PlainCalls(self.admin_endpoint, tls=self.tls, credentials=self.credentials) as calls:
+        with PlainCalls(self.admin_endpoint, tls=tls_options(self.tls), credentials=self.credentials) as calls:
             return calls.ask(call)

@@ -12,7 +12,7 @@ from ternmq.errors import NotRunning
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq.testing.server_thread import ServerThread
-from ternmq.tls import TlsOptions
+from ternmq.tls import Tls
 from ternmq_common.addresses import parsed_address
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.server_settings import ServerSettings
@@ -55,7 +55,7 @@ class Stack(Controls):
     Invariants: `_thread` is there while the server runs; `_clock` is that of its last run.
     """
 
-    def __init__(self, *, tls: TlsOptions | None = None, **settings: object) -> None:
+    def __init__(self, *, tls: Tls = False, **settings: object) -> None:
         check_names(settings, without=_OF_PROCESSES)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._has_folder = "data_dir" in settings
