@@ -47,7 +47,7 @@ def run(settings: "ProxySettings") -> int:
 
     async def start(stack: AsyncExitStack) -> str:
         await proxy.start(stack)
-        return process.ready_line(proxy.grpc_addresses, proxy.http_address)
+        return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
     return process.run(settings, start)
 
@@ -93,7 +93,7 @@ class ProxyServer:
         self._access: AccessControl | None = None
         self._answers[MAY_READ] = self._answer_may_read
         self.grpc_addresses: list[str] = []
-        self.http_address = ""
+        self.http_address = self.admin_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Begin everything; `stack` ends it. StartupError says why it can't begin."""
@@ -142,9 +142,10 @@ class ProxyServer:
         )
         worker = "" if self._place is None else self._place.name
         access = self._access = opened_access(settings, catalog, self._clock, stack, worker=worker)
-        self.grpc_addresses = await serve_clients(
+        front = await serve_clients(
             settings, self._clock, catalog, messages, observability, stack, self._process(), access, tls.grpc
         )
+        self.grpc_addresses, self.admin_address = front.addresses, front.admin_address
         self._not_started = None
 
     def _process(self) -> ServerProcess:

@@ -43,8 +43,9 @@ def run(settings: "ServerSettings") -> int:
     return process.run(settings, begin)
 
 
-async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[list[str], str]:
-    """Start everything; `stack` stops it again. Returns the addresses of gRPC and that of HTTP, `host:port` each.
+async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[list[str], str, str]:
+    """Start everything; `stack` stops it again. Returns the addresses of gRPC, that of HTTP, and that of the admin
+    listener, `host:port` each; the last is empty if there is none.
 
     `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
     """
@@ -73,10 +74,8 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     http_address = await http.listen(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
-    grpc_addresses = await serve_clients(
-        settings, clock, catalog, messages, observability, stack, own, access, tls.grpc
-    )
-    return grpc_addresses, http_address
+    front = await serve_clients(settings, clock, catalog, messages, observability, stack, own, access, tls.grpc)
+    return front.addresses, http_address, front.admin_address
 
 
 def make_clock(settings: "ServerSettings") -> Clock:

@@ -57,11 +57,12 @@ async def serve_clients(
     process: ServerProcess,
     access: AccessControl | None = None,
     tls: "PortTls | None" = None,
-) -> list[str]:
-    """Listen and serve; `stack` ends it. Returns the addresses of gRPC, `host:port` each, one at least."""
+) -> GrpcFront:
+    """Listen and serve; `stack` ends it. The front knows its addresses."""
     front = GrpcFront(
         settings.listeners,
         observability,
+        admin=settings.admin,
         budgets=budgets_of(settings),
         connections_max=connections_max(settings),
         shared=settings.workers > 1,
@@ -83,7 +84,7 @@ async def serve_clients(
         _share_quotas(services, stack)
     await front.start(services)
     messages.watch_orphans(services.orphans.ask)
-    return front.addresses
+    return front
 
 
 def make_services(

@@ -48,7 +48,7 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
     )
     await proxy.start(stack)
     await proxy.connected()
-    return process.ready_line(proxy.grpc_addresses, proxy.http_address)
+    return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
 
 async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "AsyncExitStack") -> str:
@@ -62,7 +62,7 @@ async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "Asyn
         place=place,
     )
     await proxy.start(stack)
-    return process.ready_line(proxy.grpc_addresses, proxy.http_address)
+    return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
 
 def main(kind: str) -> int:

@@ -56,10 +56,12 @@ def run(
         return runner.run(_serve(start, over or asyncio.Event(), None if is_part else settings))
 
 
-def ready_line(grpc_addresses: "Sequence[str]", http_address: str) -> str:
-    """What a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then grpc2= and so on."""
+def ready_line(grpc_addresses: "Sequence[str]", http_address: str, admin_address: str = "") -> str:
+    """What a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then admin= if operators
+    have a listener of their own, then grpc2= and so on."""
+    admin = f" admin={admin_address}" if admin_address else ""
     others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
-    return f"ready grpc={grpc_addresses[0]} http={http_address}{''.join(others)}"
+    return f"ready grpc={grpc_addresses[0]} http={http_address}{admin}{''.join(others)}"
 
 
 def described(settings: "ProcessSettings", ready: str) -> str:
@@ -81,7 +83,7 @@ def warned_exposure(settings: "FrontSettings") -> str | None:
     """What of the server is open to everybody, which the log says once; StartupError if that was not asked for."""
     exposed = exposure(settings)
     if exposed is not None:
-        _log.warning("INSECURE: %s (insecure): everybody who can connect may do everything", exposed)
+        _log.warning("INSECURE: %s (insecure)", exposed)
     return exposed
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.server_settings import CertificateSettings, ClientAuth, ClusterTlsSettings, TlsMode, TlsSettings
@@ -112,7 +113,9 @@ def _member(
 def _watch(watched: "list[Reloading[Any]]", stack: "AsyncExitStack") -> None:
     loop = asyncio.get_running_loop()
     hurry = asyncio.Event()
-    loop.add_signal_handler(signal.SIGHUP, hurry.set)
-    stack.callback(loop.remove_signal_handler, signal.SIGHUP)
+    # A stack in a thread of a test gets no signals.
+    if threading.current_thread() is threading.main_thread():
+        loop.add_signal_handler(signal.SIGHUP, hurry.set)
+        stack.callback(loop.remove_signal_handler, signal.SIGHUP)
     task = asyncio.create_task(look_forever(watched, hurry), name="watch over certificates")
     stack.callback(task.cancel)

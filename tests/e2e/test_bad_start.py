@@ -1,10 +1,12 @@
 """What goes wrong at the start is one clear line on standard error that says what to do; what goes wrong later hurts
 nobody else."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -124,3 +126,25 @@ def test_garbage_on_either_port_disturbs_nobody(stack: Stack) -> None:
                     connection.sendall(garbage)
         assert producer.send(Message("t", b"still here")).offset == 0
     assert stack.process.poll() is None
+
+
+def test_a_listener_for_everybody_that_nobody_asked_for(tmp_path: Path) -> None:
+    line = refused("--data-dir", str(tmp_path / "data"), "--grpc", "0.0.0.0:0")
+    assert "0.0.0.0:0 can be reached from other machines" in line
+    assert "add --access-control --tls-cert FILE --tls-key FILE" in line
+    assert "--insecure" in line
+
+
+def test_a_listener_for_everybody_that_was_asked_for_is_warned_of(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, "--insecure", "--access-control")
+    stack.grpc = "0.0.0.0:0"
+    with stack:
+        log = stack.log.read_text()
+        with urllib.request.urlopen(f"http://{stack.http}/health/ready", timeout=20) as answer:
+            told = json.loads(answer.read())
+    (warning,) = [line for line in log.splitlines() if "INSECURE" in line]
+    assert " WARNING " in warning
+    assert "0.0.0.0:0 can be reached from other machines, and there is no TLS" in warning
+    assert "access control is off" not in warning
+    assert told["insecure"] is True
+    assert told["insecure_because"] in warning

@@ -35,17 +35,19 @@ _ids = itertools.count()
 
 
 class Embedded:
-    """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners."""
+    """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners, and
+    `admin` that of operators."""
 
     def __init__(self, settings: "ServerSettings") -> None:
         self.settings = settings
-        self.grpc = self.http = ""
+        self.grpc = self.http = self.admin = ""
         self.more_grpc: list[str] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         try:
-            (self.grpc, *self.more_grpc), self.http = await start(self.settings, make_clock(self.settings), self._stack)
+            addresses, self.http, self.admin = await start(self.settings, make_clock(self.settings), self._stack)
+            self.grpc, *self.more_grpc = addresses
         except BaseException:
             await self._stack.aclose()
             raise

@@ -87,6 +87,9 @@ def call_failure(
     if status == Status.DEADLINE_EXCEEDED:
         return Unreachable(endpoint, f"no answer within {timeout_s:g} s")
     if status == Status.UNIMPLEMENTED:
-        return CallMissing(f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one")
+        return CallMissing(
+            f"the server at {endpoint} does not have this call; it is no TernMQ, or an older one, or it has another "
+            "address for administration (its setting `admin`)"
+        )
     failure = CallBroken if status in BROKEN else CommandFailure
     return failure(f"the call to {endpoint} failed: gRPC status {status}: {details}")

@@ -23,7 +23,7 @@ def command(config: Path | None, **flags: object) -> int:
     \b
     Examples:
       ternmq proxy --registry postgresql://ternmq@db.example/ternmq
-      ternmq proxy --grpc 0.0.0.0:8081 --access-control
+      ternmq proxy --grpc 0.0.0.0:8081 --access-control --tls-cert server.pem --tls-key server.key
       TERNMQ_REGISTRY=postgresql://ternmq@db.example/ternmq ternmq proxy --proxy-name proxy-1
     """
     settings = loaded_settings(ProxySettings, config, flags).settings

@@ -58,8 +58,11 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                               "$TERNMQ_INIT_SECRET."),
     "access_control": click.option("--access-control", is_flag=True, default=None,
                                    help="Serve users only, and what their policies allow."),
+    "admin": click.option("--admin", metavar="HOST:PORT",
+                          help="Serve administration here alone, and not where other clients come in."),
     "insecure": click.option("--insecure", is_flag=True, default=None,
-                             help="Listen beyond this machine although access control is off."),
+                             help="Listen beyond this machine although access control is off, or plain text "
+                             "is taken."),
     "auto_create": click.option("--auto-create/--no-auto-create", default=None,
                                 help="Create topics by their first message, groups by their first use.  [default: on]"),
     "flush": click.option("--flush", type=click.Choice([each.value for each in FlushMode]),

@@ -13,8 +13,12 @@ class AccessSettings(ProcessSettings):
     access_control: bool = False
     """Serve only users of the registry, and only what their policies allow."""
 
+    admin: str | None = None
+    """HOST:PORT of a gRPC listener for operators, which alone serves administration and reflection, beside all other
+    calls; port 0 picks a free one; none: every listener of the gRPC front serves them."""
+
     insecure: bool = False
-    """Listen beyond this machine although nobody has to say who he is, or nothing is encrypted."""
+    """Listen beyond this machine although nobody has to say who he is, or plain text is taken."""
 
     signature_window_ms: int = 15 * MINUTE_MS
     """How far the date that a client signs may be from now, in milliseconds; 0: any date will do."""

@@ -60,15 +60,19 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
             raise InvalidSetting("grpc", str(error)) from None
         if bound_to(self.http) in taken and bound_to(self.http)[1] != 0:
             raise InvalidSetting("http", "the gRPC front has this address already")
+        if self.admin is not None:
+            self._check_address("admin")
+            if bound_to(self.admin) in (*taken, bound_to(self.http)) and bound_to(self.admin)[1] != 0:
+                raise InvalidSetting("admin", "the gRPC front or HTTP has this address already")
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:
             raise InvalidSetting("delay_levels", str(error)) from None
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether clients have to say who they are, and what they say can't be read on its way."""
-        return self.access_control
+    def addresses(self) -> list[str]:
+        """Where gRPC is served, the admin listener last."""
+        return [*(listener.address for listener in self.listeners), *([] if self.admin is None else [self.admin])]
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

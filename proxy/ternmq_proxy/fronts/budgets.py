@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # Files of store and registry, and what listens: a tenth of the descriptors, but so many at least and at most.
 _KEPT_MIN, _KEPT_MAX = 64, 512
+# Of operators, who have a listener of their own.
+ADMIN_CONNECTIONS_MAX = 64
 _AROUND_BODY = MIB
 _MANY = 1_000_000
 
@@ -43,4 +45,5 @@ def connections_max(settings: "FrontSettings") -> int:
     if limit == resource.RLIM_INFINITY:
         return _MANY
     kept = min(max(limit // 10, _KEPT_MIN), _KEPT_MAX)
-    return max(1, limit - kept)
+    operators = 0 if settings.admin is None else ADMIN_CONNECTIONS_MAX
+    return max(1, limit - kept - operators)

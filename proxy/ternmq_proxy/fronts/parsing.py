@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.fairness import Turns, its_turn
 from ternmq_common.limits import KIB
 from ternmq_proxy.fronts.field_count import field_end
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.served_call import CallRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,3 +41,8 @@ def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
             start = at
         at = end if end is not None else at
     yield data[start:]
+
+
+def no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
+    """What is said of bytes that are none."""
+    return CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")

@@ -38,10 +38,12 @@ def bound(host_port: str, *, shared: bool = False) -> socket.socket:
     return sock
 
 
-def grpc_refused(address: str, error: StartupError) -> StartupError:
-    """Why the address of a gRPC front can't be had, and what to do."""
+def grpc_refused(address: str, error: StartupError, *, option: str = "--grpc") -> StartupError:
+    """Why the address of a gRPC front can't be had, and what to do; `option` sets it."""
     reason = getattr(error.__cause__, "strerror", error)
-    return StartupError(f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another --grpc")
+    return StartupError(
+        f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another {option}"
+    )
 
 
 def reserved(host_port: str, *, shared: bool = False) -> socket.socket:

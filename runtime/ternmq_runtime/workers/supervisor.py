@@ -86,21 +86,17 @@ class Supervisor:
         http_address = await front.listen(settings.http)
         await self._start_all(settings, folder, stack)
         self._not_started = None
-        return process.ready_line(addresses, http_address)
+        return process.ready_line(addresses, http_address, settings.admin or "")
 
     def _reserve(self, settings: "FrontSettings", stack: "AsyncExitStack") -> "tuple[list[str], FrontSettings]":
         """The addresses of gRPC, and settings that name them."""
         addresses, texts = [], []
         for listener in settings.listeners:
-            try:
-                sock = stack.enter_context(reserved(listener.address))
-            except StartupError as error:
-                raise grpc_refused(listener.address, error) from error
-            share(sock)
-            address = named(listener.address, sock)
+            address = _reserve(listener.address, stack)
             addresses.append(address)
             texts.append(address if listener.advertised is None else f"{address}={listener.advertised}")
-        return addresses, replace(settings, grpc=",".join(texts))
+        admin = None if settings.admin is None else _reserve(settings.admin, stack, option="--admin")
+        return addresses, replace(settings, grpc=",".join(texts), admin=admin)
 
     async def _start_all(self, settings: "FrontSettings", folder: Path, stack: "AsyncExitStack") -> None:
         grace_s = settings.shutdown_grace_ms / 1000
@@ -128,6 +124,16 @@ class Supervisor:
     def _lost(self, why: str) -> None:
         _log.critical("%s; everything ends", why)
         self._over.set()
+
+
+def _reserve(address: str, stack: "AsyncExitStack", *, option: str = "--grpc") -> str:
+    """The address, with its port; StartupError if it can't be had."""
+    try:
+        sock = stack.enter_context(reserved(address))
+    except StartupError as error:
+        raise grpc_refused(address, error, option=option) from error
+    share(sock)
+    return named(address, sock)
 
 
 async def _end_all(keepers: list[Keeper], grace_s: float) -> None:

@@ -19,6 +19,7 @@ from ternmq.testing.server_thread import THREAD_NAME
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import FlushMode
 from ternmq_common.settings import SettingsError
+from tests.support.certificates import Certificates
 
 POLL = timedelta(seconds=5)
 SECOND = timedelta(seconds=1)
@@ -214,3 +215,30 @@ def test_calls_to_a_stack_that_is_down_name_its_endpoint(stack: Stack) -> None:
     stack.stop()
     with pytest.raises(ternmq.ConnectionFailed, match=stack.endpoint):
         stack.now()
+
+
+def test_with_access_control_it_has_a_super_user_who_makes_others() -> None:
+    with Stack(access_control=True) as stack:
+        stack.create_topic("orders", queues=1)
+        with blocking.Admin(stack.endpoint, credentials=stack.credentials) as admin:
+            secret = admin.create_user("alice").secret
+            admin.put_policy("alice", "Topic:orders", "Pub")
+        alice = ternmq.Credentials("alice", secret)
+        with blocking.Producer(stack.endpoint, topics=["orders"], credentials=alice) as producer:
+            producer.send(ternmq.Message("orders", b"shoes"))
+        nobody = blocking.Producer(stack.endpoint, topics=["orders"])
+        with pytest.raises(ternmq.Unauthorized), nobody:
+            nobody.send(ternmq.Message("orders", b"shoes"))
+        stack.restart()
+        stack.create_topic("hats", queues=1)
+
+
+def test_it_is_asked_by_tls_and_at_its_admin_listener(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    cert, key = certificates.issue("server")
+    tls = ternmq.TlsOptions(ca=certificates.ca)
+    with Stack(tls_cert=cert, tls_key=key, admin="127.0.0.1:0", tls=tls) as stack:
+        assert stack.admin_endpoint != stack.endpoint
+        stack.create_topic("orders", queues=1)
+        with blocking.Producer(stack.endpoint, topics=["orders"], tls=stack.tls) as producer:
+            producer.send(ternmq.Message("orders", b"shoes"))

@@ -11,7 +11,9 @@ from typing import cast
 from ternmq.admin import brokers, groups, topics
 from ternmq.admin.call import AdminCall, ValueT
 from ternmq.admin.words import TYPES, TopicType
+from ternmq.credentials import Credentials
 from ternmq.plain_calls import PlainCalls
+from ternmq.tls import Tls, tls_options
 
 
 class Controls(ABC):
@@ -21,10 +23,21 @@ class Controls(ABC):
     in the client library: `BadRequest`, `Forbidden`, `ConnectionFailed` and so on.
     """
 
+    tls: Tls = False
+    """How clients of this broker speak TLS with it, if they do."""
+
+    credentials: Credentials | None = None
+    """A super user's, for clients too; none: nobody has to say who he is."""
+
     @property
     @abstractmethod
     def endpoint(self) -> str:
         """Where clients connect, `host:port`."""
+
+    @property
+    def admin_endpoint(self) -> str:
+        """Where the admin service is, `host:port`."""
+        return self.endpoint
 
     def create_topic(self, name: str, type: str = "normal", queues: int | None = None) -> str:  # noqa: A002
         """Make a topic of type normal, fifo, delay, transaction, priority or lite; its name.
@@ -84,5 +97,5 @@ class Controls(ABC):
         return now
 
     def _ask(self, call: AdminCall[ValueT]) -> ValueT:
-        with PlainCalls(self.endpoint) as calls:
+        with PlainCalls(self.admin_endpoint, tls=tls_options(self.tls), credentials=self.credentials) as calls:
             return calls.ask(call)

@@ -4,6 +4,7 @@ Nothing of the server is imported before a test asks for a fixture.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def ternmq_server(request: pytest.FixtureRequest) -> Iterator[Stack]:
 
     Its settings are those of `@pytest.mark.ternmq(name=value, ...)`; of several markers the nearest one decides.
     """
-    settings: dict[str, object] = {}
+    settings: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("ternmq"))):
         if marker.args:
             pytest.fail(f"@pytest.mark.ternmq takes settings by name, not {marker.args!r}", pytrace=False)

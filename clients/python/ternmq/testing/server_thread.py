@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.server_settings import ServerSettings
 
-    Start = Callable[[ServerSettings, Clock, AsyncExitStack], Awaitable[tuple[list[str], str]]]
+    Start = Callable[[ServerSettings, Clock, AsyncExitStack], Awaitable[tuple[list[str], str, str]]]
 
 THREAD_NAME = "ternmq-stack"
 
@@ -30,15 +30,16 @@ class ServerThread:
         self._start_server = _server_start()
         self._settings = settings
         self._clock = clock
-        self._addresses = Future[tuple[str, str]]()
+        self._addresses = Future[tuple[str, str, str]]()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
         self._end: asyncio.Event
         # A test run that forgets a stack must end all the same.
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
-    def start(self) -> tuple[str, str]:
-        """The addresses of gRPC and HTTP once both serve; StartupError if they can't."""
+    def start(self) -> tuple[str, str, str]:
+        """The addresses of gRPC, HTTP and the admin listener (empty: there is none) once all serve; StartupError if
+        they can't."""
         self._thread.start()
         try:
             return self._addresses.result()
@@ -66,8 +67,8 @@ class ServerThread:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_report)
         async with AsyncExitStack() as stack:
-            (grpc, *_), http = await self._start_server(self._settings, self._clock, stack)
-            self._addresses.set_result((grpc, http))
+            (grpc, *_), http, admin = await self._start_server(self._settings, self._clock, stack)
+            self._addresses.set_result((grpc, http, admin))
             await self._end.wait()
 
 

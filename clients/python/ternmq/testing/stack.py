@@ -1,15 +1,18 @@
 """The embedded stack inside the process of a test: `ternmq up` with a folder, ports and a clock of its own."""
 
 import dataclasses
+import secrets
 import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ternmq.credentials import Credentials
 from ternmq.errors import NotRunning
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq.testing.server_thread import ServerThread
+from ternmq.tls import Tls
 from ternmq_common.addresses import parsed_address
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.server_settings import ServerSettings
@@ -26,6 +29,8 @@ DEFAULTS: dict[str, object] = {
     "shutdown_grace_ms": 100,
     "auto_create_per_minute": 1_000_000,
 }
+SUPER_USER = "root"
+_SECRET_BYTES = 24
 # A stack of a test has none beside that of the test.
 _OF_PROCESSES = frozenset({"workers"})
 
@@ -40,17 +45,28 @@ class Stack(Controls):
     environment don't count. With `data_dir` the data stays there when the stack is closed; otherwise it is in a
     temporary folder.
 
+    With `access_control=True` there is a super user, whose `credentials` are for the calls of this object and for
+    clients; `ternmq.blocking.Admin` makes others. With a certificate (`tls_cert`, `tls_key`) say in `tls` how it is
+    verified.
+
     Independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of these, also the time.
     StartupError says why a stack can't start.
 
     Invariants: `_thread` is there while the server runs; `_clock` is that of its last run.
     """
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, tls: Tls = False, **settings: object) -> None:
         check_names(settings, without=_OF_PROCESSES)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._has_folder = "data_dir" in settings
-        self.settings = load(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings
+        loaded = load(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings
+        if loaded.access_control:
+            loaded = _with_super_user(loaded)
+            assert loaded.init_user is not None
+            assert loaded.init_secret is not None
+            self.credentials = Credentials(loaded.init_user, loaded.init_secret)
+        self.settings = loaded
+        self.tls = tls
         self._thread: ServerThread | None = None
         self._clock = MovableClock()
 
@@ -63,6 +79,10 @@ class Stack(Controls):
         """Where the health of the server is served, `host:port`."""
         return self._address(self.settings.http)
 
+    @property
+    def admin_endpoint(self) -> str:
+        return self.endpoint if self.settings.admin is None else self._address(self.settings.admin)
+
     def start(self) -> None:
         """Serve; after a `stop`, on the same ports and data, and with the same time."""
         assert self._thread is None, "the stack runs already"
@@ -71,11 +91,11 @@ class Stack(Controls):
         # A clock tells those who sleep by it when it is moved, so each run has its own. Time doesn't go back between.
         clock = MovableClock(self._clock.ahead_ms) if self.settings.test_clock else Clock()
         thread = ServerThread(self.settings, clock)
-        grpc, http = thread.start()
+        grpc, http, admin = thread.start()
         self._thread = thread
         if isinstance(clock, MovableClock):
             self._clock = clock
-        self.settings = dataclasses.replace(self.settings, grpc=grpc, http=http)
+        self.settings = dataclasses.replace(self.settings, grpc=grpc, http=http, admin=admin or None)
 
     def stop(self) -> None:
         """End the server in order; its data stays until `close`. Nothing happens if it doesn't run."""
@@ -120,3 +140,12 @@ class Stack(Controls):
         if parsed_address(address)[1] == 0:
             raise NotRunning("the stack was not started; `with Stack() as stack` does that")
         return address
+
+
+def _with_super_user(settings: ServerSettings) -> ServerSettings:
+    """Settings that name one, with a secret that lasts as long as the stack."""
+    return dataclasses.replace(
+        settings,
+        init_user=settings.init_user or SUPER_USER,
+        init_secret=settings.init_secret or secrets.token_urlsafe(_SECRET_BYTES),
+    )
