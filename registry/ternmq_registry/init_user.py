@@ -55,7 +55,9 @@ def _given_in(settings: "UsersSettings") -> str | None:
     try:
         secret = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(f"the secret of the super user of init_user (init_secret_file) can't be read: {error}") from None
+        raise StartupError(
+            f"the secret of the super user of init_user (init_secret_file) can't be read: {error}"
+        ) from None
     if problem := problem_of_secret(secret):
         raise StartupError(f"the file {file} (init_secret_file) has no secret: {problem}")
     return secret

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings, TlsMode
+from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, TlsMode
 from ternmq_common.settings import load
 from tests.containers.compose import COMPOSE_FILE, GUARDED_FILE, OBSERVABILITY, PIPELINE, ROOT, Stack, described
 from tests.interop.programs import Programs
@@ -79,15 +79,19 @@ def test_the_guard_lets_no_service_out_and_no_proxy_start_without_asking_who_com
     members = [name for name in SERVICES if re.fullmatch(r"(broker|proxy)-\d+", name)]
     for name in members:
         variables, command = guarded[name]["environment"], guarded[name].get("command", [])
-        cls: type[MemberSettings] = ProxySettings if name.startswith("proxy") else BrokerServerSettings
+        cls: type[BrokerServerSettings | ProxySettings] = (
+            ProxySettings if name.startswith("proxy") else BrokerServerSettings
+        )
         environ = {key: DEFAULT.sub(r"\1", value) for key, value in variables.items()}
         loaded = load(cls, file=None, environ=environ, flags={}).settings
         assert loaded.cluster_tls_ca == Path("/etc/ternmq/certificates/cluster-ca.pem")
         if isinstance(loaded, ProxySettings):
             assert (loaded.access_control, loaded.insecure) == (True, False)
             assert loaded.grpc_tls_mode is TlsMode.REQUIRED
-            assert loaded.secrets_key_file and loaded.init_secret_file
-            assert command and "--insecure" not in command
+            assert loaded.secrets_key_file
+            assert loaded.init_secret_file
+            assert command
+            assert "--insecure" not in command
     hosts = re.findall(r"--host (\S+)", guarded["certificates"]["command"][0])
     assert sorted(hosts) == sorted(["load-balancer", *members])
 

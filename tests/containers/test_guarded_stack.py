@@ -1,7 +1,6 @@
-"""The stack with docker-compose.guarded.yml over it: clients come by TLS through the load balancer, and say who they are."""
+"""The stack with docker-compose.guarded.yml over it: clients come by TLS through the balancer, and say who they are."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -38,7 +37,11 @@ def options(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> ClientOpt
 def test_the_jobs_have_ended_and_left_files_for_their_user_alone(stack: Stack) -> None:
     for job in JOBS:
         assert inspected(stack.container(job))["State"]["ExitCode"] == 0
-    files = "/etc/ternmq/certificates/server.key", "/etc/ternmq/certificates/cluster.key", "/etc/ternmq/secrets/secrets-key"
+    files = (
+        "/etc/ternmq/certificates/server.key",
+        "/etc/ternmq/certificates/cluster.key",
+        "/etc/ternmq/secrets/secrets-key",
+    )
     assert set(stack.run_in("proxy-0", "stat", "-c", "%u %a", *files).splitlines()) == {"10001 600"}
     keys = "/etc/ternmq/certificates/ca.key", "/etc/ternmq/certificates/cluster-ca.key"
     assert stack.run_in("proxy-0", "cat", *keys) == "", "nobody could make members of the cluster with these any more"
@@ -73,9 +76,7 @@ def test_who_has_no_right_keys_is_refused(
 def test_who_comes_in_plain_text_is_refused(stack: Stack, options: ClientOptions) -> None:
     with (
         pytest.raises(TransportError),
-        Producer(
-            stack.endpoint, topics=["shoes"], credentials=options["credentials"], max_attempts=1
-        ) as producer,
+        Producer(stack.endpoint, topics=["shoes"], credentials=options["credentials"], max_attempts=1) as producer,
     ):
         producer.send(Message("shoes", b"lost"))
 
@@ -95,6 +96,10 @@ def test_a_refusal_is_in_the_audit_log_and_no_secret_in_any_log(stack: Stack, op
 
 
 def test_a_second_start_keeps_certificates_and_secrets(stack: Stack) -> None:
-    before = [stack.run_in("proxy-0", "cat", f"/etc/ternmq/{name}") for name in ("certificates/ca.pem", "secrets/init-secret")]
+    before = [
+        stack.run_in("proxy-0", "cat", f"/etc/ternmq/{name}") for name in ("certificates/ca.pem", "secrets/init-secret")
+    ]
     stack.compose("up", "--detach", "--force-recreate", *JOBS, timeout_s=240)
-    assert [stack.run_in("proxy-0", "cat", f"/etc/ternmq/{name}") for name in ("certificates/ca.pem", "secrets/init-secret")] == before
+    assert [
+        stack.run_in("proxy-0", "cat", f"/etc/ternmq/{name}") for name in ("certificates/ca.pem", "secrets/init-secret")
+    ] == before
