@@ -20,7 +20,7 @@ from ternmq_broker.consumption.pulls import Pulls
 from ternmq_broker.consumption.queue_locks import QueueLocks
 from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.turn_clock import TurnClock
-from ternmq_broker.delivery.pending_halves import CheckRules
+from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.disk_room import DiskErrors
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.opening import OpenedStore, open_store

@@ -63,7 +63,7 @@ class Figures:
             lost=self._consumption.reader.lost,
             accepts=self._flusher.failure is None,
             polls_waiting=self._pollers.waiting,
-            transactions=len(self._transactions.pending),
+            transactions=len(self._transactions.halves.waiting),
             log_bytes=store.end - store.start,
             segments=store.segments,
             records=store.records,

@@ -95,7 +95,7 @@ class Queries:
                     place = group, row.queue.topic
                     backlogs[place] = backlogs.get(place, 0) + left
         listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items())]
-        return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self._transactions.pending))
+        return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self._transactions.halves.waiting))
 
 
 def _place(progress: "QueueProgress") -> tuple[bool, str, int]:

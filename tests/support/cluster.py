@@ -160,9 +160,11 @@ class InProcessCluster:
 
 
 @asynccontextmanager
-async def running(folder: Path, *, brokers: int, timings: Timings = AS_SERVED) -> AsyncIterator[InProcessCluster]:
+async def running(
+    folder: Path, *, brokers: int, flush: FlushMode = FlushMode.SYNC, timings: Timings = AS_SERVED
+) -> AsyncIterator[InProcessCluster]:
     """A cluster for one test, which has `PATIENCE_S` seconds."""
-    cluster = InProcessCluster(folder, brokers=brokers, timings=timings)
+    cluster = InProcessCluster(folder, brokers=brokers, flush=flush, timings=timings)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await cluster.start()

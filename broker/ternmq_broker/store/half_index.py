@@ -1,5 +1,8 @@
 """Which half messages are still waiting for their producers' word. Derived from the commit log and rebuilt from it.
 
+This is the only place that knows: each record that is appended changes it, and nobody else keeps a list. Whoever asks
+producers has only the times of that (`delivery/check_schedule.py`).
+
 A half message is settled by the first record that has it for its origin and is no `checked N`. A second such record
 comes only after it was discarded: an operator has resolved it late. That is remembered for as long as the second
 record is in the log, which is longer than the copy in the discard topic.
@@ -27,27 +30,43 @@ def checks_of(rest: bytes) -> int | None:
     return int(rest.removeprefix(_CHECKED)) if rest.startswith(_CHECKED) else None
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A half message that waits: the size of its record, and how many transaction checks it had."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class WaitingHalf:
+    """A half message that waits; `log_offset` and `size` are those of its record, `checks` counts transaction checks.
 
+    What it says of itself is empty until `describe`: an index that comes from a checkpoint has not read the records.
+    `next_check_ms` is for the schedule of the checks.
+    """
+
+    log_offset: int
     size: int
     checks: int = 0
+    topic: str = ""
+    message_id: str = ""
+    sender: str = ""
+    stored_ms: int = 0
+    next_check_ms: int = 0
+
+    def describe(self, *, topic: str, message_id: str, sender: str, stored_ms: int) -> None:
+        """What its record says."""
+        self.topic, self.message_id = topic, message_id
+        self.sender, self.stored_ms = sender, stored_ms
 
 
 class HalfIndex:
     """Half messages by the log offsets of their records.
 
-    Invariants: everything in `waiting` was added and not settled; `_settled` holds, in the log's order, what was
-    settled by records from `covered` on. `uncovered` counts records since the last checkpoint, about. `promised` is up
-    to where the log was durable, by the checkpoint that was loaded.
+    Invariants: everything in `waiting` and `_unreadable` was added and not settled; `_settled` holds, in the log's
+    order, what was settled by records from `covered` on. `uncovered` counts records since the last checkpoint, about.
+    `promised` is up to where the log was durable, by the checkpoint that was loaded.
     """
 
     def __init__(self) -> None:
         self.covered = self.promised = 0
-        self.waiting: dict[int, Waiting] = {}
+        self.waiting: dict[int, WaitingHalf] = {}
         self.uncovered = 0
-        self._settled: deque[tuple[int, int, Waiting]] = deque()
+        self._unreadable: dict[int, WaitingHalf] = {}
+        self._settled: deque[tuple[int, WaitingHalf]] = deque()
         self._resolved_late: dict[int, int] = {}
         """By which record an operator resolved a discarded one."""
 
@@ -62,12 +81,12 @@ class HalfIndex:
             self.covered = covered
             for log_offset, size, checks in checkpoint.get("waiting", ()):
                 if log_offset >= log_start:
-                    self.waiting[log_offset] = Waiting(size, checks)
+                    self.waiting[log_offset] = WaitingHalf(log_offset=log_offset, size=size, checks=checks)
             late = checkpoint.get("late", ())
             self._resolved_late = {log_offset: settled_at for log_offset, settled_at in late if settled_at >= log_start}
 
     def add(self, log_offset: int, size: int) -> None:
-        self.waiting[log_offset] = Waiting(size)
+        self.waiting[log_offset] = WaitingHalf(log_offset=log_offset, size=size)
         self.uncovered += 1
 
     def checked(self, log_offset: int, checks: int) -> None:
@@ -82,9 +101,25 @@ class HalfIndex:
         self.uncovered += 1
         half = self.waiting.pop(log_offset, None)
         if half is not None:
-            self._settled.append((settled_at, log_offset, half))
+            self._settled.append((settled_at, half))
         elif not discards:
             self._resolved_late[log_offset] = settled_at
+
+    def give_up(self, half: WaitingHalf) -> None:
+        """Its record can't be read: nobody can end it. The next start tries again, unless retention was faster."""
+        self._unreadable[half.log_offset] = self.waiting.pop(half.log_offset)
+
+    def in_order(self) -> list[WaitingHalf]:
+        """All that wait, in the order in which they were stored."""
+        return sorted(self.waiting.values(), key=lambda half: half.log_offset)
+
+    def below(self, log_offset: int) -> list[WaitingHalf]:
+        """Those whose records lie below that log offset."""
+        return [half for half in self.waiting.values() if half.log_offset < log_offset]
+
+    def of_topic(self, topic: str) -> list[WaitingHalf]:
+        """Those of that topic; for an index whose half messages are described."""
+        return [half for half in self.waiting.values() if half.topic == topic]
 
     def is_resolved_late(self, log_offset: int) -> bool:
         """Whether it was resolved after it was discarded."""
@@ -99,15 +134,15 @@ class HalfIndex:
 
     def checkpoint(self) -> dict[str, Any]:
         """What waited at `covered`, for `load`."""
-        as_of = {log_offset: half for log_offset, half in self.waiting.items() if log_offset < self.covered}
-        as_of.update((log_offset, half) for _, log_offset, half in self._settled if log_offset < self.covered)
+        as_of = [*self.waiting.values(), *self._unreadable.values(), *(half for _, half in self._settled)]
         return {
             "covered": self.covered,
-            "waiting": [(log_offset, half.size, half.checks) for log_offset, half in as_of.items()],
+            "waiting": [(half.log_offset, half.size, half.checks) for half in as_of if half.log_offset < self.covered],
             "late": [late for late in self._resolved_late.items() if late[1] < self.covered],
         }
 
     def forget_below(self, log_start: int) -> None:
         """The log begins there now; what still waits below are half messages whose records were lost."""
-        self.waiting = {half: waiting for half, waiting in self.waiting.items() if half >= log_start}
+        self.waiting = {at: half for at, half in self.waiting.items() if at >= log_start}
+        self._unreadable = {at: half for at, half in self._unreadable.items() if at >= log_start}
         self._resolved_late = {half: at for half, at in self._resolved_late.items() if at >= log_start}

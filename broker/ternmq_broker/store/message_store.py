@@ -22,7 +22,7 @@ from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
 from ternmq_broker.store.log.record import BadRecord, Origin, Record, RecordKind, referring, unplaced
 from ternmq_broker.store.log.record_layouts import RecordLayouts
-from ternmq_broker.store.replaying.replay import Replay
+from ternmq_broker.store.replaying.replay import REPLAY_SIZES, Replay, ReplaySizes
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
@@ -77,8 +77,16 @@ class AppendBatch(NamedTuple):
 class MessageStore:
     """Appends batches, finds and reads messages. What `append` wrote is durable once `synced` has passed its end."""
 
-    def __init__(self, folders: "StoreFolders", *, segment_bytes: int, accept_corruption: bool = False) -> None:
+    def __init__(
+        self,
+        folders: "StoreFolders",
+        *,
+        segment_bytes: int,
+        accept_corruption: bool = False,
+        replay_sizes: ReplaySizes = REPLAY_SIZES,
+    ) -> None:
         """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, OSError."""
+        self._replay_sizes = replay_sizes
         self._root = folders.root
         self._set_aside = SetAside(folders.set_aside)
         known = store_format.read(folders.root, folders.commit_log)
@@ -120,7 +128,7 @@ class MessageStore:
             accept=accept,
             contradicts=self._derived.contradiction,
         )
-        replay = Replay(self._log, self._derived)
+        replay = Replay(self._log, self._derived, self._replay_sizes)
         replay.run(recovery)
         self._last_ms = max(self._last_ms, replay.stored_ms)
         if replay.was_long:

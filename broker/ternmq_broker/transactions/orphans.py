@@ -5,6 +5,7 @@ Only checks that reached a producer count. They are noted in the log, so that a 
 """
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
@@ -12,16 +13,18 @@ from ternmq_broker.consumption.queue_reader import stored_message
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.half_index import checked
 from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_broker.delivery.pending_halves import PendingHalf
+    from ternmq_broker.store.half_index import WaitingHalf
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_common.clock import Clock
 
+_log = logging.getLogger(__name__)
 _BATCH = 64
 # The clock may be set while nobody looks.
 _LOOK_AGAIN_S = 1.0
@@ -54,21 +57,18 @@ class Orphans:
             await self._sleep()
 
     async def _look(self) -> bool:
-        """Deal with some of what is due; whether there was any."""
+        """Deal with some of what is due; whether there was any. One that is lost does not keep the others waiting."""
         self._changed.clear()
-        due = self._transactions.pending.take_due(self._clock.now_ms(), _BATCH)
-        asked: list[PendingHalf] = []
+        due = self._transactions.checks.take_due(self._clock.now_ms(), _BATCH)
         for half in due:
-            if self._transactions.pending.is_exhausted(half, self._clock.now_ms()):
+            if self._transactions.checks.is_exhausted(half, self._clock.now_ms()):
                 await self._transactions.discard(half)
             elif await self._begin_check(half):
-                half.checks += 1
-                asked.append(half)
-        self._note(asked)
+                self._note(half)
         return bool(due)
 
     async def _sleep(self) -> None:
-        next_ms = self._transactions.pending.next_due_ms()
+        next_ms = self._transactions.checks.next_due_ms()
         seconds = _LOOK_AGAIN_S
         if next_ms is not None:
             seconds = min(seconds, max(0, next_ms - self._clock.now_ms()) / 1000)
@@ -78,10 +78,14 @@ class Orphans:
         finally:
             handle.cancel()
 
-    async def _begin_check(self, half: "PendingHalf") -> bool:
+    async def _begin_check(self, half: "WaitingHalf") -> bool:
         if self._ask is None:
             return False
-        record = await self._transactions.read(half)
+        try:
+            record = await self._transactions.read(half)
+        except MessagingError as lost:
+            _log.error("%s; nobody can be asked about it", lost.message)
+            return False
         queue = QueueRef(half.topic, self._broker, record.queue_id)
         orphan = OrphanedTransaction(
             transaction_id=str(self._transactions.id_of(half)),
@@ -91,18 +95,10 @@ class Orphans:
         )
         return await self._ask(orphan)
 
-    def _note(self, asked: "list[PendingHalf]") -> None:
-        """Write down how many checks transactions had, of those that nobody ended meanwhile."""
-        drafts = [
-            Draft(
-                RecordKind.OPERATION,
-                half.topic,
-                0,
-                NewMessage(0, b"", checked(half.checks), ()),
-                origin=Origin(half.log_offset),
-            )
-            for half in asked
-            if self._transactions.pending.get(half.log_offset) is half
-        ]
-        if drafts:
-            self._store.append_drafts(drafts, self._clock.now_ms())
+    def _note(self, half: "WaitingHalf") -> None:
+        """Write down one check more, unless somebody has ended it meanwhile; the store counts it with the record."""
+        if self._transactions.halves.waiting.get(half.log_offset) is half:
+            operation = NewMessage(0, b"", checked(half.checks + 1), ())
+            origin = Origin(half.log_offset)
+            draft = Draft(RecordKind.OPERATION, half.topic, 0, operation, origin=origin)
+            self._store.append_drafts([draft], self._clock.now_ms())

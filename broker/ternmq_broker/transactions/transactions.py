@@ -5,6 +5,7 @@ leaves a transaction committed with its message there, or pending. A rollback ap
 The outcome of a transaction is known for as long as its message is kept: the latest from memory, others from the log,
 which knows whether a message came of the half message, or a copy in the discard topic.
 
+Waiting     what waits is known by the store (`store/half_index.py`), where each record that is appended changes it
 Threads     everything runs on the event loop; what reads the log far back does so in threads.
 """
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import records_at
 from ternmq_broker.copies import copied, discarded, taken_back
-from ternmq_broker.delivery.pending_halves import NEXT, NEXT_BY_OPERATOR, PendingHalf, PendingHalves
+from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckSchedule
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.half_index import ROLLBACK
@@ -40,8 +41,9 @@ from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from ternmq_broker.delivery.pending_halves import CheckRules
+    from ternmq_broker.delivery.check_schedule import CheckRules
     from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.store.half_index import WaitingHalf
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import Clock
@@ -82,7 +84,9 @@ class Transactions:
         self._clock = clock
         self._broker = broker
         self._open_max = open_max
-        self.pending = PendingHalves(rules)
+        self.halves = store.halves
+        """Which half messages wait."""
+        self.checks = CheckSchedule(store.halves, rules)
         self.sooner = asyncio.Event()
         """Set when a check is due before anybody thought."""
         self._ends: OrderedDict[int, _End] = OrderedDict()
@@ -90,50 +94,39 @@ class Transactions:
     def restore(self) -> None:
         """Take over what waited when the store was opened; reads, so for a thread."""
         now_ms = self._clock.now_ms()
-        for log_offset, waiting in self._store.halves.waiting.items():
-            record = self._store.record_at(log_offset)
+        for half in self.halves.in_order():
+            record = self._store.record_at(half.log_offset)
             if record is None:
-                _log.error("the half message at log offset %d can't be read any more, it is lost", log_offset)
+                _log.error("the half message at log offset %d can't be read any more, it is lost", half.log_offset)
+                self.halves.give_up(half)
                 continue
-            half = self._half(record, log_offset, waiting.size)
-            half.checks = waiting.checks
-            self.pending.restore(half, _recovery_ms(record.system), now_ms)
-
-    def _half(self, record: "Record", log_offset: int, size: int) -> PendingHalf:
-        return PendingHalf(
-            log_offset=log_offset,
-            size=size,
-            topic=record.topic,
-            message_id=keys_of(record.system)[0],
-            sender=record.sender,
-            stored_ms=record.stored_ms,
-        )
+            half.describe(
+                topic=record.topic,
+                message_id=keys_of(record.system)[0],
+                sender=record.sender,
+                stored_ms=record.stored_ms,
+            )
+            self.checks.restore(half, _recovery_ms(record.system), now_ms)
 
     # --- for producers
 
     async def begin(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
         """Store a half message, and return when that may be acknowledged; OSError: it was not stored."""
-        if len(self.pending) >= self._open_max:
+        if len(self.halves.waiting) >= self._open_max:
             raise MessagingError(
                 definition_pb2.TOO_MANY_REQUESTS,
-                f"{len(self.pending)} transactions are open, as many as may be (transactions_max)",
+                f"{len(self.halves.waiting)} transactions are open, as many as may be (transactions_max)",
             )
         now_ms = self._clock.now_ms()
         draft = Draft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
         [location] = self._store.append_drafts([draft], now_ms)
-        pending = PendingHalf(
-            log_offset=location.log_offset,
-            size=location.size,
-            topic=topic,
-            message_id=half.message.message_id,
-            sender=half.sender,
-            stored_ms=now_ms,
-        )
-        self.pending.add(pending, half.recovery_ms)
-        if self.pending.next_due_ms() == pending.next_check_ms:
+        waiting = self.halves.waiting[location.log_offset]
+        waiting.describe(topic=topic, message_id=half.message.message_id, sender=half.sender, stored_ms=now_ms)
+        self.checks.add(waiting, half.recovery_ms)
+        if self.checks.next_due_ms() == waiting.next_check_ms:
             self.sooner.set()
         await self._flusher.acknowledged(self._store.end, _nothing)
-        return Appended(half.message.message_id, location.log_offset, str(self.id_of(pending)))
+        return Appended(half.message.message_id, location.log_offset, str(self.id_of(waiting)))
 
     async def end(self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool) -> None:
         """Commit or roll back, and return when that may be acknowledged; see `MessageService.end_transaction`."""
@@ -154,9 +147,9 @@ class Transactions:
                 break
         await self._acknowledged(transaction.log_offset)
 
-    def _pending_half(self, topic: str, transaction: TransactionId) -> PendingHalf | None:
+    def _pending_half(self, topic: str, transaction: TransactionId) -> "WaitingHalf | None":
         """The half message if it waits; one with another message id, or of another topic, is another one."""
-        half = self.pending.get(transaction.log_offset)
+        half = self.halves.waiting.get(transaction.log_offset)
         if half is None or self.id_of(half) != transaction:
             return None
         if half.topic != topic:
@@ -201,9 +194,9 @@ class Transactions:
         operation = NewMessage(0, b"", ROLLBACK, ())
         return Draft(RecordKind.OPERATION, topic, 0, operation, origin=Origin(log_offset))
 
-    def _settle(self, half: PendingHalf, state: TransactionState, draft: Draft) -> None:
+    def _settle(self, half: "WaitingHalf", state: TransactionState, draft: Draft) -> None:
         self._append(draft)
-        self.pending.remove(half)
+        assert half.log_offset not in self.halves.waiting
         self._remember(half.log_offset, _End(state, half.topic, half.message_id, self._store.end))
 
     def _append(self, draft: Draft) -> None:
@@ -226,17 +219,17 @@ class Transactions:
 
     # --- discarding
 
-    async def discard(self, half: PendingHalf) -> None:
+    async def discard(self, half: "WaitingHalf") -> None:
         """Put the half message into the discard topic, where only operators find it; end it if its record is lost, as
         else it would hold up retention for ever."""
         try:
             record = await self.read(half)
         except MessagingError as lost:
             _log.error("%s; it ends", lost.message)
-            if self.pending.get(half.log_offset) is half:
+            if self.halves.waiting.get(half.log_offset) is half:
                 self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
             return
-        if self.pending.get(half.log_offset) is not half:
+        if self.halves.waiting.get(half.log_offset) is not half:
             return
         _log.warning(
             "transaction %s of topic %s is discarded: no word of its producer after %d transaction checks",
@@ -250,23 +243,23 @@ class Transactions:
 
     async def discard_below(self, log_offset: int) -> None:
         """Retention is about to remove the log below there: discard what waits in it; returns when that is durable."""
-        for half in self.pending.below(log_offset):
+        for half in self.halves.below(log_offset):
             await self.discard(half)
         await self._flusher.durable(self._store.end)
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: its transactions end."""
-        for half in self.pending.of_topic(topic):
+        for half in self.halves.of_topic(topic):
             self._settle(half, TransactionState.ROLLED_BACK, self._rollback(topic, half.log_offset))
 
     # --- queries
 
-    def id_of(self, half: PendingHalf) -> TransactionId:
+    def id_of(self, half: "WaitingHalf") -> TransactionId:
         return TransactionId(half.message_id, self._broker, half.log_offset)
 
     async def outcome(self, transaction: TransactionId) -> TransactionOutcome:
         """The outcome of a transaction; INVALID_TRANSACTION_ID if there was none of that id."""
-        half = self.pending.get(transaction.log_offset)
+        half = self.halves.waiting.get(transaction.log_offset)
         if half is not None and self.id_of(half) == transaction:
             record = await self.read(half)
             return TransactionOutcome(
@@ -306,14 +299,14 @@ class Transactions:
         """Pending transactions from a log offset on, or discarded ones from an offset of the discard topic on."""
         first = _first_of_page(start)
         if state is TransactionState.PENDING:
-            halves = [half for half in self.pending if half.log_offset >= first and topic in ("", half.topic)]
+            halves = [half for half in self.halves.in_order() if half.log_offset >= first and topic in ("", half.topic)]
             following = f"{halves[limit].log_offset:x}" if len(halves) > limit else ""
             return TransactionPage([self._pending_row(half) for half in halves[:limit]], following)
         page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, first, limit)
         following = "" if page.following is None else f"{page.following:x}"
         return TransactionPage([_discarded_row(transaction, record) for transaction, record in page.found], following)
 
-    def _pending_row(self, half: PendingHalf) -> OpenTransaction:
+    def _pending_row(self, half: "WaitingHalf") -> OpenTransaction:
         return OpenTransaction(
             transaction_id=str(self.id_of(half)),
             topic=half.topic,
@@ -325,7 +318,7 @@ class Transactions:
             sender=half.sender,
         )
 
-    async def read(self, half: PendingHalf) -> "Record":
+    async def read(self, half: "WaitingHalf") -> "Record":
         """The half message's record; INTERNAL_SERVER_ERROR if it is lost."""
         location = Location(half.log_offset, half.size, 0)
         [record] = await records_at(self._store, [location])

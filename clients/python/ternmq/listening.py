@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 Listener = Callable[[MessageView], Awaitable[ConsumeResult | None] | ConsumeResult | None]
 
 DELAY_MAX = timedelta(milliseconds=INVISIBLE_MAX_MS)
+# Servers count in milliseconds, and take none for "as the group's back-off says".
+_AT_ONCE_S = 0.001
 
 
 class RetryLater(Exception):
@@ -55,7 +57,7 @@ class ListenerCalls:
         try:
             result = _checked_result(await self._listener(view))
         except RetryLater as later:
-            retry_after_s = later.delay.total_seconds()
+            retry_after_s = max(_AT_ONCE_S, later.delay.total_seconds())
             logger.debug("the listener wants %r again after %s", view, later.delay)
         except Exception as raised:
             logger.exception("the listener failed on %r", view)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ternmq_command.pipeline.options import SparkOptions, spark_options, spark_session_for
+from ternmq_command.pipeline.options import SparkOptions, spark_options
+from ternmq_command.pipeline.running import checked, running
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import counted, print_json
@@ -87,20 +89,17 @@ def command(
       ternmq pipeline compact --out /data/lake
       ternmq pipeline compact --out s3a://bucket/lake --older-than 6h --target-bytes 512MiB
     """
-    with spark_session_for("ternmq compact", spark_at) as spark:
+    options = checked(partial(compaction_of, older_than, target_bytes, min_files))
+    with running("compact", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
-        from pyspark_ternmq.pipelines.progress import ProgressLine
 
-        with ProgressLine("compact") as line:
-            try:
-                report = lake.compact(
-                    spark,
-                    out,
-                    compaction_of(older_than, target_bytes, min_files),
-                    on_group=lambda report: line.show(f"{report.removed:,} files merged into {report.added:,}"),
-                )
-            except (lake.CompactionLocked, lake.LakeBroken, OSError) as error:
-                raise CommandFailure(str(error)) from None
+        def show(report: lake.CompactionReport) -> None:
+            line.show(f"{report.removed:,} files merged into {report.added:,}")
+
+        try:
+            report = lake.compact(spark, out, options, on_group=show)
+        except lake.CompactionLocked as error:
+            raise CommandFailure(str(error)) from None
     if as_json:
         print_json(
             {"partitions": report.partitions, "removed": report.removed, "added": report.added, "bytes": report.bytes}

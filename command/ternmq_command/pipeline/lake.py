@@ -10,13 +10,13 @@ from ternmq_command.pipeline.compact import compaction_of, compaction_options
 from ternmq_command.pipeline.options import (
     SparkOptions,
     connection_options,
+    source_options,
     spark_options,
-    spark_session_for,
     stream_options,
 )
-from ternmq_command.pipeline.running import checked
-from ternmq_command.terminal.failures import CommandFailure, WrongUsage
-from ternmq_command.terminal.options import Duration, Pair, json_option
+from ternmq_command.pipeline.running import checked, running
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import counted, print_json
 from ternmq_command.terminal.printing import echo
 
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 @click.option("--tag", metavar="TAGS", help="Only messages with one of these tags, as in 'paid||shipped'.")
 @click.option("--filter", "sql_filter", metavar="SQL92", help="Only messages whose properties match.")
 @click.option("--group", metavar="GROUP", help="A consumer group that is told the progress, so that its lag shows.")
-@click.option(
-    "--source-option", "source_options", type=Pair(), multiple=True, help="Another option of the source; repeatable."
-)
+@source_options
 @click.option(
     "--event-time",
     type=click.Choice(["born", "stored"]),
@@ -83,7 +81,7 @@ def command(
     tag: str | None,
     sql_filter: str | None,
     group: str | None,
-    source_options: tuple[tuple[str, str], ...],
+    source: tuple[tuple[str, str], ...],
     event_time: Literal["born", "stored"],
     dedup_window: timedelta,
     lateness: timedelta,
@@ -122,7 +120,7 @@ def command(
             tag=tag,
             filter=sql_filter,
             group=group,
-            source_options=dict(source_options),
+            source_options=dict(source),
             event_time=event_time,
             dedup_window=dedup_window,
             lateness=lateness,
@@ -136,17 +134,13 @@ def command(
 
 
 def _carried_out(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport":
-    with spark_session_for("ternmq lake", spark_at) as spark:
+    with running("lake", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
-        from pyspark_ternmq.pipelines.progress import ProgressLine
 
         try:
-            with ProgressLine("lake") as line:
-                return lake.run(spark, options, line=line)
-        except ValueError as error:
+            return lake.run(spark, options, line=line)
+        except ValueError as error:  # a JSON schema, which only a session can read
             raise WrongUsage(str(error)) from None
-        except (lake.LakeBroken, OSError) as error:
-            raise CommandFailure(str(error)) from None
 
 
 def _report(report: "LakeReport", out: str, *, as_json: bool) -> None:

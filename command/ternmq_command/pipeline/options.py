@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+source_options = click.option(
+    "--source-option", "source", type=Pair(), multiple=True, help="Another option of the source; repeatable."
+)
+"""Gives the command `source`, pairs of a name and a value."""
 DEFAULT_TRIGGER = timedelta(seconds=10)
 
 

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options, stream_options
+from ternmq_command.pipeline.options import (
+    SparkOptions,
+    connection_options,
+    source_options,
+    spark_options,
+    stream_options,
+)
 from ternmq_command.pipeline.running import checked, running
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Duration, Pair, json_option
+from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import counted, print_json
 from ternmq_command.terminal.printing import echo
 
@@ -44,9 +50,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Most messages of a batch; a queue that is read sooner to its end may make others come too late.",
 )
-@click.option(
-    "--source-option", "source_options", type=Pair(), multiple=True, help="Another option of the source; repeatable."
-)
+@source_options
 @connection_options
 @spark_options
 @json_option
@@ -62,7 +66,7 @@ def command(
     trigger: timedelta | None,
     starting: str,
     max_offsets_per_trigger: int | None,
-    source_options: tuple[tuple[str, str], ...],
+    source: tuple[tuple[str, str], ...],
     connection: "Callable[[], PipelineConnection]",
     spark_at: SparkOptions,
     as_json: bool,
@@ -98,7 +102,7 @@ def command(
             starting=starting,
             max_offsets_per_trigger=max_offsets_per_trigger,
             trigger=trigger,
-            source_options=dict(source_options),
+            source_options=dict(source),
         )
 
     wanted = checked(options)

@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 PIECE_BYTES = 64 * KIB
 
 
-async def parsed_in_pieces(kind: Any, data: bytes) -> Any:  # noqa: ANN401 - a message class
+async def parsed_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
     """As `kind.FromString(data)`, which raises DecodeError."""
     request = kind()
     await its_turn()
     turns = Turns()
-    for piece in _pieces(data):
+    for piece in _pieces(data, piece_bytes):
         request.MergeFromString(piece)
         await turns.next()
     return request
 
 
-def _pieces(data: bytes) -> "Iterator[bytes]":
+def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
     start = at = 0
     while at < len(data):
         end = field_end(data, at)
         if end is None:  # it goes wrong here, or is a group: the parser sees
             at = len(data)
-        elif end - start > PIECE_BYTES and at > start:
+        elif end - start > piece_bytes and at > start:
             yield data[start:at]
             start = at
         at = end if end is not None else at

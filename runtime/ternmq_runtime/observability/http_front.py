@@ -21,6 +21,7 @@ tells is the event loop's, and asked there (`watched_loop.py`): 503 "the event l
 import asyncio
 import json
 import logging
+from dataclasses import dataclass
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from urllib.parse import unquote
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import SECOND_MS
 from ternmq_rpc.grpc_stream.sockets import UNIX, bound, named
-from ternmq_runtime.observability.http_server import Answer, HttpServer, listening
+from ternmq_runtime.observability.http_server import ANSWER_S, Answer, HttpServer, listening
 from ternmq_runtime.observability.watched_loop import LoopBusy, WatchedLoop
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.http_basic import Asker
 
 _log = logging.getLogger(__name__)
-_LIVE_S = 10.0
-_PATIENCE_S = 1.0
-_METRICS_PATIENCE_S = 10.0
 _JSON = "application/json"
 # What Prometheus's own client calls its text format.
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,6 +49,20 @@ INSIDE = "/inside/"
 OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
 """For load balancers and orchestrators, which are no users."""
 PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTiming:
+    """In seconds: for how long the event loop may not have turned and is live yet, how long it has to say what it is
+    asked, and the metrics; and how long a peer may take for an answer."""
+
+    live_s: float = 10.0
+    patience_s: float = 1.0
+    metrics_patience_s: float = 10.0
+    answer_s: float = ANSWER_S
+
+
+HTTP_TIMING = HttpTiming()
 
 
 class HttpFront:
@@ -72,8 +84,10 @@ class HttpFront:
         header_timeout_ms: int = 10 * SECOND_MS,
         inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
         tls: "PortTls | None" = None,
+        timing: HttpTiming = HTTP_TIMING,
     ) -> None:
         self._inside = inside
+        self._timing = timing
         self._tls = tls
         self._started = started
         self._ready = ready
@@ -96,6 +110,7 @@ class HttpFront:
             lambda code, text: json_answer(code, {"error": text}),
             self._loop.watch,
             header_timeout_s=self._header_timeout_s,
+            answer_s=self._timing.answer_s,
             tls=self._tls,
         )
         self._server.start()
@@ -123,12 +138,12 @@ class HttpFront:
 
     async def _is_allowed(self, asker: "Asker") -> bool:
         may_read = self._may_read
-        return may_read is None or await self._loop.ask(lambda: may_read(asker), _PATIENCE_S)
+        return may_read is None or await self._loop.ask(lambda: may_read(asker), self._timing.patience_s)
 
     async def _answer_live(self) -> Answer:
-        ago_s = await self._loop.turned_ago_s(_PATIENCE_S)
-        late = {"loop_turned_ms_ago": int(ago_s * 1000)} if ago_s >= _PATIENCE_S else {}
-        if ago_s < _LIVE_S:
+        ago_s = await self._loop.turned_ago_s(self._timing.patience_s)
+        late = {"loop_turned_ms_ago": int(ago_s * 1000)} if ago_s >= self._timing.patience_s else {}
+        if ago_s < self._timing.live_s:
             return json_answer(200, {"status": "live", **late, **self._remark})
         return json_answer(503, {"status": f"the event loop has not turned for {ago_s:.0f} s", **late, **self._remark})
 
@@ -136,15 +151,15 @@ class HttpFront:
         if path == "/metrics" and self._metrics is not None:
             return await self._answer_metrics(self._metrics)
         if path == "/health/started":
-            return self._health("started", await self._loop.ask(self._started, _PATIENCE_S))
+            return self._health("started", await self._loop.ask(self._started, self._timing.patience_s))
         if path == "/health/ready":
-            problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), _PATIENCE_S)
+            problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), self._timing.patience_s)
             amiss = {} if degraded is None else {"degraded": degraded}
             return self._health("ready", problem, {**amiss, **self._exposed})
         if path.startswith(INSIDE):
             question, _, argument = path.removeprefix(INSIDE).partition("/")
             if (answer := self._inside.get(question)) is not None:
-                said = await self._loop.run(lambda: answer(unquote(argument)), _PATIENCE_S)
+                said = await self._loop.run(lambda: answer(unquote(argument)), self._timing.patience_s)
                 return Answer(200, "application/octet-stream", said)
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
@@ -157,7 +172,7 @@ class HttpFront:
 
     async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> Answer:
         try:
-            return Answer(200, METRICS_TYPE, await self._loop.run(metrics, _METRICS_PATIENCE_S))
+            return Answer(200, METRICS_TYPE, await self._loop.run(metrics, self._timing.metrics_patience_s))
         except LoopBusy:
             raise
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs

@@ -62,6 +62,7 @@ class HttpServer:
         beside: "Callable[[], Coroutine[None, None, None]]",
         *,
         header_timeout_s: float,
+        answer_s: float = ANSWER_S,
         tls: "PortTls | None" = None,
     ) -> None:
         self._sockets = sockets
@@ -70,6 +71,7 @@ class HttpServer:
         self._refused = refused
         self._beside = beside
         self._header_timeout_s = header_timeout_s
+        self._answer_s = answer_s
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[socket.socket] = set()
@@ -137,7 +139,7 @@ class HttpServer:
             client.close()
             return
         client.setblocking(False)
-        connection = _Connection(client, self._answer, self._refused, self._header_timeout_s, self._tls)
+        connection = _Connection(client, self._answer, self._refused, self._header_timeout_s, self._answer_s, self._tls)
         self._connections[connection] = task = self._loop.create_task(connection.serve())
         self._tasks.add(task)
         self._clients.add(client)
@@ -167,6 +169,7 @@ class _Connection:
         answer: "Callable[[str, str, Asker], Awaitable[Answer]]",
         refused: "Callable[[int, str], Answer]",
         header_timeout_s: float,
+        answer_s: float,
         tls: "PortTls | None",
     ) -> None:
         self._socket = sock
@@ -174,6 +177,7 @@ class _Connection:
         self._answer = answer
         self._refused = refused
         self._header_timeout_s = header_timeout_s
+        self._answer_s = answer_s
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._loop = asyncio.get_running_loop()
         self._request_began_s: float | None = None
@@ -253,7 +257,7 @@ class _Connection:
         parts = (response, h11.Data(data=b"" if head else body), h11.EndOfMessage())
         data = b"".join(self._http.send(part) or b"" for part in parts)
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._answer_s):
                 await self._wire.write(data)
         except TimeoutError:
             # The kernel has part of the answer; it is to let go of that too.

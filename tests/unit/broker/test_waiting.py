@@ -16,13 +16,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ternmq_broker.delivery.pending_halves import CheckRules
+from ternmq_broker.delivery.check_schedule import CheckRules
+from ternmq_broker.store.drafts import Draft
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.timers import Timers
+from ternmq_broker.transactions.orphans import Orphans
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.clock import Clock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, NewMessage, Resolution, TimedMessage, TransactionState
+from ternmq_common.model import HalfMessage, NewMessage, OrphanedTransaction, Resolution, TimedMessage, TransactionState
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_common.pollers import Pollers
 from ternmq_common.recall_handle import RecallHandle
@@ -259,7 +262,7 @@ class WaitingMachine(RuleBasedStateMachine):
         count = data.draw(st.integers(1, len(self.store._log.segment_bases) - 1))
         start = self.store.segment_end(count)
         self.flusher.acknowledges = True
-        waiting = {half.message_id for half in self.transactions.pending.below(start)}
+        waiting = {half.message_id for half in self.transactions.halves.below(start)}
         self.run(self.service.relocate_below(start))
         self.run(self.transactions.discard_below(start))
         for message_id in waiting & self.halves.keys():
@@ -348,9 +351,56 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
         if log_offset == 0:
             machine.the_indexes_are_spilled(checkpoint=True)
             machine.open()
-            assert len(machine.transactions.pending) == 1
+            assert [half.log_offset for half in machine.transactions.halves.in_order()] != [log_offset]
+            assert len(machine.transactions.halves.waiting) == 1
     machine.run(machine.transactions.discard_below(machine.store.segment_end(2)))
     remove_segments(machine.store, 2)
     assert not machine.store.halves.waiting
-    assert not len(machine.transactions.pending)
+    machine.loop.close()
+
+
+def test_a_half_message_that_can_not_be_read_at_one_start_waits_again_after_the_next() -> None:
+    """Also if a checkpoint is written between."""
+    machine = WaitingMachine()
+    machine.start()
+    machine.one_begins(queue_id=0, acknowledged=True)
+    machine.the_indexes_are_spilled(checkpoint=True)
+    [half] = machine.store.halves.in_order()
+    [name] = machine.folders.commit_log.files
+    machine.folders.commit_log.files[name].content[60] ^= 1
+    machine.open()
+    assert not machine.transactions.halves.waiting
+    machine.store.append_drafts([Draft(RecordKind.MESSAGE, TOPIC, 0, machine.new_message())], 1)
+    machine.store.sync()
+    machine.the_indexes_are_spilled(checkpoint=True)
+    machine.folders.commit_log.files[name].content[60] ^= 1
+    machine.open()
+    assert [again.message_id for again in machine.transactions.halves.in_order()] == [half.message_id]
+    machine.loop.close()
+
+
+def test_a_half_message_that_is_lost_does_not_keep_others_from_being_asked_about() -> None:
+    machine = WaitingMachine()
+    machine.start()
+    for _ in range(3):
+        machine.one_begins(queue_id=0, acknowledged=True)
+        machine.store._log.roll()
+    before, lost, behind = machine.store.halves.in_order()
+    file = machine.folders.commit_log.files[f"{lost.log_offset:020d}"]
+    file.content[60] ^= 1
+    orphans = Orphans(machine.transactions, machine.store, machine.clock, broker=BROKER)
+    asked: list[str] = []
+
+    async def ask(orphan: OrphanedTransaction) -> bool:
+        asked.append(TransactionId.parse(orphan.transaction_id).message_id)
+        return True
+
+    orphans.watch(ask)
+    machine.clock.time_ms += 60
+    assert machine.run(orphans._look())
+    assert asked == [before.message_id, behind.message_id]
+    file.content[60] ^= 1
+    for _ in range(2):
+        assert [half.checks for half in machine.transactions.halves.in_order()] == [1, 0, 1]
+        machine.open()
     machine.loop.close()

@@ -181,3 +181,24 @@ def shape(function: Callable[..., object]) -> tuple[object, str]:
     signature = inspect.signature(function)
     result = signature.return_annotation
     return signature.parameters, getattr(result, "__name__", str(result))
+
+
+async def test_a_listener_of_the_blocking_consumer_says_when_it_wants_the_message_again(server: ScriptedServer) -> None:
+    ended = threading.Event()
+
+    def listener(_: MessageView) -> None:
+        raise ternmq.RetryLater(timedelta(minutes=5))
+
+    def use() -> None:
+        with ternmq.blocking.PushConsumer(server.endpoint, "g", {TOPIC: "*"}, listener):
+            ended.wait(timeout=LONG_S)
+
+    server.deliver(stored_message(1))
+    using = asyncio.create_task(asyncio.to_thread(use))
+    try:
+        [change] = await server.asked("ChangeInvisibleDuration")
+    finally:
+        ended.set()
+        await using
+    assert change.invisible_duration.ToTimedelta() == timedelta(minutes=5)
+    assert not server.requests["AckMessage"]

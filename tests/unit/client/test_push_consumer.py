@@ -84,9 +84,12 @@ async def test_failure_gives_back_with_the_back_off_of_the_attempt(
     assert acked(server) == set()
 
 
-@pytest.mark.parametrize("delay_s", [0, 0.5, 7, 12 * 3600])
+@pytest.mark.parametrize(
+    ("delay_s", "asked_s"),
+    [(0, 0.001), (0.0001, 0.001), (0.5, 0.5), (7, 7), (12 * 3600, 12 * 3600)],  # 0 would mean: the group's back-off
+)
 async def test_a_listener_says_when_it_wants_the_message_again(
-    server: ScriptedServer, delay_s: float, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, delay_s: float, asked_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     def listener(_: MessageView) -> None:
         raise RetryLater(timedelta(seconds=delay_s))
@@ -94,7 +97,7 @@ async def test_a_listener_says_when_it_wants_the_message_again(
     server.deliver(stored_message(1))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener):
         [change] = await server.asked("ChangeInvisibleDuration")
-    assert change.invisible_duration.ToTimedelta() == timedelta(seconds=delay_s)
+    assert change.invisible_duration.ToTimedelta() == timedelta(seconds=asked_s)
     assert acked(server) == set()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 

@@ -24,9 +24,11 @@ from ternmq_common.model import (
     TimedMessage,
     Topic,
 )
+from ternmq_common.server_settings import FlushMode
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused
+from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -60,8 +62,13 @@ def timing() -> LearningTiming:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, timing: LearningTiming) -> AsyncIterator[InProcessCluster]:
-    """Two brokers, which look at the registry only when they hear of a later version."""
-    async with running(tmp_path, brokers=2, timings=Timings(registry_sync=timing)) as cluster:
+    """Two brokers, which look at the registry only when they hear of a later version.
+
+    A proxy repeats neither a send nor a retry whose answer is late, or whose link was lost: it may have been stored. So
+    nobody waits for a busy disk here, and a machine that stands still for seconds loses no link.
+    """
+    timings = Timings(registry_sync=timing, link=LinkTiming(silence_s=PATIENCE_S), proxy_silence_s=PATIENCE_S)
+    async with running(tmp_path, brokers=2, flush=FlushMode.ASYNC, timings=timings) as cluster:
         yield cluster
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts import parsing
 from ternmq_proxy.fronts.field_count import has_more_fields
+from ternmq_proxy.fronts.parsing import parsed_in_pieces
 
 
 def walked(message: Message) -> int:
@@ -92,9 +92,8 @@ def test_deep_nesting_is_the_parsers_to_refuse(bytes_: bytes) -> None:
 
 @given(request=SENDS, piece_bytes=st.integers(1, 200))
 def test_what_is_parsed_in_pieces_is_the_whole(request: Message, piece_bytes: int) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "PIECE_BYTES", piece_bytes)
-        assert asyncio.run(parsing.parsed_in_pieces(rpc.SendMessageRequest, request.SerializeToString())) == request
+    data = request.SerializeToString()
+    assert asyncio.run(parsed_in_pieces(rpc.SendMessageRequest, data, piece_bytes)) == request
 
 
 @given(data=st.binary(max_size=100))
@@ -105,13 +104,11 @@ def test_pieces_are_refused_when_the_whole_is(data: bytes) -> None:
         whole = rpc.SendMessageRequest.FromString(data)
     except DecodeError:
         whole = None
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "PIECE_BYTES", 1)
-        if whole is None:
-            with pytest.raises(DecodeError):
-                asyncio.run(parsing.parsed_in_pieces(rpc.SendMessageRequest, data))
-        else:
-            assert asyncio.run(parsing.parsed_in_pieces(rpc.SendMessageRequest, data)) == whole
+    if whole is None:
+        with pytest.raises(DecodeError):
+            asyncio.run(parsed_in_pieces(rpc.SendMessageRequest, data, 1))
+    else:
+        assert asyncio.run(parsed_in_pieces(rpc.SendMessageRequest, data, 1)) == whole
 
 
 def test_others_get_the_event_loop_meanwhile() -> None:

@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyspark_ternmq.pipelines import lake
+from ternmq.errors import TransportError
 from ternmq_command.main import cli
-from ternmq_command.pipeline import compact as pipeline_compact
-from ternmq_command.pipeline import lake as pipeline_lake
+from ternmq_command.pipeline import running as pipeline_running
 from ternmq_command.pipeline.options import SparkOptions
+from ternmq_command.terminal.failures import Unreachable
 
 LAKE = ("pipeline", "lake", "--topics", "orders, payments", "--out", "folder")
 REPORT = lake.LakeReport(rows=1200, late=3, malformed=1, duplicates=1, batches=2, files=4)
@@ -31,8 +32,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[SparkOptions]:
         told.append(spark_at)
         yield None
 
-    for module in (pipeline_lake, pipeline_compact):
-        monkeypatch.setattr(module, "spark_session_for", session)
+    monkeypatch.setattr(pipeline_running, "spark_session_for", session)
     return told
 
 
@@ -170,6 +170,18 @@ def test_what_breaks_in_the_lake_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(lake, "run", run)
     result = ternmq(*LAKE)
     assert (result.exit_code, result.stderr) == (1, "ternmq: data/x was committed\n")
+
+
+@pytest.mark.usefixtures("sessions")
+def test_a_server_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, line: object) -> None:
+        del line
+        raise TransportError("h:1", "refused")
+
+    monkeypatch.setattr(lake, "run", run)
+    result = ternmq(*LAKE)
+    assert result.exit_code == Unreachable.exit_code
+    assert result.stderr.startswith("ternmq: can't reach a broker at h:1 (refused)")
 
 
 @pytest.mark.usefixtures("sessions")

@@ -1,5 +1,6 @@
 """An index that is made anew has what it had before, whatever records the log has, and however it is read."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +9,7 @@ from ternmq_broker.store.index.queue_index import Location  # noqa: TC001 - for 
 from ternmq_broker.store.log import log_walk
 from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.replaying import replay
+from ternmq_broker.store.replaying.replay import ReplaySizes
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolders
@@ -67,11 +68,8 @@ def test_an_index_that_is_made_anew_is_as_before(steps: list[Step], window: int,
     before.close()
     for name in [name for name in folders.index.files if name.isdigit()]:
         del folders.index.files[name]
-    sizes = log_walk._READ_BYTES, replay._SPILL_ENTRIES
-    log_walk._READ_BYTES, replay._SPILL_ENTRIES = window, spill
-    try:
-        again = MessageStore(folders, segment_bytes=1500)
-    finally:
-        log_walk._READ_BYTES, replay._SPILL_ENTRIES = sizes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_walk, "_READ_BYTES", window)
+        again = MessageStore(folders, segment_bytes=1500, replay_sizes=ReplaySizes(spill_entries=spill))
     assert found(again, keys) == expected
     assert again.recovered == sum(len(systems) for _, systems, _ in steps)

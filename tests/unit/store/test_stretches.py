@@ -1,6 +1,7 @@
 """A log that several processes read makes the index that one makes, whatever is in it."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ from ternmq_broker.store.index.log_index import SpillJob
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.replaying import replay, stretches
+from ternmq_broker.store.replaying import stretches
+from ternmq_broker.store.replaying.replay import REPLAY_SIZES, ReplaySizes
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 MESSAGES = 4000
 SEGMENT_BYTES = 200_000
+# Several processes, though the log is short, and stretches that no record fits well.
+SEVERAL = ReplaySizes(parallel_bytes=0, stretch_bytes=70_001)
+SPILLING = replace(SEVERAL, spill_entries=1000)
 QUEUES = [("orders", 0), ("orders", 1), ("payments", 0)]
 
 
@@ -37,8 +42,14 @@ def fill(folder: Path) -> None:
     store.abandon()
 
 
-def contents(folder: Path) -> dict[object, object]:
-    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+def opened(folder: Path, sizes: ReplaySizes = REPLAY_SIZES, *, accept_corruption: bool = False) -> MessageStore:
+    return MessageStore(
+        DiskFolders(folder), segment_bytes=SEGMENT_BYTES, accept_corruption=accept_corruption, replay_sizes=sizes
+    )
+
+
+def contents(folder: Path, sizes: ReplaySizes = REPLAY_SIZES) -> dict[object, object]:
+    store = opened(folder, sizes)
     found: dict[object, object] = {"recovered": store.recovered, "halves": set(store.halves.waiting)}
     for topic, queue_id in QUEUES:
         first, end = store.bounds(topic, queue_id)
@@ -59,13 +70,6 @@ def forget_index(folder: Path) -> None:
 
 
 @pytest.fixture
-def several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several processes, though the log is short, and stretches that no record fits well."""
-    monkeypatch.setattr(replay, "_PARALLEL_BYTES", 0)
-    monkeypatch.setattr(stretches, "STRETCH_BYTES", 70_001)
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     fill(tmp_path)
     return tmp_path
@@ -74,8 +78,6 @@ def folder(tmp_path: Path) -> Path:
 def test_several_processes_make_the_same_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = contents(folder)
     forget_index(folder)
-    monkeypatch.setattr(replay, "_PARALLEL_BYTES", 0)
-    monkeypatch.setattr(stretches, "STRETCH_BYTES", 70_001)
     taken = []
     take = stretches.Stretches.at
 
@@ -85,20 +87,19 @@ def test_several_processes_make_the_same_index(folder: Path, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(stretches.Stretches, "at", told)
-    assert contents(folder) == alone
+    assert contents(folder, SEVERAL) == alone
     assert sum(stretch.records for stretch in taken if stretch) > MESSAGES / 2
 
 
-@pytest.mark.usefixtures("several")
 def test_damage_is_met_where_it_is(folder: Path) -> None:
     segment = sorted((folder / "commitlog").iterdir())[1]
     content = bytearray(segment.read_bytes())
     content[50_000] ^= 0xFF
     segment.write_bytes(content)
     with pytest.raises(CommitLogCorrupted):
-        MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+        opened(folder, SEVERAL)
     forget_index(folder)
-    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES, accept_corruption=True)
+    store = opened(folder, SEVERAL, accept_corruption=True)
     lost = 0
     for topic, queue_id in QUEUES:
         end = store.bounds(topic, queue_id)[1]
@@ -108,7 +109,6 @@ def test_damage_is_met_where_it_is(folder: Path) -> None:
     store.abandon()
 
 
-@pytest.mark.usefixtures("several")
 def test_processes_that_die_are_done_without(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,31 +116,27 @@ def test_processes_that_die_are_done_without(
     forget_index(folder)
     monkeypatch.setattr(stretches, "_WORKER", ("true",))
     with caplog.at_level(logging.WARNING):
-        assert contents(folder) == expected
+        assert contents(folder, SEVERAL) == expected
     assert "it is read without it" in caplog.text
 
 
-@pytest.mark.usefixtures("several")
-def test_what_was_made_anew_is_not_made_again_by_the_next_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "_SPILL_ENTRIES", 1000)
-    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
+def test_what_was_made_anew_is_not_made_again_by_the_next_start(folder: Path) -> None:
+    store = opened(folder, SPILLING)
     assert store.recovered > MESSAGES
     store.abandon()
-    assert MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES).recovered == 0
+    assert opened(folder, SPILLING).recovered == 0
 
 
-@pytest.mark.usefixtures("several")
 def test_a_disk_that_takes_nothing_does_not_keep_a_store_from_opening(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = contents(folder)
     forget_index(folder)
-    monkeypatch.setattr(replay, "_SPILL_ENTRIES", 1000)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(SpillJob, "write", full)
-        assert contents(folder) == expected
+        assert contents(folder, SPILLING) == expected
     assert caplog.text.count("can't be moved to disk") == 1

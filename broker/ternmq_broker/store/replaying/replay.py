@@ -8,6 +8,7 @@ tells how far it is.
 import logging
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.replaying.plain_records import PlainRecords
@@ -19,17 +20,28 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.log_recovery import LogRecovery
 
 _log = logging.getLogger(__name__)
-_SPILL_ENTRIES = 262_144
 _TELL_EVERY_S = 2.0
-# Processes take a fifth of a second to begin.
-_PARALLEL_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySizes:
+    """How many entries are moved to disk together, and from how many bytes of the log on several processes read it, in
+    stretches of how many: they take a fifth of a second to begin."""
+
+    spill_entries: int = 262_144
+    parallel_bytes: int = 256 << 20
+    stretch_bytes: int = 8 << 20
+
+
+REPLAY_SIZES = ReplaySizes()
 
 
 class Replay:
     """One pass over the log. `count` is how many records it had, `stored_ms` when the newest was stored, 0 for none."""
 
-    def __init__(self, log: "CommitLog", derived: "Derived") -> None:
+    def __init__(self, log: "CommitLog", derived: "Derived", sizes: ReplaySizes = REPLAY_SIZES) -> None:
         self._log = log
+        self._sizes = sizes
         self._derived = derived
         self._plain = PlainRecords(derived.index, log.layouts.key)
         self._begin = max(derived.covered, log.start)
@@ -42,8 +54,9 @@ class Replay:
 
     def run(self, recovery: "LogRecovery") -> None:
         """Errors are those of `LogRecovery.records`."""
-        is_much = self._log.end - self._begin >= _PARALLEL_BYTES and self._derived.index.covered <= self._begin
-        with Stretches(self._log, self._begin) if is_much else nullcontext() as self._stretches:
+        log, begin, sizes = self._log, self._begin, self._sizes
+        is_much = log.end - begin >= sizes.parallel_bytes and self._derived.index.covered <= begin
+        with Stretches(log, begin, sizes.stretch_bytes) if is_much else nullcontext() as self._stretches:
             self._run(recovery)
 
     def _run(self, recovery: "LogRecovery") -> None:
@@ -74,7 +87,7 @@ class Replay:
 
     def _look_after(self, log_offset: int) -> None:
         """All below is in the indexes, and whole."""
-        if self._derived.entries_in_memory >= _SPILL_ENTRIES and self._disk_takes:
+        if self._derived.entries_in_memory >= self._sizes.spill_entries and self._disk_takes:
             self._spill(log_offset)
         now = time.monotonic()
         if now - self._told >= _TELL_EVERY_S:

@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _WORKER = (sys.executable, "-m", "ternmq_broker.store.replaying.stretch_worker")
-STRETCH_BYTES = 8 << 20
 _AHEAD = 2
 
 
 class Stretches:
     """The stretches from a log offset on; a context, at whose end the processes end."""
 
-    def __init__(self, log: "CommitLog", begin: int, *, processes: int | None = None) -> None:
-        self._left = deque(_wanted(log, begin))
+    def __init__(self, log: "CommitLog", begin: int, stretch_bytes: int, *, processes: int | None = None) -> None:
+        self._left = deque(_wanted(log, begin, stretch_bytes))
         self._processes = processes or max(2, os.cpu_count() or 1)
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(self._processes, thread_name_prefix="stretches")
@@ -104,7 +103,7 @@ class _Worker:
                 continue  # what it was asked last was not taken
 
 
-def _wanted(log: "CommitLog", begin: int) -> "list[WantedRecords]":
+def _wanted(log: "CommitLog", begin: int, stretch_bytes: int) -> "list[WantedRecords]":
     """All stretches of records of today's layout; none if the log's files are not on a disk."""
     wanted: list[WantedRecords] = []
     begin = max(begin, log.layouts.layout_1_below)
@@ -113,7 +112,7 @@ def _wanted(log: "CommitLog", begin: int) -> "list[WantedRecords]":
         if path is None:
             return []
         wanted += (
-            WantedRecords(str(path), base, first, min(first + STRETCH_BYTES, end), log.layouts.key)
-            for first in range(max(base, begin), end, STRETCH_BYTES)
+            WantedRecords(str(path), base, first, min(first + stretch_bytes, end), log.layouts.key)
+            for first in range(max(base, begin), end, stretch_bytes)
         )
     return wanted

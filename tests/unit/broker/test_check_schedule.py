@@ -7,16 +7,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ternmq_broker.delivery.pending_halves import NEXT, NEXT_BY_OPERATOR, CheckRules, PendingHalf, PendingHalves
+from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckRules, CheckSchedule
+from ternmq_broker.store.half_index import HalfIndex, WaitingHalf
 from ternmq_common.model import Resolution, TransactionState
 
 RULES = CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=2000)
 
 
-def half(log_offset: int, stored_ms: int, topic: str = "orders") -> PendingHalf:
-    return PendingHalf(
-        log_offset=log_offset, size=1, topic=topic, message_id=f"m{log_offset}", sender="", stored_ms=stored_ms
-    )
+def stored(halves: HalfIndex, log_offset: int, stored_ms: int, topic: str = "orders") -> WaitingHalf:
+    """A half message that has just been appended."""
+    halves.add(log_offset, 1)
+    half = halves.waiting[log_offset]
+    half.describe(topic=topic, message_id=f"m{log_offset}", sender="", stored_ms=stored_ms)
+    return half
 
 
 @pytest.mark.parametrize(("state", "resolution"), list(product(TransactionState, Resolution)))
@@ -29,24 +32,26 @@ def test_a_transaction_ends_once(state: TransactionState, resolution: Resolution
 
 
 def test_the_recovery_duration_of_a_message_counts_instead_of_the_default() -> None:
-    halves = PendingHalves(RULES)
-    halves.add(half(1, stored_ms=1000), None)
-    halves.add(half(2, stored_ms=1000), 10)
-    halves.add(half(3, stored_ms=1000), 500)
-    assert [each.log_offset for each in halves.take_due(1059, 10)] == [2]
-    assert [each.log_offset for each in halves.take_due(1060, 10)] == [1]
-    assert halves.next_due_ms() == 1159
-    assert [each.log_offset for each in halves.take_due(1500, 10)] == [2, 1, 3]
+    halves = HalfIndex()
+    schedule = CheckSchedule(halves, RULES)
+    schedule.add(stored(halves, 1, stored_ms=1000), None)
+    schedule.add(stored(halves, 2, stored_ms=1000), 10)
+    schedule.add(stored(halves, 3, stored_ms=1000), 500)
+    assert [each.log_offset for each in schedule.take_due(1059, 10)] == [2]
+    assert [each.log_offset for each in schedule.take_due(1060, 10)] == [1]
+    assert schedule.next_due_ms() == 1159
+    assert [each.log_offset for each in schedule.take_due(1500, 10)] == [2, 1, 3]
 
 
 def test_after_a_restart_producers_get_an_interval_to_come_back() -> None:
-    halves = PendingHalves(RULES)
-    asked = half(1, stored_ms=1000)
-    asked.checks = 2
-    halves.restore(asked, None, now_ms=5000)
-    halves.restore(half(2, stored_ms=4990), None, now_ms=5000)
-    assert halves.next_due_ms() == 5050
-    assert [each.log_offset for each in halves.take_due(5100, 10)] == [2, 1]
+    halves = HalfIndex()
+    schedule = CheckSchedule(halves, RULES)
+    asked = stored(halves, 1, stored_ms=1000)
+    halves.checked(1, 2)
+    schedule.restore(asked, None, now_ms=5000)
+    schedule.restore(stored(halves, 2, stored_ms=4990), None, now_ms=5000)
+    assert schedule.next_due_ms() == 5050
+    assert [each.log_offset for each in schedule.take_due(5100, 10)] == [2, 1]
 
 
 class CheckMachine(RuleBasedStateMachine):
@@ -54,43 +59,45 @@ class CheckMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.halves = PendingHalves(RULES)
+        self.halves = HalfIndex()
+        self.schedule = CheckSchedule(self.halves, RULES)
         self.now = 0
         self.count = 0
-        self.model: dict[int, tuple[PendingHalf, int]] = {}  # by log offset, with the time of its next turn
+        self.model: dict[int, tuple[WaitingHalf, int]] = {}  # by log offset, with the time of its next turn
 
     @rule(recovery_ms=st.none() | st.integers(1, 300))
     def one_is_stored(self, recovery_ms: int | None) -> None:
         self.count += 1
-        new = half(self.count, self.now, topic="odd" if self.count % 2 else "even")
-        self.halves.add(new, recovery_ms)
+        new = stored(self.halves, self.count, self.now, topic="odd" if self.count % 2 else "even")
+        self.schedule.add(new, recovery_ms)
         self.model[self.count] = (new, self.now + (RULES.first_check_ms if recovery_ms is None else recovery_ms))
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def one_is_ended(self, data: st.DataObject) -> None:
         log_offset = data.draw(st.sampled_from(sorted(self.model)))
-        self.halves.remove(self.model.pop(log_offset)[0])
+        del self.model[log_offset]
+        self.halves.settle(log_offset, 1000 + log_offset, discards=False)
 
     @rule(milliseconds=st.integers(-100, 400), limit=st.integers(1, 4), answered=st.booleans())
     def questions_are_due(self, milliseconds: int, limit: int, answered: bool) -> None:
         self.now = max(0, self.now + milliseconds)
-        due = self.halves.take_due(self.now, limit)
+        due = self.schedule.take_due(self.now, limit)
         expected = [offset for offset, (_, next_ms) in self.model.items() if next_ms <= self.now]
         assert len(due) == min(limit, len(expected))
         for each in due:
             assert each.log_offset in expected
             is_old = self.now - each.stored_ms >= RULES.age_max_ms
-            assert self.halves.is_exhausted(each, self.now) == (is_old or each.checks >= RULES.checks_max)
+            assert self.schedule.is_exhausted(each, self.now) == (is_old or each.checks >= RULES.checks_max)
             self.model[each.log_offset] = (each, self.now + RULES.interval_ms)
             if answered and not is_old and each.checks < RULES.checks_max:
-                each.checks += 1
+                self.halves.checked(each.log_offset, each.checks + 1)
 
     @invariant()
     def the_next_turn_is_known(self) -> None:
-        assert self.halves.next_due_ms() == min((next_ms for _, next_ms in self.model.values()), default=None)
-        assert [each.log_offset for each in self.halves] == sorted(self.model)
-        assert len(self.halves) == len(self.model)
+        assert self.schedule.next_due_ms() == min((next_ms for _, next_ms in self.model.values()), default=None)
+        assert [each.log_offset for each in self.halves.in_order()] == sorted(self.model)
+        assert len(self.halves.waiting) == len(self.model)
         assert {each.log_offset for each in self.halves.of_topic("odd")} == {n for n in self.model if n % 2}
         assert {each.log_offset for each in self.halves.below(5)} == {n for n in self.model if n < 5}
 
