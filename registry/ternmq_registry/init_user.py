@@ -32,13 +32,13 @@ def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "P
     try:
         if name is None or registry.has_super_user():
             return False
-        path = None if data_dir is None else data_dir / INIT_SECRET_FILE
-        secret = settings.init_secret or _secret_in(path)
-        is_made = registry.ensure_super_user(name, secret, now_ms=now_ms())
+        own_path = None if data_dir is None else data_dir / INIT_SECRET_FILE
+        given = _given_in(settings)
+        is_made = registry.ensure_super_user(name, given or _secret_in(own_path), now_ms=now_ms())
     except MessagingError as error:
         raise StartupError(f"the super user {name} (init_user) can't be made: {error.message}") from error
     if is_made:
-        where = "" if settings.init_secret else f", its secret is in {path}: note it down and delete the file"
+        where = "" if given else f", its secret is in {own_path}: note it down and delete the file"
         _log.warning("made the super user %s (init_user)%s", name, where)
     return is_made
 
@@ -48,11 +48,26 @@ def new_secret() -> str:
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 
+def _given_in(settings: "UsersSettings") -> str | None:
+    file = settings.init_secret_file
+    if file is None:
+        return settings.init_secret
+    try:
+        secret = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(
+            f"the secret of the super user of init_user (init_secret_file) can't be read: {error}"
+        ) from None
+    if problem := problem_of_secret(secret):
+        raise StartupError(f"the file {file} (init_secret_file) has no secret: {problem}")
+    return secret
+
+
 def _secret_in(path: "Path | None") -> str:
     if path is None:
         raise StartupError(
-            "the super user of init_user needs a secret in the variable TERNMQ_INIT_SECRET, the same for all proxies: "
-            "a proxy keeps no file to write one to"
+            "the super user of init_user needs a secret in the variable TERNMQ_INIT_SECRET or in the file of "
+            "init_secret_file, the same for all proxies: a proxy keeps no file to write one to"
         )
     try:
         if path.exists():

@@ -17,6 +17,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
+GUARDED_FILE = ROOT / "docker-compose.guarded.yml"
 PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 OBSERVABILITY, PIPELINE = "observability", "pipeline"
 BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 540, 240, 90
@@ -32,9 +33,9 @@ def inspected(container: str) -> dict[str, Any]:
     return known
 
 
-def described() -> dict[str, dict[str, Any]]:
+def described(file: Path = COMPOSE_FILE) -> dict[str, dict[str, Any]]:
     """The services as the file describes them."""
-    services: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    services: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())["services"]
     return services
 
 
@@ -50,7 +51,10 @@ def composer() -> list[str]:
 class Stack:
     """Started by `with`; at the end nothing of it is left, its volumes included."""
 
-    def __init__(self) -> None:
+    def __init__(self, *files: Path, services: Sequence[str] = ()) -> None:
+        """`files` are laid over docker-compose.yml; `services` are those that are built and started, none: all."""
+        self._files = (COMPOSE_FILE, *files)
+        self._services = services
         self.project = f"ternmq-tests-{secrets.token_hex(4)}"
         self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
 
@@ -61,8 +65,8 @@ class Stack:
 
     def __enter__(self) -> Self:
         try:
-            self.compose("build", timeout_s=BUILD_TIMEOUT_S)
-            self.up()
+            self.compose("build", *self._services, timeout_s=BUILD_TIMEOUT_S)
+            self.up(*self._services)
         except BaseException as error:
             error.add_note(self.logs())
             self.down()
@@ -100,7 +104,8 @@ class Stack:
                 process.kill()
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
-        return [*composer(), "--project-name", self.project, "--file", str(COMPOSE_FILE), *arguments]
+        files = [word for file in self._files for word in ("--file", str(file))]
+        return [*composer(), "--project-name", self.project, *files, *arguments]
 
     def _variables(self) -> dict[str, str]:
         return {name: str(port) for name, port in self.ports.items()}

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.containers.compose import COMPOSE_FILE, OBSERVABILITY, PIPELINE, ROOT, Stack, described
+from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, TlsMode
+from ternmq_common.settings import load
+from tests.containers.compose import COMPOSE_FILE, GUARDED_FILE, OBSERVABILITY, PIPELINE, ROOT, Stack, described
 from tests.interop.programs import Programs
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -15,31 +17,37 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)
 SERVICES = sorted(described())
 BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)
 DOCKERFILES = ("Dockerfile", "deploy/docker/broker.Dockerfile", "deploy/docker/proxy.Dockerfile")
-JOBS = {"registry-migration", "pipeline"}
+JOBS = {"registry-migration", "pipeline", "certificates", "secrets"}
 # And a program whose image has nothing that could ask it.
 WITHOUT_HEALTH = {*JOBS, "otel-collector"}
+# What a variable of Compose is without a value.
+DEFAULT = re.compile(r"\$\{\w+:-(.*)\}")
+OF_THE_GUARD = {"certificates", "secrets"}
 OF_THE_IMAGE = {"ternmq-broker", "ternmq-proxy"}
 
 
 def test_the_compose_of_this_machine_takes_it() -> None:
     profiles = ("--profile", OBSERVABILITY, "--profile", PIPELINE)
     assert sorted(Stack().compose(*profiles, "config", "--services").split()) == SERVICES
+    guarded = Stack(GUARDED_FILE).compose(*profiles, "config", "--services").split()
+    assert sorted(guarded) == sorted({*SERVICES, *OF_THE_GUARD})
 
 
 def test_compose_v2_takes_it() -> None:
     """By its own library, which checks the file against its schema too."""
     program = Programs("compose-v2", Path(__file__).parent / "compose_v2").build("go") / "program"
 
-    def services(*profiles: str) -> list[str]:
-        return sorted(subprocess.check_output([program, COMPOSE_FILE, *profiles], text=True, timeout=60).split())
+    def services(files: str, *profiles: str) -> list[str]:
+        return sorted(subprocess.check_output([program, files, *profiles], text=True, timeout=60).split())
 
-    assert services() == BY_DEFAULT
-    assert services(OBSERVABILITY, PIPELINE) == SERVICES
+    assert services(str(COMPOSE_FILE)) == BY_DEFAULT
+    assert services(str(COMPOSE_FILE), OBSERVABILITY, PIPELINE) == SERVICES
+    assert services(f"{COMPOSE_FILE},{GUARDED_FILE}") == sorted({*BY_DEFAULT, *OF_THE_GUARD})
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", [*SERVICES, *sorted(OF_THE_GUARD)])
 def test_a_service_is_bounded_and_can_become_nobody_else(name: str) -> None:
-    service = described()[name]
+    service = (described() | {job: described(GUARDED_FILE)[job] for job in OF_THE_GUARD})[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -63,6 +71,29 @@ def test_ports_are_published_for_this_machine_alone() -> None:
     published = [port for service in described().values() for port in service.get("ports", [])]
     assert published
     assert all(port.startswith("${LISTEN_ADDRESS:-127.0.0.1}:") for port in published)
+
+
+def test_the_guard_lets_no_service_out_and_no_proxy_start_without_asking_who_comes() -> None:
+    guarded = described(GUARDED_FILE)
+    assert not [name for name, service in guarded.items() if "ports" in service]
+    members = [name for name in SERVICES if re.fullmatch(r"(broker|proxy)-\d+", name)]
+    for name in members:
+        variables, command = guarded[name]["environment"], guarded[name].get("command", [])
+        cls: type[BrokerServerSettings | ProxySettings] = (
+            ProxySettings if name.startswith("proxy") else BrokerServerSettings
+        )
+        environ = {key: DEFAULT.sub(r"\1", value) for key, value in variables.items()}
+        loaded = load(cls, file=None, environ=environ, flags={}).settings
+        assert loaded.cluster_tls_ca == Path("/etc/ternmq/certificates/cluster-ca.pem")
+        if isinstance(loaded, ProxySettings):
+            assert (loaded.access_control, loaded.insecure) == (True, False)
+            assert loaded.grpc_tls_mode is TlsMode.REQUIRED
+            assert loaded.secrets_key_file
+            assert loaded.init_secret_file
+            assert command
+            assert "--insecure" not in command
+    hosts = re.findall(r"--host (\S+)", guarded["certificates"]["command"][0])
+    assert sorted(hosts) == sorted(["load-balancer", *members])
 
 
 def test_our_images_have_one_way_of_being_built() -> None:

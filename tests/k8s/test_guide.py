@@ -8,7 +8,7 @@ from pathlib import Path
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
-from tests.k8s.rendering import K8S, Json, Pod, named, of_kind, pods, rendered, rendered_folder
+from tests.k8s.rendering import K8S, Json, Pod, named, of_kind, pods, rendered, rendered_folder, secrets_made_by_hand
 from tests.k8s.test_schemas import VERSIONS
 
 
@@ -64,7 +64,9 @@ def test_a_setting_is_changed_by_a_map_of_the_same_name(checkout: Path) -> None:
     overlay.write_text(overlay.read_text() + generator)
     before, after = rendered("production"), rendered_folder(overlay.parent)
     (data,) = (each["data"] for each in of_kind(after, "ConfigMap") if "TERNMQ_RETENTION_MS" in each["data"])
-    assert data == {"TERNMQ_SHUTDOWN_GRACE_MS": "5s", "TERNMQ_RETENTION_MS": "24h"}
+    (unchanged,) = (each["data"] for each in of_kind(before, "ConfigMap") if "TERNMQ_RETENTION_MS" in each["data"])
+    assert data == unchanged | {"TERNMQ_RETENTION_MS": "24h"}
+    assert data["TERNMQ_SHUTDOWN_GRACE_MS"] == "5s"
     # Brokers get a map with another name, proxies keep theirs and are not restarted.
     assert named(after, "StatefulSet", "broker-0") != named(before, "StatefulSet", "broker-0")
     assert named(after, "Deployment", "proxy") == named(before, "Deployment", "proxy")
@@ -80,3 +82,26 @@ def test_what_the_rollout_names_is_there() -> None:
     assert "--selector app.kubernetes.io/component=broker" in lines
     selected = [each for each in pods(objects) if each.labels.get("app.kubernetes.io/component") == "broker"]
     assert {each.workload["kind"] for each in selected} == {"StatefulSet"}
+
+
+def test_secrets_are_made_with_the_keys_that_the_examples_have() -> None:
+    lines = re.sub(r"\\\n\s*", "", "\n".join(commands("TLS and access control")))
+    made = {
+        found[1]: set(re.findall(r"--from-file=([\w.-]+)", found[2]))
+        for found in re.finditer(r"create secret generic (\S+)(.*)", lines)
+    }
+    examples = {
+        each["metadata"]["name"]: set(each["stringData"])
+        for each in secrets_made_by_hand("production")
+        if each["metadata"]["name"] != "ternmq-registry"
+    }
+    assert made == examples
+
+
+def test_certificates_for_trying_out_are_for_the_names_that_the_overlay_gives() -> None:
+    """Those that brokers advertise, and the Service of the clients."""
+    hosts = set(re.findall(r"--host (\S+)", " ".join(commands("TLS and access control"))))
+    brokers = [each for each in pods(rendered("production")) if each.component == "broker"]
+    wanted = {f"{each.name}.{each.workload['spec']['serviceName']}.{each.namespace}.svc" for each in brokers}
+    clients = named(rendered("production"), "Service", "ternmq")
+    assert hosts - {"mq.example.com"} == {*wanted, f"{clients['metadata']['name']}.ternmq.svc"}

@@ -98,5 +98,21 @@ def test_production_gets_it_as_the_guide_says_and_is_otherwise_the_same(checkout
         kubernetes_validate.validate(after[key], VERSIONS[-1], strict=True)
     production, dev = lake(objects), lake(rendered("dev"))
     assert "--topics=orders,payments" in words(production, objects)
-    # So what containers prove of dev's holds here.
-    assert production.spec == dev.spec
+    # So what containers prove of dev's holds here, but for the guard, which is the servers' CA alone.
+    (server,) = (each["secret"] for each in production.spec["volumes"] if each["name"] == "server")
+    assert server["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    assert without_guard(production.spec) == dev.spec
+
+
+def without_guard(spec: Json) -> Json:
+    """The pod without what the component `guarded` gives it."""
+    (container,) = spec["containers"]
+    (mount,) = (each for each in container["volumeMounts"] if each["name"] == "server")
+    (ca,) = (each["value"] for each in container["env"] if each["name"] == "TERNMQ_CA")
+    assert ca == f"{mount['mountPath']}/ca.crt"
+    plain = {
+        "env": [each for each in container["env"] if each["name"] != "TERNMQ_CA"],
+        "volumeMounts": [each for each in container["volumeMounts"] if each is not mount],
+    }
+    volumes = [each for each in spec["volumes"] if each["name"] != "server"]
+    return {**spec, "containers": [container | plain], "volumes": volumes}

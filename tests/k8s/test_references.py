@@ -109,14 +109,16 @@ def test_settings_and_secrets_that_are_named_are_there(objects: tuple[Json, ...]
                 continue
             name = reference["secretName"] if kind == "secret" else reference["name"]
             holder = known["ConfigMap" if kind.startswith("config") else "Secret", name]
-            assert "key" not in reference or reference["key"] in holder
+            keys = [reference["key"]] if "key" in reference else [each["key"] for each in reference.get("items", ())]
+            assert set(keys) <= holder.keys()
 
 
 def test_no_setting_and_no_secret_is_there_for_nobody(objects: tuple[Json, ...], known: Known) -> None:
-    kinds = {"ConfigMap": ("configMapRef", "configMapKeyRef"), "Secret": ("secretRef", "secretKeyRef")}
+    kinds = {"ConfigMap": ("configMapRef", "configMapKeyRef"), "Secret": ("secretRef", "secretKeyRef", "secret")}
     specs = [pod.spec for pod in pods(objects)]
     references = [(kind, ref) for kind, keys in kinds.items() for key in keys for ref in keys_of(specs, key)]
-    assert {(kind, ref["name"]) for kind, ref in references if not ref.get("optional")} == set(known)
+    named_ones = {(kind, ref.get("secretName") or ref["name"]) for kind, ref in references if not ref.get("optional")}
+    assert named_ones == set(known)
 
 
 def test_volumes_that_are_mounted_are_there_and_all_are_mounted(objects: tuple[Json, ...]) -> None:

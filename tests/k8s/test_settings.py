@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -10,13 +12,36 @@ import click
 import pytest
 
 from ternmq_command.main import cli
-from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings
+from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings, TlsMode
+from ternmq_common.server_settings.exposure import exposure
 from ternmq_common.settings import load, variable_name
-from tests.k8s.rendering import Json, Pod, arguments, environment, named, pods, rendered, settings_and_secrets
+from tests.k8s.rendering import (
+    K8S,
+    Json,
+    Pod,
+    arguments,
+    environment,
+    named,
+    pods,
+    rendered,
+    rendered_folder,
+    secrets_made_by_hand,
+    settings_and_secrets,
+)
 
 # What kustomize appends to the name of a map or secret that it makes.
 _GENERATED = re.compile(r"\b(ternmq(?:-[a-z]+)?)-[a-z0-9]{10}\b")
 PROCESSES: dict[str, type[MemberSettings]] = {"broker": BrokerServerSettings, "proxy": ProxySettings}
+GUARDED = "  - ../../components/guarded\n"
+FILES = (
+    "tls_cert",
+    "tls_key",
+    "cluster_tls_cert",
+    "cluster_tls_key",
+    "cluster_tls_ca",
+    "secrets_key_file",
+    "init_secret_file",
+)
 Known = Mapping[tuple[str, str], Mapping[str, str]]
 
 
@@ -111,20 +136,78 @@ def test_dev_reaches_the_postgres_that_it_brings() -> None:
     assert secret["url"] == f"postgresql://{user}@{service['metadata']['name']}:{port}/{database}"
 
 
-def test_what_containers_prove_of_dev_holds_for_production() -> None:
-    """`test_in_containers.py` runs dev's containers; production's differ in what they may use, and in nothing else."""
+def test_what_containers_prove_of_dev_holds_for_production(tmp_path: Path) -> None:
+    """`test_in_containers.py` runs dev's containers; production's differ in what they may use and in the guard, and in
+    nothing else."""
+    unguarded = unguarded_production(tmp_path)
     dev, production = (
-        {pod.component: pod for pod in pods(rendered(overlay)) if pod.component in {*PROCESSES, "migration"}}
-        for overlay in ("dev", "production")
+        {pod.component: pod for pod in pods(objects) if pod.component in {*PROCESSES, "migration"}}
+        for objects in (rendered("dev"), unguarded)
     )
     for component, pod in production.items():
         (tried,), (container,) = dev[component].containers, pod.containers
         assert shape(container) == shape(tried)
         assert pod.spec["securityContext"] == dev[component].spec["securityContext"]
         assert pod.spec["volumes"] == dev[component].spec["volumes"]
-    settings_of_dev, settings_of_production = named_settings("dev"), named_settings("production")
+    settings_of_dev, settings_of_production = named_settings(rendered("dev")), named_settings(unguarded)
     # dev has a component more, whose map is its own.
     assert {name: settings_of_dev[name] for name in settings_of_production} == settings_of_production
+
+
+def unguarded_production(folder: Path) -> tuple[Json, ...]:
+    """The overlay without its component `guarded`."""
+    shutil.copytree(K8S, folder / "k8s")
+    overlay = folder / "k8s/overlays/production/kustomization.yaml"
+    text = overlay.read_text()
+    assert text.count(GUARDED) == 1
+    overlay.write_text(text.replace(GUARDED, ""))
+    return rendered_folder(overlay.parent)
+
+
+@pytest.fixture
+def production() -> list[Pod]:
+    """Production's brokers and proxies."""
+    return [pod for pod in pods(rendered("production")) if pod.component in PROCESSES]
+
+
+@pytest.fixture
+def known_of_production() -> Known:
+    return settings_and_secrets([*rendered("production"), *secrets_made_by_hand("production")])
+
+
+def test_productions_proxies_take_tls_and_users_only_and_probes_in_plain_text(
+    production: list[Pod], known_of_production: Known
+) -> None:
+    (proxy,) = (settings(pod, known_of_production) for pod in production if pod.component == "proxy")
+    assert isinstance(proxy, ProxySettings)
+    assert (proxy.access_control, proxy.insecure) == (True, False)
+    assert (proxy.grpc_tls_mode, proxy.http_tls_mode) == (TlsMode.REQUIRED, TlsMode.OPTIONAL)
+    assert exposure(proxy) is None
+
+
+def test_files_of_productions_settings_are_keys_of_secrets_that_the_processes_may_read(
+    production: list[Pod], known_of_production: Known
+) -> None:
+    for pod in production:
+        loaded = settings(pod, known_of_production)
+        named_ones = {name: getattr(loaded, name, None) for name in FILES}
+        wanted = FILES if pod.component == "proxy" else [name for name in FILES if name.startswith("cluster_")]
+        assert [name for name, path in named_ones.items() if path is not None] == list(wanted)
+        (container,) = pod.containers
+        volumes = {each["name"]: each["secret"] for each in pod.spec["volumes"] if "secret" in each}
+        folders = {each["mountPath"]: volumes.get(each["name"]) for each in container["volumeMounts"]}
+        for path in filter(None, named_ones.values()):
+            secret = folders[str(path.parent)]
+            assert secret is not None
+            assert path.name in known_of_production["Secret", secret["secretName"]]
+            # Root's and the group's; whoever else is in the pod reads none of them.
+            assert secret["defaultMode"] == 0o440
+        assert pod.spec["securityContext"]["fsGroup"] == pod.spec["securityContext"]["runAsGroup"]
+
+
+def test_only_proxies_have_the_keys_of_users_secrets(production: list[Pod]) -> None:
+    having = {pod.component for pod in production if "ternmq-access" in json.dumps(pod.spec)}
+    assert having == {"proxy"}
 
 
 def shape(container: Json) -> Json:
@@ -133,9 +216,9 @@ def shape(container: Json) -> Json:
     return cast("Json", json.loads(_GENERATED.sub(r"\1", text)))
 
 
-def named_settings(overlay: str) -> dict[str, dict[str, str]]:
+def named_settings(objects: tuple[Json, ...]) -> dict[str, dict[str, str]]:
     """What is in the ConfigMaps."""
-    found = settings_and_secrets(rendered(overlay)).items()
+    found = settings_and_secrets(objects).items()
     return {_GENERATED.sub(r"\1", name): data for (kind, name), data in found if kind == "ConfigMap"}
 
 

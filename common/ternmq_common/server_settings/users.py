@@ -23,7 +23,11 @@ class UsersSettings(ProcessSettings):
     """Name of a super user that is made at the start while there is no super user who is enabled."""
 
     init_secret: str | None = field(default=None, repr=False)
-    """The secret of that user, for a variable; none: `ternmq up` makes one and writes it to a file."""
+    """The secret of that user, for a variable; none: that of the file, or `ternmq up` makes one and writes it to a
+    file in its data directory."""
+
+    init_secret_file: Path | None = None
+    """File with the secret of that user, which is read when the user has to be made, and may be gone later."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -36,5 +40,8 @@ class UsersSettings(ProcessSettings):
                 raise InvalidSetting("secrets_key", str(error)) from None
         if self.init_user is not None and (problem := problem_of_user_name(self.init_user)):
             raise InvalidSetting("init_user", problem)
-        if self.init_secret is not None and (problem := problem_of_secret(self.init_secret)):
-            raise InvalidSetting("init_secret", problem)
+        if self.init_secret is not None:
+            if self.init_secret_file is not None:
+                raise InvalidSetting("init_secret", "a file (init_secret_file) is given too; one of both is needed")
+            if problem := problem_of_secret(self.init_secret):
+                raise InvalidSetting("init_secret", problem)

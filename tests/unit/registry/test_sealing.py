@@ -116,3 +116,5 @@ def test_secrets_of_the_settings_are_shown_nowhere() -> None:
 def test_one_key_is_given_in_one_way(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="one of both is needed"):
         ServerSettings(secrets_key=OLD.hex(), secrets_key_file=tmp_path / "key")
+    with pytest.raises(InvalidSetting, match="one of both is needed"):
+        ServerSettings(init_secret="correct-horse-battery", init_secret_file=tmp_path / "secret")

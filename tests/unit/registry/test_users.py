@@ -283,6 +283,22 @@ def test_a_proxy_needs_the_secret_and_a_key(opened: Open) -> None:
         make_init_user(opened(), ProxySettings(init_user="root", init_secret=SECRET), None)
 
 
+def test_the_secret_can_be_in_a_file_which_may_be_gone_when_the_user_is_there(opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    wanted = ProxySettings(init_user="root", init_secret_file=file)
+    with pytest.raises(StartupError, match=r"\(init_secret_file\) can't be read: .*No such file"):
+        make_init_user(opened(KEY), wanted, None)
+    file.write_text("short\n")
+    with pytest.raises(StartupError, match=r"\(init_secret_file\) has no secret") as refused:
+        make_init_user(opened(KEY), wanted, None)
+    assert "short" not in str(refused.value).removeprefix(str(file))
+    file.write_text(f"{SECRET}\n")
+    assert make_init_user(opened(KEY), wanted, None)
+    assert secrets_of(opened(KEY), "root") == [(SECRET, None)]
+    file.unlink()
+    assert not make_init_user(opened(KEY), wanted, None)
+
+
 # --- damage
 
 

@@ -1,6 +1,6 @@
-// Reads a compose file as Compose v2 does, with its library and its schema, and prints the names of the services.
+// Reads compose files as Compose v2 does, with its library and its schema, and prints the names of the services.
 //
-//	go run . docker-compose.yml [PROFILE...]
+//	go run . docker-compose.yml[,FILE...] [PROFILE...]
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	options, err := cli.NewProjectOptions(os.Args[1:2], cli.WithProfiles(os.Args[2:]), cli.WithName("checked"))
+	options, err := cli.NewProjectOptions(strings.Split(os.Args[1], ","), cli.WithProfiles(os.Args[2:]), cli.WithName("checked"))
 	if err != nil {
 		log.Fatal(err)
 	}
