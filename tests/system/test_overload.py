@@ -3,18 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc.aio
 import pytest
 
 from ternmq_common.retry_hint import hinted_s
+from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.overload import Overload
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from ternmq_runtime.observability.figures import FrontFigures
+from tests.support.embedded import Embedded, RawClient, message
 from tests.support.until import until
+from tests.system.conftest import ANY_PORT
 from tests.unit.rpc.grpc_stream.echo import served
 
 METHOD = "/apache.rocketmq.v2.MessagingService/SendMessage"
@@ -70,6 +74,18 @@ async def client(address: str) -> AsyncIterator[grpc.aio.UnaryUnaryMultiCallable
             request_serializer=rpc.SendMessageRequest.SerializeToString,
             response_deserializer=rpc.SendMessageResponse.FromString,
         )
+
+
+async def test_a_server_that_may_shed_serves_all_sends_while_it_is_in_time(tmp_path: Path) -> None:
+    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, overload_delay_ms=10_000)
+    async with Embedded(settings) as server, RawClient(server.grpc) as raw:
+        await raw.create_topic("plain")
+        await raw.create_topic("ranked", kind=pb.PRIORITY)
+        for sent in (message("plain"), message("ranked", priority=1)):
+            answers = await asyncio.gather(
+                *(raw.call("SendMessage", rpc.SendMessageRequest(messages=[sent])) for _ in range(20))
+            )
+            assert {answer.status.code for answer in answers} == {pb.OK}
 
 
 @pytest.mark.parametrize("at_once", [False, True])
