@@ -3,15 +3,19 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 
-def start_server(folder: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
+def start_server(
+    folder: Path, *options: str, environment: Mapping[str, str] = {}
+) -> tuple["subprocess.Popen[str]", str]:
     """The process, once it serves, and its endpoint."""
     command = [sys.executable, "-m", "ternmq_command.main", "up", "--data-dir", str(folder), "--log-level", "warning"]
     addresses = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    environment = os.environ | {"TERNMQ_AUTO_CREATE_PER_MINUTE": "1000000"}  # thousands of groups are used once
-    server = subprocess.Popen([*command, *addresses, *options], stdout=subprocess.PIPE, text=True, env=environment)
+    # Thousands of groups are used once.
+    variables = {**os.environ, "TERNMQ_AUTO_CREATE_PER_MINUTE": "1000000", **environment}
+    server = subprocess.Popen([*command, *addresses, *options], stdout=subprocess.PIPE, text=True, env=variables)
     assert server.stdout is not None
     ready = server.stdout.readline().split()
     return server, ready[1].removeprefix("grpc=")

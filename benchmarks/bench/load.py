@@ -126,7 +126,7 @@ def run(
     """One run of a work; what it costs is counted of the processes `pids`."""
     with held(work, endpoint, *options, cores=cores, way_in=way_in) as process:
         before = cpu_s(pids)
-        figures = _figures(process)
+        figures = figures_of(process)
         return Run(figures, cpu_s(pids) - before)
 
 
@@ -161,7 +161,8 @@ def _await_ready(process: "subprocess.Popen[str]") -> None:
         raise _failed(process)
 
 
-def _figures(process: "subprocess.Popen[str]") -> Figures:
+def figures_of(process: "subprocess.Popen[str]") -> Figures:
+    """Have a load that is `held` begin, and wait for what it finds."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")

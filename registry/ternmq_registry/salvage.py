@@ -1,9 +1,9 @@
 """What can still be had of an embedded registry, whole or damaged, without changing the file.
 
 Whole       everything, as a start would read it.
-Damaged     the topics, groups and users whose rows SQLite still finds and whose checksums fit: they are exactly what
-            was written. Tables are read from both ends, as a page that can't be read hides what lies behind it, and
-            with the bytes of the file's header that never change put right.
+Damaged     the topics, groups, users and quotas whose rows SQLite still finds and whose checksums fit: they are
+            exactly what was written. Tables are read from both ends, as a page that can't be read hides what lies
+            behind it, and with the bytes of the file's header that never change put right.
 Copy        all reading is of a copy, since SQLite writes to what it opens.
 """
 
@@ -17,11 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.model import Group, Topic
+from ternmq_common.quotas import Quota
 from ternmq_registry.checksums import is_whole
 from ternmq_registry.errors import RegistryFileDamaged
 from ternmq_registry.registry import Registry
-from ternmq_registry.rows import group_of, topic_of
-from ternmq_registry.tables import GROUPS, TOPICS, USERS
+from ternmq_registry.rows import group_of, quota_of, topic_of
+from ternmq_registry.tables import GROUPS, QUOTAS, TOPICS, USERS
 from ternmq_registry.user_rows import stored_user
 
 if TYPE_CHECKING:
@@ -43,13 +44,15 @@ _HEADER = {
 @dataclass(frozen=True, slots=True)
 class Salvaged:
     """`damage` is what was found, None in a file that is whole or not there. `unreadable` names rows whose checksums
-    do not fit, as far as they still have names. `users` are those of a damaged file: a whole one keeps its own."""
+    do not fit, as far as they still have names. `users` and `quotas` are those of a damaged file: a whole one
+    keeps its own."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     damage: str | None = None
     unreadable: list[str] = field(default_factory=list)
     users: "dict[str, StoredUser]" = field(default_factory=dict)
+    quotas: list[Quota] = field(default_factory=list)
 
 
 def salvaged(path: Path) -> Salvaged:
@@ -88,6 +91,7 @@ def _of_damaged(copy: Path, finding: str) -> Salvaged:
             found.groups[row["name"]] = group_of({**row, "fifo": bool(row["fifo"])})
         for row in _rows(connection, USERS.name, found):
             found.users[row["name"]] = stored_user(row)
+        found.quotas.extend(map(quota_of, _rows(connection, QUOTAS.name, found)))
     return found
 
 
@@ -99,22 +103,27 @@ def _put_header_right(path: Path) -> None:
 
 
 def _rows(connection: sqlite3.Connection, table: str, found: Salvaged) -> "Iterator[Mapping[str, Any]]":
-    good: dict[str, Mapping[str, Any]] = {}
-    bad: set[str] = set()
+    good: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    bad: set[tuple[str, ...]] = set()
     for order in ("ASC", "DESC"):
         # A row that can't be read ends the walk in this direction.
         with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
             for row in map(dict, connection.execute(f"SELECT * FROM {table} ORDER BY rowid {order}")):  # noqa: S608
+                key = tuple(str(row[part]) for part in ("kind", "name") if part in row)
                 if is_whole(row):
-                    good[row["name"]] = row
+                    good[key] = row
                 else:
-                    bad.add(str(row.get("name")))
-    found.unreadable.extend(f"{table} {name!r}" for name in sorted(bad - good.keys()))
+                    bad.add(key)
+    found.unreadable.extend(f"{table} {':'.join(key)!r}" for key in sorted(bad - good.keys()))
     yield from good.values()
 
 
 def replace_damaged(
-    path: Path, topics: "Iterable[Topic]", groups: "Iterable[Group]", users: "Iterable[StoredUser]" = ()
+    path: Path,
+    topics: "Iterable[Topic]",
+    groups: "Iterable[Group]",
+    users: "Iterable[StoredUser]" = (),
+    quotas: "Iterable[Quota]" = (),
 ) -> Path:
     """Put a registry with these in the place of the damaged one, which is kept; returns where.
 
@@ -129,6 +138,8 @@ def replace_damaged(
         for group in groups:
             registry.create_group(group)
         registry.take_over_users(users)
+        for quota in quotas:
+            registry.put_quota(quota)
     aside = _unused(path)
     for each in (path, *sidecars(path)):
         shutil.copy2(each, aside.with_name(aside.name + each.name.removeprefix(path.name)))

@@ -1,4 +1,5 @@
-"""Topics and groups that a registry has lost, made again of what the store of a broker holds. Users are in no store.
+"""Topics and groups that a registry has lost, made again of what the store of a broker holds. Users and quotas are in
+no store.
 
 Embedded    a file that is whole gets what it lacks. A damaged one is set aside; another takes its place, with the rows
             that can be trusted as they were (`ternmq_registry.salvage`), and the rest by the store.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from ternmq_common.quotas import Quota
     from ternmq_common.server_settings import StorageSettings
     from ternmq_registry.user_rows import StoredUser
 
@@ -42,8 +44,8 @@ class TopicChange:
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """What is to be made. `damage` is that of the registry's file, None if it is whole or not there; then
-    `kept_topics`, `kept_groups` and `kept_users` are taken over as they were; `unreadable` names rows that are lost.
-    """
+    `kept_topics`, `kept_groups`, `kept_users` and `kept_quotas` are taken over as they were; `unreadable` names rows
+    that are lost."""
 
     topics: list[TopicChange]
     groups: list[Group]
@@ -52,6 +54,7 @@ class RebuildPlan:
     kept_groups: list[Group] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     kept_users: "list[StoredUser]" = field(default_factory=list)
+    kept_quotas: "list[Quota]" = field(default_factory=list)
 
     @property
     def is_nothing(self) -> bool:
@@ -105,6 +108,7 @@ class _Embedded(Rebuild):
             [*found.groups.values()] if found.damage else [],
             found.unreadable,
             [*found.users.values()],
+            found.quotas,
         )
 
     def carry_out(self) -> "Path | None":
@@ -116,7 +120,7 @@ class _Embedded(Rebuild):
         topics = {topic.name: topic for topic in plan.kept_topics}
         topics |= {change.topic.name: change.topic for change in plan.topics}
         groups = [*plan.kept_groups, *plan.groups]
-        return replace_damaged(self._path, topics.values(), groups, plan.kept_users)
+        return replace_damaged(self._path, topics.values(), groups, plan.kept_users, plan.kept_quotas)
 
 
 class _OfCluster(Rebuild):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerRemaining, ServerInfo
     from ternmq.admin.groups import Group, GroupDescription, GroupSettings
     from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
+    from ternmq.admin.quotas import Quota
     from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
     from ternmq.admin.users import User
     from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
@@ -137,6 +138,11 @@ class AdminClient(Calls):
         from ternmq.admin import brokers
 
         return self.ask(brokers.remaining(name))
+
+    def quotas(self) -> "list[Quota]":
+        from ternmq.admin import quotas
+
+        return list(self.ask(quotas.list_all()).quotas)
 
     def users(self) -> "Iterator[User]":
         """All by their names; pages are read as they are needed."""

@@ -38,7 +38,7 @@ DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
 @endpoint_option
 @json_option
 def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
-    """Make a server have the topics, groups and users that FILE declares.
+    """Make a server have the topics, groups, users and quotas that FILE declares.
 
     What is missing is created, and what differs is updated where no message is lost by it: more queues and another
     permission of a topic, all settings of a group but whether it is FIFO, all of a user but the secret. If something
@@ -61,6 +61,9 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
           policies:
             - {allow: "Topic:orders-*", actions: "Pub,Sub", from: [10.0.0.0/8]}
             - {deny: Topic:orders-secret, actions: All}
+      quotas:
+        - {quota: "user:alice", messages_in: 1000/s, bytes_in: 10MiB/s, burst: 2s}
+        - {quota: "client:*", connections: 4}
 
     The secret of a user who is created is what the variable or the file has; without either the server makes one, which
     is printed once.
@@ -129,13 +132,16 @@ class Outcome:
 
 def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
     from ternmq_command.declaring.convergence import planned
+    from ternmq_command.declaring.quota_convergence import quota_change
     from ternmq_command.declaring.user_convergence import user_changes
 
     topics = {topic.name: topic for topic in admin.topics()}
     groups = {group.name: group for group in admin.groups()}
     users = {user.name: user for user in admin.users()} if declared.users else {}
     of_users = (user_changes(user, users.get(user.name)) for user in declared.users)
-    return [*planned(declared, topics, groups), *itertools.chain.from_iterable(of_users)]
+    quotas = {f"{quota.kind}:{quota.name}": quota for quota in admin.quotas()} if declared.quotas else {}
+    of_quotas = (quota_change(quota, quotas.get(quota.name)) for quota in declared.quotas)
+    return [*planned(declared, topics, groups), *itertools.chain.from_iterable(of_users), *of_quotas]
 
 
 def _carried_out(admin: "AdminClient", change: "Change") -> Outcome:

@@ -2,7 +2,8 @@
 
 What is missing is created. Of what is there, settings that can change without losing a message are updated: more queues
 and another permission of a topic, and all settings of a group but whether it is FIFO. The rest is refused: another
-type, fewer queues, FIFO or not. Nothing is ever deleted. For users see `user_convergence`.
+type, fewer queues, FIFO or not. Nothing is ever deleted. For users see `user_convergence`, for quotas
+`quota_convergence`.
 """
 
 import enum
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Action(enum.Enum):
-    """What is to be done with one topic, group, user or policy."""
+    """What is to be done with one topic, group, user, policy or quota."""
 
     CREATE = "create"
     UPDATE = "update"

@@ -1,5 +1,5 @@
-"""What a file declares: topics, groups and users with the settings that it names, checked as far as that needs no
-server.
+"""What a file declares: topics, groups, users and quotas with the settings that it names, checked as far as that needs
+no server.
 
 A setting that the file leaves out is left as it is on the server, and is the server's default in what is made.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ternmq_command.declaring.declared import choice, count, declared_settings, shown
+from ternmq_command.declaring.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
 from ternmq_command.declaring.declared_users import USER_KEYS, DeclaredUser, declared_user
 from ternmq_command.group.settings import GroupSettings
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
@@ -52,18 +53,21 @@ class Declarations:
     topics: Sequence[DeclaredTopic]
     groups: Sequence[DeclaredGroup]
     users: Sequence[DeclaredUser]
+    quotas: Sequence[DeclaredQuota]
 
 
 def declarations(content: object, *, source: str) -> Declarations:
     """The declarations in a parsed file; WrongUsage for what the file must not say."""
-    sections = _checked_table({} if content is None else content, ("topics", "groups", "users"), where=source)
+    sections = _checked_table({} if content is None else content, ("topics", "groups", "users", "quotas"), where=source)
     topics = [_topic(item, where) for item, where in _items(sections, "topics", TOPIC_KEYS, source)]
     groups = [_group(item, where) for item, where in _items(sections, "groups", GROUP_KEYS, source)]
     users = [declared_user(item, where) for item, where in _items(sections, "users", USER_KEYS, source)]
+    quotas = [declared_quota(item, where) for item, where in _items(sections, "quotas", QUOTA_KEYS, source)]
     _check_once("topics", [topic.name for topic in topics], source)
     _check_once("groups", [group.name for group in groups], source)
     _check_once("users", [user.name for user in users], source)
-    return Declarations(topics, groups, users)
+    _check_once("quotas", [quota.name for quota in quotas], source)
+    return Declarations(topics, groups, users, quotas)
 
 
 def _items(

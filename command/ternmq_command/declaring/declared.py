@@ -11,6 +11,7 @@ from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, SECOND_MS
 from ternmq_common.printable import cut
+from ternmq_common.quotas import BURST_MS_MAX, BURST_MS_MIN
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.settings import did_you_mean
 from ternmq_common.units import parsed_duration, rendered_duration
@@ -33,6 +34,11 @@ def declared_settings(item: Item, where: str) -> GroupSettings:
         queue_lock_hold=_parsed(item, "queue_lock_hold", where, _duration),
         priority_factor=_priority_factor(item, where),
     )
+
+
+def burst(item: Item, where: str) -> timedelta | None:
+    """Of a quota; None when the file does not say."""
+    return _parsed(item, "burst", where, _burst)
 
 
 def _priority_factor(item: Item, where: str) -> int | None:
@@ -72,7 +78,7 @@ def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | 
         return None
     # YAML and TOML have times of their own; a plain number can only be meant for a duration, and is in seconds.
     text = value.isoformat() if isinstance(value, date | datetime) else value
-    if isinstance(text, int) and not isinstance(text, bool) and parse is _duration:
+    if isinstance(text, int) and not isinstance(text, bool) and parse in (_duration, _burst):
         text = str(text)
     if not isinstance(text, str):
         raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
@@ -96,6 +102,13 @@ def _assignment(text: str) -> str:
         return str(AssignmentStrategy.parse(text))
     except MessagingError as error:
         raise ValueError(error.message) from None
+
+
+def _burst(text: str) -> timedelta:
+    found = timedelta(seconds=float(parsed_duration(text, unit="s")))
+    if not BURST_MS_MIN <= found / timedelta(milliseconds=1) <= BURST_MS_MAX:
+        raise ValueError(f"{rendered_duration(BURST_MS_MIN)} to {rendered_duration(BURST_MS_MAX)} are allowed")
+    return found
 
 
 def _duration(text: str) -> timedelta:

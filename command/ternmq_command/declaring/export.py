@@ -1,6 +1,6 @@
-"""`ternmq export`: topics, groups and users of a server, as `ternmq apply` reads them."""
+"""`ternmq export`: topics, groups, users and quotas of a server, as `ternmq apply` reads them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -10,24 +10,25 @@ from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo, echo_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ternmq.admin.groups import Group
+    from ternmq.admin.quotas import Quota
     from ternmq.admin.topics import Topic
     from ternmq.admin.users import User
-    from ternmq_command.calls.admin import AdminClient
 
 LINE_CHARACTERS = 10_000
+T = TypeVar("T")
 
 
 @click.command()
 @endpoint_option
 @json_option
 def command(endpoint: str, as_json: bool) -> None:
-    """Print the topics, groups and users of a server with all their settings, as YAML that `ternmq apply` reads.
+    """Print the topics, groups, users and quotas of a server, with all settings, as YAML that `ternmq apply` reads.
 
     Messages, the progress of groups, their retry and dead letter topics, and which brokers of a cluster a topic is on
-    are not part of it, and neither are secrets. Users are left out where one may not see them.
+    are not part of it, and neither are secrets. Users and quotas are left out where one may not see them.
 
     \b
     Examples:
@@ -38,7 +39,7 @@ def command(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        content = declaring(admin.topics(), admin.groups(), _users(admin))
+        content = declaring(admin.topics(), admin.groups(), _seen("users", admin.users), _seen("quotas", admin.quotas))
     if as_json:
         print_json(content)
         return
@@ -49,24 +50,28 @@ def command(endpoint: str, as_json: bool) -> None:
     echo_lines(text.rstrip("\n"))
 
 
-def _users(admin: "AdminClient") -> "list[User]":
+def _seen(what: str, ask: "Callable[[], Iterable[T]]") -> "list[T]":
     try:
-        return list(admin.users())
+        return list(ask())
     except CallMissing:
         return []  # of an older server, which has none
     except Refused as refusal:
         if refusal.word not in ("FORBIDDEN", "UNAUTHORIZED"):
             raise
-        echo(f"users are left out: {refusal.what}", err=True)
+        echo(f"{what} are left out: {refusal.what}", err=True)
         return []
 
 
 def declaring(
-    topics: "Iterable[Topic]", groups: "Iterable[Group]", users: "Iterable[User]" = ()
+    topics: "Iterable[Topic]",
+    groups: "Iterable[Group]",
+    users: "Iterable[User]" = (),
+    quotas: "Iterable[Quota]" = (),
 ) -> dict[str, list[dict[str, object]]]:
     """What a file would say that declares just these."""
     from ternmq_command.declaring.declarations import GROUP_KEYS, TOPIC_KEYS
     from ternmq_command.group.settings import group_record
+    from ternmq_command.quota.limits import quota_record
     from ternmq_command.topic.commands import described_record
     from ternmq_common.retry_backoff import DEFAULT_BACKOFF
 
@@ -95,5 +100,6 @@ def declaring(
         return {**said, "policies": policies} if policies else said
 
     content = {"topics": [of_topic(topic) for topic in topics], "groups": [of_group(group) for group in groups]}
-    told = [of_user(user) for user in users]
-    return {**content, "users": told} if told else content
+    of_quotas = [{key: value for key, value in quota_record(quota).items() if value is not None} for quota in quotas]
+    more = {"users": [of_user(user) for user in users], "quotas": of_quotas}
+    return content | {section: items for section, items in more.items() if items}

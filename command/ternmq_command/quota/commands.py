@@ -1,11 +1,11 @@
 """`ternmq quota`: what users, topics, groups and clients may take of a server."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.quota.limits import NO_LIMIT, Limit, quota_record
+from ternmq_command.quota.limits import Limit, merged, quota_record
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import Duration, endpoint_option, json_option
@@ -15,7 +15,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.quotas import parsed_title
 
 if TYPE_CHECKING:
-    from ternmq.admin.quotas import Quota, QuotaKindName, QuotaLimits, QuotaList, QuotaUse
+    from ternmq.admin.quotas import Quota, QuotaKindName, QuotaList, QuotaUse
 
 
 @click.group(cls=NearestGroup)
@@ -77,13 +77,8 @@ def set_(
     kind, name = title
     with AdminClient(endpoint) as admin:
         there = _found(admin.ask(calls.list_all()), kind, name)
-        merged: dict[str, object] = {}
-        for limit in calls.LIMITS:
-            given = limits[limit]
-            value = given if given is not None else getattr(there, limit, None)
-            merged[limit] = None if value == NO_LIMIT else value
-        merged["burst"] = burst or (there.burst if there is not None else None)
-        admin.ask(calls.put(kind, name, cast("QuotaLimits", merged)))
+        given = {limit: value for limit, value in limits.items() if value is not None}
+        admin.ask(calls.put(kind, name, merged(there, given, burst)))
         now = _found(admin.ask(calls.list_all()), kind, name)
     if now is None:
         raise CommandFailure(f"quota {kind}:{name} was removed by somebody else meanwhile")

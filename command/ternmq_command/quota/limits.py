@@ -1,13 +1,16 @@
 """Limits of quotas as people write them: `1000/s`, `10MiB/s`, `10/h`, `none`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from ternmq_common.units import SIZE_UNITS, in_largest_unit, parsed_size, rendered_duration
 
 if TYPE_CHECKING:
-    from ternmq.admin.quotas import Quota
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from ternmq.admin.quotas import Quota, QuotaLimits
 
     LimitType = click.ParamType[int]
 else:  # older releases of click can't be subscripted
@@ -23,25 +26,44 @@ class Limit(LimitType):
     """So many, with the unit of time or without it; `none` is no limit."""
 
     def __init__(self, limit: str) -> None:
-        self._unit = UNITS.get(limit, "")
-        self._is_size = limit.startswith("bytes")
-        self.name = f"{'SIZE' if self._is_size else 'N'}{self._unit}"
+        self._limit = limit
+        self.name = f"{'SIZE' if limit.startswith('bytes') else 'N'}{UNITS.get(limit, '')}"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        text = value.strip()
-        if text.lower() == "none":
-            return NO_LIMIT
-        number = text.removesuffix(self._unit)
         try:
-            found = parsed_size(number) if self._is_size else int(number)
-        except ValueError:
-            found = 0
-        if found < 1:
-            example = "10MiB/s" if self._is_size else f"1000{self._unit}"
-            self.fail(f"{value!r}: a limit like {example}, or none, is needed", param, ctx)
-        return found
+            return parsed_limit(self._limit, value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+def parsed_limit(limit: str, text: str) -> int:
+    """The limit, NO_LIMIT for `none`; ValueError for what is none."""
+    unit, is_size = UNITS.get(limit, ""), limit.startswith("bytes")
+    if text.strip().lower() == "none":
+        return NO_LIMIT
+    number = text.strip().removesuffix(unit)
+    try:
+        found = parsed_size(number) if is_size else int(number)
+    except ValueError:
+        found = 0
+    if found < 1:
+        example = "10MiB/s" if is_size else f"1000{unit}"
+        raise ValueError(f"a limit like {example}, or none, is needed")
+    return found
+
+
+def merged(there: "Quota | None", limits: "Mapping[str, int]", burst: "timedelta | None") -> "QuotaLimits":
+    """What the quota has when these limits are set; others stay as they are, and NO_LIMIT takes one away."""
+    from ternmq.admin.quotas import LIMITS
+
+    result: dict[str, object] = {}
+    for limit in LIMITS:
+        value = limits.get(limit, getattr(there, limit, None))
+        result[limit] = None if value == NO_LIMIT else value
+    result["burst"] = burst or (there.burst if there is not None else None)
+    return cast("QuotaLimits", result)
 
 
 def shown(limit: str, value: int | None) -> str | None:

@@ -53,7 +53,7 @@ def rebuild(
     The server must not run. What the registry knows stays as it is. Of a registry.db that is damaged the rows that can
     be trusted are taken over as they were; the damaged file is kept beside it. What the store says is less: a topic's
     type and queues, and that there is a group; the other settings are the defaults, and topics without any message are
-    gone. Users that can't be taken over have to be made anew. Look at the result with --dry-run first.
+    gone. Users and quotas that can't be taken over have to be made anew. Look at the result with --dry-run first.
 
     With --registry it is the database of a cluster that gets what one of its brokers has: run it for each broker.
 
@@ -126,6 +126,7 @@ def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
         *(_group_record(group, "registry") for group in plan.kept_groups),
         *(_group_record(group, "store") for group in plan.groups),
         *(_record("user", user.name, "registry") for user in plan.kept_users),
+        *(_record("quota", quota.title, "registry") for quota in plan.kept_quotas),
     ]
 
 

@@ -49,6 +49,16 @@ async def test_a_passing_failure_is_repeated_with_the_same_id(
     assert queues[0] != queues[1]
 
 
+async def test_a_producer_stays_away_as_long_as_the_server_asks(server: ScriptedServer) -> None:
+    hint = pb.Status(code=pb.TOO_MANY_REQUESTS, message="too much; try again in 700 ms")
+    server.script("SendMessage", rpc.SendMessageResponse(status=hint))
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        began = time.monotonic()
+        await producer.send(Message(TOPIC, b"body"))
+        assert time.monotonic() - began >= 0.7
+    assert len(server.requests["SendMessage"]) == 2
+
+
 @pytest.mark.parametrize("code", [pb.MESSAGE_BODY_TOO_LARGE, pb.TOPIC_NOT_FOUND, pb.UNAUTHORIZED, pb.FORBIDDEN])
 async def test_a_refusal_is_not_repeated(server: ScriptedServer, code: pb.Code) -> None:
     server.script("SendMessage", sent(code))

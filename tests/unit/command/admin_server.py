@@ -1,7 +1,7 @@
 """An admin service in this process: topics and groups in two dicts, behind a real gRPC port.
 
 The messages are those of `memory`, whose calls are served on the same port; the transactions are in `transactions`, the
-brokers of a cluster in `brokers`.
+brokers of a cluster in `brokers`, quotas in `quotas`.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +16,7 @@ from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers
+from tests.unit.command.memory_quotas import MemoryQuotas
 from tests.unit.command.memory_transactions import MemoryTransactions
 from tests.unit.command.messaging_server import BROKER, MemoryTopics
 
@@ -40,6 +41,7 @@ class AdminServer:
         self.memory = MemoryTopics()
         self.transactions = MemoryTransactions()
         self.brokers = MemoryBrokers()
+        self.quotas = MemoryQuotas()
         self.ahead: timedelta | None = timedelta(0)
         self.test_clock = True
         self.progress = [
@@ -72,7 +74,7 @@ class AdminServer:
 
     def _activity(self, name: str) -> Any:  # noqa: ANN401
         """What answers a call; None of those that this server does not have, as older ones have not."""
-        owners = (self.transactions, self.brokers, self)
+        owners = (self.transactions, self.brokers, self.quotas, self)
         return next((getattr(owner, name) for owner in owners if hasattr(owner, name)), None)
 
     def __enter__(self) -> Self:

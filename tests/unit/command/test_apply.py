@@ -79,7 +79,7 @@ def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> Non
         ("groups: [{name: a, fifo: 1}]", "groups[0]: fifo must be true or false"),
         ("groups: {name: a}", "groups: a list is needed"),
         ("groups: [a]", "groups[0]: a table with name, fifo, max_attempts, retry_backoff, "),
-        ("[]", "a table with topics, groups, users is needed"),
+        ("[]", "a table with topics, groups, users, quotas is needed"),
         ("a: [", "topics.yaml"),
         ("topics: [{name: a}, {name: b}, {name: a}]", "topics[0] and topics[2] both declare 'a'"),
         ("groups: [{name: a}, {name: a}]", "groups[0] and groups[1] both declare 'a'"),

@@ -15,6 +15,7 @@ from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID, Group, NewMessage, Topic
+from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from ternmq_registry.schema import migrate
@@ -163,6 +164,7 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
     for name in ("orders", "empty"):
         registry.create_topic(Topic(name=name, type=pb.NORMAL, queues=16))
     registry.create_group(Group(name="talk", max_attempts=3))
+    registry.put_quota(Quota(kind=QuotaKind.TOPIC, name="*", messages_in=5))
     registry.close()
     database = sqlite3.connect(data_dir / "registry.db")
     database.execute("UPDATE topics SET queues = 17 WHERE name = 'orders'")
@@ -177,6 +179,7 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
     assert told["set_aside"] == str(data_dir / "registry.db.damaged-1")
     sources = {record["name"]: record["source"] for record in told["made"]}
     assert (sources["empty"], sources["talk"], sources["orders"]) == ("registry", "registry", "store")
+    assert sources["topic:*"] == "registry"
 
 
 def test_while_a_server_runs_nothing_is_done(call: Call, data_dir: Path) -> None:

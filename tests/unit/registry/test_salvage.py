@@ -10,6 +10,7 @@ import pytest
 from ternmq_common.cluster import Permission, RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
+from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
@@ -94,6 +95,24 @@ def test_whatever_byte_is_flipped_what_is_taken_is_as_it_was_written(file: Path,
         assert found.groups.items() <= written.groups.items(), place
         assert found.damage is not None or (found.topics, found.groups) == (written.topics, written.groups), place
         assert file.read_bytes() == damaged
+
+
+def test_quotas_are_told_apart_by_kind_and_name_and_the_others_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "registry.db"
+    registry = Registry.sqlite(file)
+    quotas = [Quota(kind=kind, name="*", messages_in=5, burst_ms=2000) for kind in (QuotaKind.TOPIC, QuotaKind.USER)]
+    for quota in quotas:
+        registry.put_quota(quota)
+    registry.put_quota(Quota(kind=QuotaKind.CLIENT, name="*", connections=5))
+    registry.close()
+    change(file, "UPDATE quotas SET connections = 6 WHERE kind = 'client'")
+    found = salvaged(file)
+    assert found.unreadable == ["quotas 'client:*'"]
+    assert found.quotas == quotas
+    replace_damaged(file, [], [], quotas=found.quotas)
+    registry = Registry.sqlite(file)
+    assert [*registry.snapshot().quotas.quotas.values()] == quotas
+    registry.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", bytes(5000)])

@@ -1,0 +1,195 @@
+"""Ten times as many sends as a server can serve: `python -m benchmarks.overload [--delays 0 25] [--seconds N]`.
+
+For each `overload_delay_ms`, on a server of its own:
+best       requests a second that are served with 64 in flight: what can be done
+rate       ten times as many come by the clock, whatever became of those before
+clients    1,280 in flight on 16 connections, of which each comes again when it was answered
+healthy    a client of its own connection sends 50 a second, alone and then beside each of the others
+
+Server and load generator have a core each. Latencies are those of requests that were served; what was refused, or what
+a client gave up after 3 seconds, is counted.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.bench.load import Figures, build_loader, figures_of, held
+from benchmarks.bench.processes import pinned
+from benchmarks.embedded_server import cpu_s, start_server, status_kib
+from ternmq_command.calls.admin import AdminClient
+
+if TYPE_CHECKING:
+    import subprocess
+
+TIMES = 10
+CONNECTIONS = 16
+IN_FLIGHT = 1280
+HEALTHY_RATE = 50
+MEMORY_EVERY_S = 0.2
+TOPICS = ("greedy", "healthy")
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """What came of a load that was too much, and of the healthy client beside it; times in milliseconds."""
+
+    greedy: Figures
+    healthy: Figures
+    server_cpu_s: float
+    memory_mb: float
+
+    def lines(self, best: float, calm: Figures) -> Iterator[tuple[str, str]]:
+        """As people read it."""
+        seconds = self.greedy["seconds"]
+        served = self.greedy["sent"] / seconds
+        errors = dict(self.greedy["errors"] or {})
+        offered = (self.greedy["sent"] + sum(errors.values())) / seconds
+        yield "came, /s", f"{offered:,.0f} ({offered / best:.1f} times the best)"
+        yield "served, /s", f"{served:,.0f} ({served / best:.0%} of the best)"
+        yield "served: p50, p99", _latency(self.greedy)
+        yield "not served", ", ".join(f"{code} {number:,}" for code, number in sorted(errors.items())) or "none"
+        yield "server's CPU", f"{self.server_cpu_s / seconds:.2f} of a core"
+        yield "memory, highest", f"{self.memory_mb:.0f} MB"
+        failed = ", ".join(f"{code} {number:,}" for code, number in sorted((self.healthy["errors"] or {}).items()))
+        yield "healthy client: p50, p99", f"{_latency(self.healthy)} (alone {_latency(calm)})"
+        yield "healthy client: served", f"{self.healthy['sent']:,}" + (f", not {failed}" if failed else "")
+
+
+def main() -> None:
+    """Measure each delay, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--delays", type=int, nargs="+", default=[0, 25], help="overload_delay_ms, one after the other")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each overload")
+    parser.add_argument("--only", choices=("rate", "clients"), help="one of the overloads")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each")
+    arguments = parser.parse_args()
+    build_loader()
+    for delay_ms in arguments.delays:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder), delay_ms, arguments.seconds, arguments.only, as_json=arguments.json)
+
+
+def measure(folder: Path, delay_ms: int, seconds: float, only: str | None, *, as_json: bool) -> None:
+    """One server, that is calm first and has both overloads then."""
+    cores = sorted(os.sched_getaffinity(0))
+    with running(folder, delay_ms, cores[:1]) as (pid, endpoint):
+        load = Load(pid, endpoint, cores[-1:])
+        best = load.best(seconds=2.0)
+        calm = load.healthy_alone(seconds=2.0)
+        if not as_json:
+            print(f"overload_delay_ms = {delay_ms}; best {best:,.0f} requests a second", flush=True)
+        overloads: dict[str, Callable[[float], Overload]] = {
+            "rate": lambda seconds: load.overload(seconds, "-rate", best * TIMES, "-in-flight", CONNECTIONS),
+            "clients": lambda seconds: load.overload(seconds, "-in-flight", IN_FLIGHT),
+        }
+        for name, overload in overloads.items():
+            if only in (None, name):
+                found = overload(seconds)
+                if as_json:
+                    told = {"delay_ms": delay_ms, "load": name, "best": best, "greedy": found.greedy}
+                    rest = {"calm": calm, "healthy": found.healthy, "memory_mb": found.memory_mb}
+                    print(json.dumps({**told, **rest}), flush=True)
+                else:
+                    print(f"  {name}")
+                    for label, figure in found.lines(best, calm):
+                        print(f"    {label:<26} {figure}", flush=True)
+
+
+@contextlib.contextmanager
+def running(folder: Path, delay_ms: int, cores: list[int]) -> Iterator[tuple[int, str]]:
+    """A server's process id and endpoint."""
+    with pinned(cores):
+        delay = {"TERNMQ_OVERLOAD_DELAY_MS": str(delay_ms)}
+        server, endpoint = start_server(folder, "--flush", "async", environment=delay)
+    try:
+        with AdminClient(endpoint) as admin:
+            for topic in TOPICS:
+                admin.create_topic(topic, "normal", 8)
+        yield server.pid, endpoint
+    finally:
+        server.terminate()
+        server.wait()
+
+
+class Load:
+    """What is put on one server."""
+
+    def __init__(self, pid: int, endpoint: str, cores: list[int]) -> None:
+        self._pid, self._endpoint, self._cores = pid, endpoint, cores
+
+    def best(self, seconds: float) -> float:
+        """Requests a second that are served when they come as fast as answers do."""
+        options = ("-topic", "greedy", "-connections", 4, "-in-flight", 64, "-seconds", seconds)
+        with held("send", self._endpoint, *options, cores=self._cores) as process:
+            figures = figures_of(process)
+        return float(figures["sent"] / figures["seconds"])
+
+    def healthy_alone(self, seconds: float) -> Figures:
+        """Of the client that sends little."""
+        with self._healthy(seconds) as process:
+            return figures_of(process)
+
+    def overload(self, seconds: float, *options: object) -> Overload:
+        """Both together; the healthy client is connected before, and begins and ends within the overload."""
+        load = ("-topic", "greedy", "-connections", CONNECTIONS, "-seconds", seconds, *options)
+        with (
+            self._healthy(seconds * 0.7) as healthy,
+            held("send", self._endpoint, *load, cores=self._cores) as greedy,
+            ThreadPoolExecutor() as threads,
+            _Memory(self._pid) as memory,
+        ):
+            before = cpu_s(self._pid)
+            running = threads.submit(figures_of, greedy)
+            time.sleep(seconds * 0.2)
+            beside = figures_of(healthy)
+            found = running.result()
+            return Overload(found, beside, cpu_s(self._pid) - before, memory.most_mb)
+
+    def _healthy(self, seconds: float) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
+        options = ("-topic", "healthy", "-connections", 1, "-in-flight", 1, "-rate", HEALTHY_RATE, "-seconds", seconds)
+        return held("send", self._endpoint, *options, cores=self._cores)
+
+
+class _Memory:
+    """Looks at the resident memory of a process until the end of the `with` block."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.most_mb = 0.0
+
+    def __enter__(self) -> "_Memory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while True:
+            self.most_mb = max(self.most_mb, status_kib(self._pid, "VmRSS") * 1024 / 1e6)
+            if self._ended.wait(MEMORY_EVERY_S):
+                return
+
+
+def _latency(figures: Figures) -> str:
+    found = figures.get("latency_us")
+    if not found or not found["count"]:
+        return "none served"
+    return f"{found['p50'] / 1000:.1f} ms, {found['p99'] / 1000:.1f} ms"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Quotas that a file declares; a limit that it leaves out stays as it is, and `none` takes one away.
+
+- {quota: "user:alice", messages_in: 1000/s, bytes_in: 10MiB/s, burst: 2s}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ternmq_command.declaring.declared import Item, burst, shown
+from ternmq_command.quota.limits import NO_LIMIT, parsed_limit
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_common.errors import MessagingError
+from ternmq_common.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, checked_quota, parsed_title
+
+QUOTA_KEYS = ("quota", *KINDS_OF_LIMITS, "burst")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQuota:
+    """`limits` are those that the file names, with NO_LIMIT for `none`."""
+
+    kind: QuotaKind
+    quota_name: str
+    limits: Mapping[str, int]
+    burst: timedelta | None
+
+    @property
+    def name(self) -> str:
+        """`user:alice`."""
+        return f"{self.kind.value}:{self.quota_name}"
+
+
+def declared_quota(item: Item, where: str) -> DeclaredQuota:
+    """WrongUsage says what is wrong with it; its keys are known ones."""
+    title = item.get("quota")
+    if not isinstance(title, str):
+        raise WrongUsage(f"{where}: quota must say of whom, as in user:alice, not {shown(title)}")
+    limits = {limit: _limit(limit, item[limit], where) for limit in KINDS_OF_LIMITS if item.get(limit) is not None}
+    try:
+        kind, name = parsed_title(title)
+        if some := {limit: value for limit, value in limits.items() if value != NO_LIMIT}:
+            checked_quota(Quota(kind=kind, name=name, **some))
+    except MessagingError as error:
+        raise WrongUsage(f"{where}: {error.message}") from None
+    return DeclaredQuota(kind=kind, quota_name=name, limits=limits, burst=burst(item, where))
+
+
+def _limit(limit: str, value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise WrongUsage(f"{where}: {limit} must be a number or text, not {shown(value)}")
+    try:
+        return parsed_limit(limit, str(value))
+    except ValueError as error:
+        raise WrongUsage(f"{where}: {limit} {shown(value)}: {error}") from None

@@ -1,0 +1,49 @@
+"""Quotas between the workers of one machine, which share each limit by the registry."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.embedded import RawClient, message
+from tests.support.until import until_answered
+from tests.support.workers import WorkerStack
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+# The kernel deals them out to the workers.
+CONNECTIONS = 16
+LIMIT = 100
+
+
+async def share_at(client: RawClient) -> float:
+    """The part of the limit that the worker of this connection has, once it has met the topic."""
+    request = rpc.SendMessageRequest(messages=[message("orders", b"x")])
+    assert (await client.call("SendMessage", request)).status.code == pb.OK
+    listed = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+    share: float = next((use.share["messages_in"] for use in listed.uses if use.name == "orders"), 0.0)
+    return share
+
+
+async def test_each_of_two_workers_gives_out_a_part_of_a_limit_and_not_all_of_it(tmp_path: Path) -> None:
+    with WorkerStack(tmp_path, "--workers", "2") as stack:
+        async with AsyncExitStack() as opened:
+            clients = [await opened.enter_async_context(RawClient(stack.grpc)) for _ in range(CONNECTIONS)]
+            await clients[0].create_topic("orders")
+            quota = admin_pb2.Quota(kind="topic", name="*", messages_in=LIMIT)
+            quota.burst.FromSeconds(3600)  # nothing of this test is refused
+            put = await clients[0].admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
+            assert put.status.code == pb.OK
+
+            async def all_have_a_part() -> bool:
+                found = [await share_at(client) for client in clients]
+                return all(0 < share <= 0.8 * LIMIT for share in found)
+
+            await until_answered(all_have_a_part, True)
+            connections = await asyncio.to_thread(stack.metric, "ternmq_front_connections")
+            assert len(connections) == 2
+            assert all(connections.values())
