@@ -218,7 +218,7 @@ def generate_key() -> None:
 
     \b
     Examples:
-      (umask 077; ternmq user generate-key > secrets.key)
+      ternmq user generate-key | install -m 600 /dev/stdin secrets.key
     """
     from ternmq_common.access.secret_keys import new_key
 

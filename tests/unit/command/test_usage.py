@@ -227,13 +227,13 @@ def test_config_for_people_is_a_table_with_units(call: Call) -> None:
 
 @pytest.mark.parametrize(("process", "settings"), [("broker", BrokerServerSettings), ("proxy", ProxySettings)])
 def test_config_tells_of_each_process(call: Call, process: str, settings: type) -> None:
-    environ = {"TERNMQ_REGISTRY": "postgresql://u:secret@db/ternmq", "TERNMQ_OTLP_ENDPOINT": "http://u:secret@c:4317"}
+    environ = {"TERNMQ_REGISTRY": "postgresql://u:hidden@db/ternmq", "TERNMQ_OTLP_ENDPOINT": "http://u:hidden@c:4317"}
     told = json.loads(call("config", "--of", process, "--http", "127.0.0.1:0", "--json", env=environ).stdout)
     assert list(told) == [field.name for field in dataclasses.fields(settings)]
     assert told["http"] == {"value": "127.0.0.1:0", "from": "--http"}
     assert told["registry"]["from"] == "TERNMQ_REGISTRY"
     for flags in ((), ("--json",)):
-        assert "secret" not in call("config", "--of", process, *flags, env=environ).output
+        assert "hidden" not in call("config", "--of", process, *flags, env=environ).output
 
 
 def test_config_tells_whether_time_can_be_moved(call: Call) -> None:
