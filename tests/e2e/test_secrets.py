@@ -107,7 +107,7 @@ def used(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         secrets_key = variables.get("TERNMQ_SECRETS_KEY") or (data_dir / "secrets.key").read_text().split()[-1]
         server.add_secret("root's secret", root, kept_in=r".*/init-secret")
         server.add_secret("key of secrets", secrets_key, kept_in=r".*/secrets\.key")
-        server.add_secret("key of secrets, raw", base64.b64decode(secrets_key))
+        server.add_secret("key of secrets, raw", base64.b64decode(secrets_key), kept_in=r".*/secrets\.key")
         use_commands(server, process, root, folder, variables)
         use_calls(server, process.addresses["grpc"], root)
         use_client(server, process.addresses["grpc"], root)
@@ -134,10 +134,11 @@ def use_commands(
             timeout=60, cwd=folder,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
-        server.written[f"{words}: errors"] = done.stderr.encode()
+        place = f"{len(server.written)}. {' '.join(words)}"
+        server.written[f"{place}: errors"] = done.stderr.encode()
         if "--json" in words and words[:2] in {("user", "create"), ("user", "rotate")}:
             return str(json.loads(done.stdout).get("secret", ""))
-        server.written[f"{words}: output"] = done.stdout.encode()
+        server.written[f"{place}: output"] = done.stdout.encode()
         return done.stdout
 
     call("user", "create", "alice", "--secret-stdin", stdin=f"{ALICE}\n")
