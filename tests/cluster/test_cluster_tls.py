@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ternmq
-from ternmq.tls import TlsOptions
+from ternmq.tls import Tls, TlsOptions
 from tests.cluster.watching import eventually
 from tests.support.certificates import Certificates
 from tests.support.cluster_processes import BrokerProcess, ProxyProcess, migrate
@@ -76,13 +76,12 @@ async def test_messages_go_through_a_cluster_of_tls_and_strangers_reach_no_broke
     ):
         assert await round_trip(proxy.grpc, cluster.tls, "t") == b"hello"
         await logged(broker, "this port takes TLS only")
-        await logged(broker, "its certificate is refused")
+        await logged(broker, "the handshake of TLS failed: its certificate is refused")
         for other in (without, strange):
-            assert "connected to broker" not in other.log.read_text()
-            await logged(other, "broker-0 was lost")
-            with pytest.raises(ternmq.errors.MessagingError, match="HA_NOT_AVAILABLE"):
-                await send(other.grpc, cluster.tls, "t")
+            await logged(other, "broker broker-0 is not reached: ")
         assert await round_trip(proxy.grpc, cluster.tls, "t") == b"hello"
+        connected = ["connected to broker" in each.log.read_text() for each in (proxy, without, strange)]
+        assert connected == [True, False, False]
 
 
 async def test_a_broker_whose_certificate_is_for_another_host_gets_nothing(cluster: TlsCluster) -> None:
@@ -100,8 +99,8 @@ async def test_clients_reach_the_front_by_tls_alone(cluster: TlsCluster) -> None
         cluster.proxy("proxy-1", *cluster.member_options("proxy-1")) as proxy,
     ):
         assert await round_trip(proxy.grpc, cluster.tls, "fronted") == b"hello"
-        with pytest.raises(ternmq.TlsFailed):
-            await send(proxy.grpc, False, "fronted")
+        with pytest.raises(ternmq.ConnectionFailed, match="this port takes TLS only"):
+            await send(proxy.grpc, tls=False, topic="fronted")
         with pytest.raises(ternmq.TlsFailed):  # the cluster's own CA is not the clients'
             await send(proxy.grpc, TlsOptions(ca=cluster.members.ca), "fronted")
 
@@ -113,7 +112,7 @@ async def logged(process: BrokerProcess | ProxyProcess, text: str) -> None:
     await eventually(is_there, within_s=SEEN_WITHIN_S, what=f"{text!r} in the log of {process.name}")
 
 
-async def send(endpoint: str, tls: TlsOptions | bool, topic: str) -> None:
+async def send(endpoint: str, tls: Tls, topic: str) -> None:
     async with ternmq.Producer(endpoint, tls=tls) as producer:
         await producer.send(ternmq.Message(topic, b"hello"))
 
