@@ -7,12 +7,9 @@ import base64
 import io
 import json
 import logging
-import os
 import re
 import subprocess
-import sys
 import tarfile
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +33,12 @@ from tests.support.users import signed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-ROOT, ALICE, ALICES_NEXT, CAROL = "root-secret-72aX9q", "alice-secret-b81zQ4", "alice-next-11kWp3", "carol-secret-5Tn8vv"
+ROOT, ALICE, ALICES_NEXT, CAROL = (
+    "root-secret-72aX9q",
+    "alice-secret-b81zQ4",
+    "alice-next-11kWp3",
+    "carol-secret-5Tn8vv",
+)
 REFUSED, GUESSED, TOKEN = "has a blank-3cR7yy", "guessed-secret-0pL2mm", "session-token-9hH4dd"
 # What a signature looks like, and the header that it comes in.
 SIGNATURES = re.compile(rb"Signature=[0-9A-Fa-f]{20}|MQv2-HMAC-SHA1 Credential")
@@ -121,14 +123,12 @@ def used(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield server
 
 
-def use_commands(
-    server: Server, process: ServerProcess, root: str, folder: Path, variables: Mapping[str, str]
-) -> None:
+def use_commands(server: Server, process: ServerProcess, root: str, folder: Path, variables: Mapping[str, str]) -> None:
     """Commands as an operator types them. Those that make a secret print it once, which is told apart."""
     endpoint, http = process.addresses["grpc"], process.addresses["http"]
     keys = environment(TERNMQ_ENDPOINT=endpoint, TERNMQ_ACCESS_KEY="root", TERNMQ_SECRET_KEY=root)
 
-    def call(*words: str, stdin: str = "", code: int = 0, **more: str) -> str:
+    def call(*words: str, stdin: str = "", code: int = 0, more: Mapping[str, str] = {}) -> str:
         done = subprocess.run(
             [*COMMAND, *words], env={**keys, **more}, input=stdin, capture_output=True, text=True, check=False,
             timeout=60, cwd=folder,
@@ -152,10 +152,10 @@ def use_commands(
     call("user", "create", "alice", "--secret-stdin", stdin=f"{ALICE}\n", code=1)
     call("policy", "allow", "alice", "Topic:*", "All")
     (folder / "declared.yaml").write_text("users: [{name: carol, secret_env: CAROLS_SECRET}]\n")
-    call("apply", "-f", "declared.yaml", CAROLS_SECRET=CAROL)
+    call("apply", "-f", "declared.yaml", more={"CAROLS_SECRET": CAROL})
     server.add_secret("carol's secret", CAROL)
     server.add_secret("a guessed secret", GUESSED)
-    call("topic", "list", code=1, TERNMQ_SECRET_KEY=GUESSED)
+    call("topic", "list", code=1, more={"TERNMQ_SECRET_KEY": GUESSED})
     call("status", "--json")
     call("user", "list", "--json")
     call("user", "show", "alice")
@@ -163,9 +163,9 @@ def use_commands(
     call("topic", "create", "t")
     call("send", "t", "hello")
     call("user", "reseal")
-    call("config", **variables)
-    call("config", "--json", **variables)
-    call("config", "--of", "proxy", **variables)
+    call("config", more=variables)
+    call("config", "--json", more=variables)
+    call("config", "--of", "proxy", more=variables)
     call("doctor", "--http", http)
     call("diag", "--http", http, "--log", str(process.log), "--out", "diag.tar.gz")
     with tarfile.open(folder / "diag.tar.gz") as bundle:

@@ -16,9 +16,7 @@ class Authority:
         self._ca = trustme.CA()
         self.ca = self._ca.cert_pem.bytes()
 
-    def issued(
-        self, name: str, *, is_expired: bool = False, ends_in: timedelta | None = None
-    ) -> tuple[bytes, bytes]:
+    def issued(self, name: str, *, is_expired: bool = False, ends_in: timedelta | None = None) -> tuple[bytes, bytes]:
         """A certificate with its chain, and its key, in PEM."""
         ends = None if ends_in is None else datetime.now(UTC) + ends_in
         leaf = self._ca.issue_cert(name, not_after=EXPIRED if is_expired else ends)
