@@ -56,14 +56,21 @@ class TlsCluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
-    """A database without members."""
-    folder = tmp_path_factory.mktemp("cluster")
-    clients, members = (Certificates(folder / name) for name in ("clients", "members"))
-    with Postgres(folder, certificate=members.issue("database")) as postgres:
-        url = f"{postgres.url}?sslmode=verify-full&sslrootcert={members.ca}"
-        migrate(url)
-        yield TlsCluster(folder, url, clients, members)
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Postgres, Certificates]]:
+    """A server that takes TLS alone, and the CA of its certificate."""
+    folder = tmp_path_factory.mktemp("postgres")
+    members = Certificates(folder / "members")
+    with Postgres(folder, certificate=members.issue("database")) as server:
+        yield server, members
+
+
+@pytest.fixture
+def cluster(postgres: tuple[Postgres, Certificates], tmp_path: Path) -> TlsCluster:
+    """A database without members: those of other tests, who were killed, have leases for a while."""
+    server, members = postgres
+    url = f"{server.url_of(server.new_database())}?sslmode=verify-full&sslrootcert={members.ca}"
+    migrate(url)
+    return TlsCluster(tmp_path, url, Certificates(tmp_path / "clients"), members)
 
 
 async def test_messages_go_through_a_cluster_of_tls_and_strangers_reach_no_broker(cluster: TlsCluster) -> None:
