@@ -177,7 +177,7 @@ def of_server(admin: "AdminClient") -> Iterator[Finding]:
 
 
 def of_certificate(endpoint: str) -> Iterator[Finding]:
-    """How long the certificate at the endpoint is valid, by this machine's clock; nothing where calls go without TLS."""
+    """How long the certificate there is valid, by this machine's clock; nothing where calls go without TLS."""
     from ternmq_command.calls.access import access
     from ternmq_common.addresses import parsed_address
 
