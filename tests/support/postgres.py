@@ -33,6 +33,9 @@ INITDB_OPTIONS = ("-E", "UTF8", "--locale", "C", "--no-sync")
 # What is committed outlives `kill`, as it would with syncs: the machine goes on.
 SETTINGS = ("fsync=off", "autovacuum=off", "unix_socket_directories=", "max_connections=50")
 
+# As PostgreSQL calls them where nothing else is said.
+TLS_FILES = ("server.crt", "server.key")
+
 
 class NoPostgres(Exception):
     """PostgreSQL can't be had here; the text says why."""
@@ -41,9 +44,18 @@ class NoPostgres(Exception):
 class Postgres:
     """One server with a database that is empty at first: `url`. More of them by `new_database`."""
 
-    def __init__(self, folder: Path, *, host: str = LOOPBACK, within: Sequence[str] = ()) -> None:
-        """`within` comes before the commands that run on `host`, such as `ip netns exec NAME`."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = LOOPBACK,
+        within: Sequence[str] = (),
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
+        """`within` comes before the commands that run on `host`, such as `ip netns exec NAME`. With a certificate and
+        its key the server takes TLS alone."""
         self._host, self._within = host, within
+        self._certificate = certificate
         self._programs = programs()
         self._user = _unprivileged_user()
         self._folder, self._is_our_own = _reachable(folder, self._user)
@@ -143,10 +155,22 @@ class Postgres:
         if self._host != LOOPBACK:
             with (self._data / "pg_hba.conf").open("a") as rules:
                 rules.write("host all all samenet trust\n")
+        if self._certificate is not None:
+            (self._data / "pg_hba.conf").write_text("hostssl all all all trust\n")
+            for path, name in zip(self._certificate, TLS_FILES, strict=True):
+                self._own(path, self._data / name)
+
+    def _own(self, path: Path, copy: Path) -> None:
+        """PostgreSQL takes no key of somebody else's, and none that others may read."""
+        shutil.copy(path, copy)
+        copy.chmod(0o600)
+        if self._user is not None:
+            shutil.chown(copy, self._user)
 
     def _has_started(self) -> bool:
         address = ("-h", self._host, "-p", str(self.port))
-        options = [word for setting in SETTINGS for word in ("-c", setting)]
+        settings = (*SETTINGS, "ssl=on") if self._certificate is not None else SETTINGS
+        options = [word for setting in settings for word in ("-c", setting)]
         self._process = process = self._begin("postgres", "-D", str(self._data), *address, *options)
         known = threading.Event()
         threading.Thread(target=self._read_log, args=(process, known), daemon=True).start()

@@ -7,10 +7,13 @@ import json
 import os
 import platform
 import shutil
+import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +32,10 @@ DESCRIPTORS_WANTED = 65_536
 FREE_SHARE_MIN = 0.05
 HEALTH_BYTES_MAX = 64 << 10
 HTTP_TIMEOUT_S = 5.0
+CERTIFICATE_TIMEOUT_S = 5.0
+DAY_S = 24 * 3600.0
+# When servers begin to warn of theirs in the log.
+CERTIFICATE_DAYS_MIN = 14
 ROUND_TRIP_PATIENCE_S = 5.0
 
 
@@ -167,6 +174,34 @@ def of_server(admin: "AdminClient") -> Iterator[Finding]:
         yield Finding("clock", "problem", f"the server's is {ahead_s:+.1f} s from this machine's", "set both by NTP")
     else:
         yield Finding("clock", "ok", f"the server's is {ahead_s:+.2f} s from this machine's")
+
+
+def of_certificate(endpoint: str) -> Iterator[Finding]:
+    """How long the certificate there is valid, by this machine's clock; nothing where calls go without TLS."""
+    from ternmq_command.calls.access import access
+    from ternmq_common.addresses import parsed_address
+
+    tls = access().tls()
+    if tls is None:
+        return
+    host, port = parsed_address(endpoint)
+    try:
+        with (
+            socket.create_connection((host, port), timeout=CERTIFICATE_TIMEOUT_S) as connected,
+            tls.ssl_context().wrap_socket(connected, server_hostname=tls.server_name or host) as secured,
+        ):
+            shown = secured.getpeercert() or {}
+    except OSError as error:
+        yield Finding("certificate", "warning", f"it could not be looked at: {error}", "is the server still there?")
+        return
+    ends_s = ssl.cert_time_to_seconds(str(shown["notAfter"]))
+    days = int((ends_s - time.time()) / DAY_S)
+    until = datetime.fromtimestamp(ends_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    if days < CERTIFICATE_DAYS_MIN:
+        advised = "put a new one in its place, which is used without a restart"
+        yield Finding("certificate", "warning", f"ends in {days} days, at {until}", advised)
+    else:
+        yield Finding("certificate", "ok", f"valid for {days} days, until {until}")
 
 
 def of_brokers(admin: "AdminClient") -> Iterator[Finding]:

@@ -81,6 +81,7 @@ def _examined(
             advised = failure.hint or "is it running, and is the port let through?"
             yield checkup.Finding("server", "problem", failure.what, advised)
             return
+        yield from checkup.of_certificate(endpoint)
         yield from checkup.of_health(http)
         try:
             yield from checkup.of_brokers(admin)

@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -184,6 +185,32 @@ def test_the_doctor_says_how_it_went_in_and_what_is_wrong_with_keys(
     assert broken.exit_code == 1
     assert "is no TOML" in broken.stdout
     assert "hush-hush" not in broken.output
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "said"),
+    [(90, "ok", "valid for 90 days"), (14, "ok", "valid for 14 days"), (5, "warning", "ends in 5 days")],
+)
+def test_the_doctor_says_when_the_certificate_ends(
+    call: Call, authority: Authority, ca: str, days: int, state: str, said: str
+) -> None:
+    with AdminServer(tls=authority.server(ends_in=timedelta(days=days, hours=1))) as server:
+        words = ("doctor", "--endpoint", server.endpoint, "--no-round-trip", "--http", "127.0.0.1:1", "--json")
+        found = json.loads(call(*words, "--ca", ca).stdout)
+    [finding] = [one for one in found if one["subject"] == "certificate"]
+    assert finding["state"] == state
+    assert finding["said"].startswith(said)
+
+
+def test_a_certificate_that_has_ended_is_what_the_doctor_finds(call: Call, authority: Authority, ca: str) -> None:
+    with AdminServer(tls=authority.server(is_expired=True)) as server:
+        words = ("doctor", "--endpoint", server.endpoint, "--no-round-trip", "--http", "127.0.0.1:1", "--json")
+        result = call(*words, "--ca", ca)
+    [finding] = [one for one in json.loads(result.stdout) if one["state"] == "problem"]
+    assert result.exit_code == 3
+    assert finding["subject"] == "server"
+    assert finding["said"].endswith("the server's certificate has expired")
+    assert finding["advice"].startswith("renew it")
 
 
 def test_http_is_asked_by_tls_too_and_with_the_keys(

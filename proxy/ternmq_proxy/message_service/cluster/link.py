@@ -391,7 +391,7 @@ class BrokerLink:
     def _lost(self, why: str) -> None:
         """The stream is no more: nobody gets an answer."""
         was_connected, self._connected, self._leaving = self._connected, False, False
-        self._why = why
+        before, self._why = self._why, why
         for task in self._checks:
             task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
@@ -403,6 +403,9 @@ class BrokerLink:
             level = logging.INFO if self._closing else logging.WARNING
             _log.log(level, "the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)
+        elif why != before and not self._closing:
+            # A wrong certificate would be seen nowhere else; what goes on is said once.
+            _log.warning("broker %s is not reached: %s", self.broker, why)
 
 
 def _error_in(failure: ShardFailure) -> MessagingError:
