@@ -55,7 +55,7 @@ class AuditLog:
     ) -> None:
         self._wall_ms = wall_ms
         self._throttle = LogThrottle(now, per_minute=PER_MINUTE)
-        self._writer = None if path is None else _Writer(RotatedFile(path, bytes_max, files))
+        self._writer = None if path is None else LineWriter(RotatedFile(path, bytes_max, files))
 
     def close(self) -> None:
         """Write what waits; blocks until it is written."""
@@ -147,40 +147,47 @@ class RotatedFile:
         return self._path.with_name(f"{self._path.name}.{number}")
 
 
-class _Writer:
-    """Writes lines in a thread, in their order."""
+class LineWriter:
+    """Writes lines in a thread, in their order; so many may wait."""
 
-    def __init__(self, file: RotatedFile) -> None:
+    def __init__(self, file: RotatedFile, waiting_max: int = WAITING_MAX) -> None:
         self._file = file
+        self._waiting_max = waiting_max
         self._waiting: queue.Queue[bytes | None] = queue.Queue()
-        self._lost = 0
+        self._lost = self._told = 0
         self._said_s = -_SAY_AGAIN_S
         self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
         self._thread.start()
 
     def put(self, line: bytes) -> None:
-        if self._waiting.qsize() < WAITING_MAX:
+        """Have it written; lost if too many wait."""
+        if self._waiting.qsize() < self._waiting_max:
             self._waiting.put(line)
         else:
             self._lost += 1
 
     def close(self) -> None:
+        """Write what waits; blocks until it is written."""
         self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while (line := self._waiting.get()) is not None:
+            reason = "it is slower than what is to be written"
             try:
                 self._file.write(line)
             except OSError as error:
                 self._lost += 1
-                self._say(error.strerror or str(error))
+                reason = error.strerror or str(error)
+            if self._lost > self._told:
+                self._say(reason)
 
     def _say(self, reason: str) -> None:
         """Once a minute: while the disk is full, the same is true every time."""
         if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
             self._said_s = time.monotonic()
-            _log.error("the audit log can't be written: %s; lines lost until now: %d", reason, self._lost)
+            self._told = self._lost
+            _log.error("the audit log can't be written: %s; lines lost until now: %d", reason, self._told)
 
 
 def _resource(question: "Question") -> str:

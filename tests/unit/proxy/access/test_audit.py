@@ -1,10 +1,14 @@
 """The audit log's files and lines."""
 
 import json
+import re
 import stat
+import threading
 from pathlib import Path
 
-from ternmq_proxy.access.audit import PER_MINUTE, AuditLog, RotatedFile
+import pytest
+
+from ternmq_proxy.access.audit import PER_MINUTE, AuditLog, LineWriter, RotatedFile
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.call import Call
 
@@ -49,3 +53,29 @@ def test_a_disk_that_can_not_be_written_ends_nothing(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "missing" / "a.log", bytes_max=1 << 20, files=1, wall_ms=lambda: 0)
     log.denied(Call(), "SendMessage", TOPIC_PUB.of("orders"), None)
     log.close()
+
+
+class Held(RotatedFile):
+    """Writes nothing until it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, bytes_max=1 << 20, files=1)
+        self.go = threading.Event()
+
+    def write(self, data: bytes) -> None:
+        self.go.wait()
+        super().write(data)
+
+
+def test_lines_that_are_lost_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = Held(tmp_path / "a.log")
+    writer = LineWriter(file, waiting_max=2)
+    for number in range(9):
+        writer.put(b"%d\n" % number)
+    file.go.set()
+    writer.close()
+    written = len((tmp_path / "a.log").read_bytes().splitlines())
+    told = re.search(r"lines lost until now: (\d)", caplog.text)
+    assert told is not None
+    assert int(told[1]) == 9 - written
+    assert written >= 2
