@@ -91,7 +91,8 @@ def set_(
 @command.command()
 @title_argument
 @endpoint_option
-def remove(title: "tuple[QuotaKindName, str]", endpoint: str) -> None:
+@json_option
+def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> None:
     """Remove a quota: what it was of has that of its default then, or none.
 
     \b
@@ -105,7 +106,10 @@ def remove(title: "tuple[QuotaKindName, str]", endpoint: str) -> None:
     kind, name = title
     with AdminClient(endpoint) as admin:
         admin.ask(calls.delete(kind, name))
-    echo(f"quota {kind}:{name} removed")
+    if as_json:
+        print_json({"kind": kind, "name": name, "removed": True})
+    else:
+        echo(f"quota {kind}:{name} removed")
 
 
 @command.command(name="list")

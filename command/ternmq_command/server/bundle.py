@@ -32,9 +32,12 @@ class Bundle:
 
     def add(self, file: str, what: str, text: Text) -> None:
         """A text, which becomes `file`."""
+        self._add(file, what, lambda: masked(text()))
+
+    def _add(self, file: str, what: str, text: Text) -> None:
         problem = None
         try:
-            self._texts[file] = masked(text())[:PART_BYTES_MAX]
+            self._texts[file] = text()[:PART_BYTES_MAX]
         except Unreachable as failure:
             self.is_nobody_there, problem = True, failure.what
         except CommandFailure as failure:
@@ -45,7 +48,8 @@ class Bundle:
 
     def add_json(self, file: str, what: str, value: Callable[[], object]) -> None:
         """A value that JSON can have."""
-        self.add(file, what, lambda: json.dumps(without_secrets(value()), indent=2))
+        # Masked once: in the text a name like a secret's would hide the comma behind a null too.
+        self._add(file, what, lambda: json.dumps(without_secrets(value()), indent=2))
 
     def manifest(self) -> list[dict[str, str | None]]:
         return list(self._parts)

@@ -13,7 +13,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import OK, AdminServer
 from tests.unit.command.conftest import Call
 
-# Servers, a script for a shell, and what writes JSON without being asked.
+# Servers, what is for a file, and what writes JSON without being asked.
 WITHOUT = {
     ("up",),
     ("broker",),
@@ -22,6 +22,7 @@ WITHOUT = {
     ("dlq", "export"),
     ("store", "export"),
     ("topic", "export"),
+    ("user", "generate-key"),
 }
 
 
