@@ -7,13 +7,15 @@ zone. With a window of eight minutes and more those windows touch: a date of the
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ternmq_common.limits import HOUR_MS, MINUTE_MS
 
 _COMPACT = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _ZONE_STEP_MS = 15 * MINUTE_MS
 _WEST_MS, _EAST_MS = -12 * HOUR_MS, 14 * HOUR_MS
 
@@ -25,13 +27,15 @@ class SignedDate(NamedTuple):
     moment_ms: int
     may_be_local: bool
 
-    def is_of(self, now_ms: int, window_ms: int, *, local_time: bool) -> bool:
-        """Whether it is no further than that from now; `local_time`: from now in any zone, if it may be local."""
-        ahead_ms = self.moment_ms - now_ms
+    def span(self, now_ms: int, window_ms: int, *, local_time: bool) -> tuple[int, int] | None:
+        """From when to when it is of now, if it is: no further than the window from now; `local_time`: from now in any
+        zone, if it may be local. None if it isn't."""
+        moment_ms = self.moment_ms
         if local_time and self.may_be_local:
-            zone_ms = (ahead_ms + _ZONE_STEP_MS // 2) // _ZONE_STEP_MS * _ZONE_STEP_MS
-            ahead_ms -= min(max(zone_ms, _WEST_MS), _EAST_MS)
-        return abs(ahead_ms) <= window_ms
+            zone_ms = (moment_ms - now_ms + _ZONE_STEP_MS // 2) // _ZONE_STEP_MS * _ZONE_STEP_MS
+            moment_ms -= min(max(zone_ms, _WEST_MS), _EAST_MS)
+        span = moment_ms - window_ms, moment_ms + window_ms
+        return span if span[0] <= now_ms <= span[1] else None
 
 
 def parsed_date(text: str) -> SignedDate | None:
@@ -40,11 +44,7 @@ def parsed_date(text: str) -> SignedDate | None:
     if not is_compact and not _RFC_3339.fullmatch(text):
         return None
     try:
-        if is_compact:
-            moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        else:
-            moment = datetime.fromisoformat(text.upper().replace(" ", "T"))
+        moment = datetime.fromisoformat(text.upper())
     except ValueError:
         return None
-    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
-    return SignedDate(int(seconds * 1000), is_compact)
+    return SignedDate((moment - _EPOCH) // _MILLISECOND, is_compact)

@@ -1,5 +1,6 @@
 """Who signed a request."""
 
+import hmac
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.access.users import AccessSnapshot, Secret, User
 from ternmq_common.signing import authorization_header
-from ternmq_proxy.access.authentication import Authentication, NotAuthenticated
+from ternmq_proxy.access.authentication import Authentication, NotAuthenticated, SigningKey
 
 DATE = "20261123T120000Z"
 NOON_MS = 1795435200000
@@ -122,3 +123,12 @@ def test_a_password_is_one_of_the_secrets() -> None:
     assert server.authentication.has_password("alice", SECOND)
     assert not server.authentication.has_password("alice", "another-secret")
     assert not server.authentication.has_password("bob", SECOND)
+
+
+@given(st.text(max_size=300), st.text(max_size=100))
+def test_signatures_are_those_of_hmac(secret: str, date: str) -> None:
+    key = SigningKey(secret)
+    assert (
+        key.mac(date.encode(errors="replace"))
+        == hmac.new(secret.encode(errors="replace"), date.encode(errors="replace"), "sha1").hexdigest()
+    )

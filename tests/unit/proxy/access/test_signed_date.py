@@ -15,7 +15,7 @@ NOON_MS = int(NOON.timestamp() * 1000)
 
 def is_of_noon(text: str, window_ms: int, *, local_time: bool = True) -> bool:
     date = parsed_date(text)
-    return date is not None and date.is_of(NOON_MS, window_ms, local_time=local_time)
+    return date is not None and date.span(NOON_MS, window_ms, local_time=local_time) is not None
 
 
 @pytest.mark.parametrize(
