@@ -56,6 +56,9 @@ TOPICLESS_ADMIN = {
     *("GetTransaction", "ResolveTransaction", "AdvanceClock", "GetServerInfo"),
     *("GetStatus", "GetLogLevels", "UpdateLogLevels", "GetDiagnostics"),
     "ListClients",  # its topic only chooses clients
+    *("CreateUser", "UpdateUser", "DeleteUser", "DescribeUser", "ListUsers", "RotateSecret", "ResealSecrets"),
+    *("PutPolicy", "DeletePolicy"),  # which may be about names that nobody has yet
+    *("PutQuota", "DeleteQuota", "ListQuotas"),
 }
 
 
