@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.output_room import AnswerRoom, OutputRoom
 from ternmq_rpc.grpc_http2.events import Event
-from ternmq_rpc.grpc_http2.frames import ErrorCode
+from ternmq_rpc.grpc_http2.frames import PREFACE, ErrorCode
 from ternmq_rpc.grpc_http2.messages import Status
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 from ternmq_rpc.grpc_http2.time_limits import TimeLimits
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 # A connection with so much of whole requests will hold less by itself: it may be made to wait.
 _WHOLE_BYTES = 256 << 10
+_TLS_ONLY = "this port takes TLS only, and you speak plain text"
 
 
 class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
     """`reads_nothing`: what waits for the client has not moved between the last two looks."""
 
     __slots__ = (
+        "_is_plain",
         "_limits",
         "_room",
         "_sent",
@@ -52,6 +54,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._tasks = 0
         self._sent = 0
         self._waits = False
+        self._is_plain = False  # where only TLS is served
         self._room: OutputRoom | None = None
         self._limits = TimeLimits(self.loop.time())
 
@@ -96,6 +99,9 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         machine = self.machine
         headers = call.headers
         if call.gone:
+            return
+        if self._is_plain:
+            machine.abort(call, Status.UNAVAILABLE, _TLS_ONLY)
             return
         if headers[":method"] != "POST" or not headers.get("content-type", "").startswith("application/grpc"):
             machine.refuse_http(call)
@@ -152,11 +158,17 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         if self.machine.failure is not None and not self.closed:
             self._failed(self.machine.failure)
 
-    def refuse_plain(self) -> None:
-        """Say to who speaks plain HTTP/2 that only TLS is served here, and close."""
-        self.machine.fail(ErrorCode.INADEQUATE_SECURITY, "this port takes TLS only, and you speak plain text", "plain")
+    def refuse_plain(self, begun: bytes) -> bool:
+        """Tell who speaks plain text that only TLS is served here: each call of HTTP/2, since clients whose connection
+        is closed for it come again at once, hundreds of times a second; others are closed. Whether it goes on."""
+        if PREFACE.startswith(begun[: len(PREFACE)]):
+            self._is_plain = True
+            self._server.limits.say(self.peer, "plain", _TLS_ONLY)
+            return True
+        self.machine.fail(ErrorCode.INADEQUATE_SECURITY, _TLS_ONLY, "plain")
         assert self.machine.failure is not None
         self._failed(self.machine.failure)
+        return False
 
     def look(self, now: float, *, crowded: bool) -> None:
         """End what takes too long."""

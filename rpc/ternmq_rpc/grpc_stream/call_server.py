@@ -156,9 +156,9 @@ class CallServer:
     def opened(self, opening: Opening) -> None:
         self.openings.discard(opening)
 
-    def plain(self, opening: Opening) -> None:
+    def plain(self, opening: Opening, begun: bytes) -> bool:
         assert isinstance(opening.connection, CallConnection)
-        opening.connection.refuse_plain()
+        return opening.connection.refuse_plain(begun)
 
     def left(self, opening: Opening, why: str | None) -> None:
         is_news = opening in self.openings  # else it was ended here

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HANDSHAKE = 0x16
+_BEGUN_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,9 @@ class Openings(Protocol):
     def opened(self, opening: "Opening") -> None:
         """Its protocol has it from now on, and is about to be told."""
 
-    def plain(self, opening: "Opening") -> None:
-        """It is not TLS, and only that is served here; its protocol has it, to say so."""
+    def plain(self, opening: "Opening", begun: bytes) -> bool:
+        """It is not TLS, and only that is served here; its protocol has it, to say so. `begun` are its first bytes;
+        whether the protocol wants them."""
 
     def left(self, opening: "Opening", why: str | None) -> None:
         """It is no more, and its protocol never had it. `why`: what was wrong with its TLS."""
@@ -90,10 +92,8 @@ class Opening(asyncio.BufferedProtocol):
         self._raw.set_protocol(self.connection)
         self._owner.opened(self)
         self.connection.connection_made(self._raw)
-        if self._what_for.plain_too:
+        if self._what_for.plain_too or self._owner.plain(self, bytes(self._buffer[: min(nbytes, _BEGUN_BYTES)])):
             self.connection.buffer_updated(nbytes)
-        else:
-            self._owner.plain(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.left(self, None)
