@@ -12,7 +12,7 @@ import subprocess
 import tarfile
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
@@ -269,8 +269,7 @@ def test_the_search_sees_what_the_server_wrote(used: Server) -> None:
     assert b"DEBUG" in log
     audit = b"".join(data for where, data in used.written.items() if "/data/audit" in where)
     assert b'"user": "alice"' in audit or b'"user": "root"' in audit
-    used.keepers = {}
-    found = " ".join(used.found())
+    found = " ".join(replace(used, keepers={}).found())
     assert "of handles in " in found
     if "/secrets.key" in names:
         assert "key of secrets in " in found
