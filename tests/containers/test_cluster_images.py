@@ -6,7 +6,7 @@ import pytest
 
 from tests.containers.compose import ROOT, docker, inspected
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MEGABYTE = 1_000_000
 SIZE_MAX = 150 * MEGABYTE

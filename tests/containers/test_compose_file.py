@@ -12,7 +12,7 @@ from ternmq_common.settings import load
 from tests.containers.compose import COMPOSE_FILE, GUARDED_FILE, OBSERVABILITY, PIPELINE, ROOT, Stack, described
 from tests.interop.programs import Programs
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SERVICES = sorted(described())
 BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)

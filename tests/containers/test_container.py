@@ -13,7 +13,7 @@ from ternmq.blocking import Producer, SimpleConsumer
 from ternmq.testing.containers import TernmqContainer
 from tests.interop.programs import EXAMPLES, Programs
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 AT_ONCE, SOON = timedelta(0), timedelta(seconds=20)
 HOUR = timedelta(hours=1)

@@ -11,7 +11,7 @@ from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq.testing.containers import TernmqContainer
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 POLL = timedelta(seconds=10)
 

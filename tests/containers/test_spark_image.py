@@ -10,7 +10,7 @@ import pytest
 from ternmq_command.pipeline.commands import PIPELINES, command
 from tests.containers.compose import ROOT, docker, inspected
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MEGABYTE = 1_000_000
 SIZE_MAX = 1200 * MEGABYTE

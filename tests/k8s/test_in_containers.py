@@ -19,7 +19,7 @@ from ternmq.blocking import Producer, SimpleConsumer
 from tests.k8s.containers import Node, Running, docker
 from tests.k8s.rendering import ROOT, Pod, named, pods, rendered
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 # The overlay names the number of the official image's user; its stand-in's has the first that was free.
 POSTGRES = """
@@ -27,7 +27,7 @@ FROM postgres:17
 USER root
 RUN groupmod --gid 999 postgres && usermod --uid 999 postgres
 """
-BUILD_TIMEOUT_S = 500
+BUILD_TIMEOUT_S = 800
 POLL = timedelta(seconds=20)
 PIPELINE_TIMEOUT_S = 180
 
