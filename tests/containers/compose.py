@@ -20,7 +20,7 @@ COMPOSE_FILE = ROOT / "docker-compose.yml"
 GUARDED_FILE = ROOT / "docker-compose.guarded.yml"
 PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 OBSERVABILITY, PIPELINE = "observability", "pipeline"
-BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 540, 240, 90
+BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 800, 240, 90
 
 
 def docker(*arguments: str, timeout_s: float = 60) -> str:

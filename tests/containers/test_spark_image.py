@@ -28,7 +28,7 @@ def image() -> str:
     """Its name, built from the files of this checkout."""
     name = "ternmq-spark"
     dockerfile = ROOT / "deploy/docker/spark.Dockerfile"
-    docker("build", "--tag", name, "--file", str(dockerfile), str(ROOT), timeout_s=540)
+    docker("build", "--tag", name, "--file", str(dockerfile), str(ROOT), timeout_s=800)
     return name
 
 
