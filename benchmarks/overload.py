@@ -1,13 +1,13 @@
-"""Ten times as many sends as a server can serve: `python -m benchmarks.overload [--delays 0 25] [--seconds N]`.
+"""Ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 50] [--seconds N]`.
 
 For each `overload_delay_ms`, on a server of its own:
-best       requests a second that are served with 64 in flight: what can be done
-rate       ten times as many come by the clock, whatever became of those before
-clients    1,280 in flight on 16 connections, of which each comes again when it was answered
-healthy    a client of its own connection sends 50 a second, alone and then beside each of the others
+best       requests a second that are served with 64 in flight on 4 connections: what can be done
+flood      640 in flight on 16 connections, of which each comes again as soon as it was answered
+healthy    a client of its own connection sends 50 a second, alone and then beside the flood
 
-Server and load generator have a core each. Latencies are those of requests that were served; what was refused, or what
-a client gave up after 3 seconds, is counted.
+The flood has a core of its own, and the server half of the other one where control groups allow that (root, on Linux),
+so that it is not the flood's own core that is too slow; the healthy client has the other half. Latencies are those of
+all answers, of what was served and of what was refused; what a client gave up after 3 seconds is counted.
 """
 
 import argparse
@@ -17,24 +17,24 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.bench.load import Figures, build_loader, figures_of, held
-from benchmarks.bench.processes import pinned
+from benchmarks.bench.processes import at_most, pinned
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq_command.calls.admin import AdminClient
 
 if TYPE_CHECKING:
     import subprocess
 
-TIMES = 10
-CONNECTIONS = 16
-IN_FLIGHT = 1280
+BEST_CONNECTIONS, BEST_IN_FLIGHT = 4, 64
+CONNECTIONS, IN_FLIGHT = 16, 640
 HEALTHY_RATE = 50
+SERVERS_SHARE = 0.5
 MEMORY_EVERY_S = 0.2
 TOPICS = ("greedy", "healthy")
 
@@ -57,6 +57,7 @@ class Overload:
         yield "came, /s", f"{offered:,.0f} ({offered / best:.1f} times the best)"
         yield "served, /s", f"{served:,.0f} ({served / best:.0%} of the best)"
         yield "served: p50, p99", _latency(self.greedy)
+        yield "refused: p50, p99", _latency(self.greedy, "refused_us")
         yield "not served", ", ".join(f"{code} {number:,}" for code, number in sorted(errors.items())) or "none"
         yield "server's CPU", f"{self.server_cpu_s / seconds:.2f} of a core"
         yield "memory, highest", f"{self.memory_mb:.0f} MB"
@@ -68,41 +69,32 @@ class Overload:
 def main() -> None:
     """Measure each delay, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--delays", type=int, nargs="+", default=[0, 25], help="overload_delay_ms, one after the other")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each overload")
-    parser.add_argument("--only", choices=("rate", "clients"), help="one of the overloads")
+    parser.add_argument("--delays", type=int, nargs="+", default=[0, 50], help="overload_delay_ms, one after the other")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each flood")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each")
     arguments = parser.parse_args()
     build_loader()
     for delay_ms in arguments.delays:
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), delay_ms, arguments.seconds, arguments.only, as_json=arguments.json)
+            measure(Path(folder), delay_ms, arguments.seconds, as_json=arguments.json)
 
 
-def measure(folder: Path, delay_ms: int, seconds: float, only: str | None, *, as_json: bool) -> None:
-    """One server, that is calm first and has both overloads then."""
+def measure(folder: Path, delay_ms: int, seconds: float, *, as_json: bool) -> None:
+    """One server, that is calm first and has the flood then."""
     cores = sorted(os.sched_getaffinity(0))
-    with running(folder, delay_ms, cores[:1]) as (pid, endpoint):
-        load = Load(pid, endpoint, cores[-1:])
-        best = load.best(seconds=2.0)
-        calm = load.healthy_alone(seconds=2.0)
-        if not as_json:
-            print(f"overload_delay_ms = {delay_ms}; best {best:,.0f} requests a second", flush=True)
-        overloads: dict[str, Callable[[float], Overload]] = {
-            "rate": lambda seconds: load.overload(seconds, "-rate", best * TIMES, "-in-flight", CONNECTIONS),
-            "clients": lambda seconds: load.overload(seconds, "-in-flight", IN_FLIGHT),
-        }
-        for name, overload in overloads.items():
-            if only in (None, name):
-                found = overload(seconds)
-                if as_json:
-                    told = {"delay_ms": delay_ms, "load": name, "best": best, "greedy": found.greedy}
-                    rest = {"calm": calm, "healthy": found.healthy, "memory_mb": found.memory_mb}
-                    print(json.dumps({**told, **rest}), flush=True)
-                else:
-                    print(f"  {name}")
-                    for label, figure in found.lines(best, calm):
-                        print(f"    {label:<26} {figure}", flush=True)
+    with running(folder, delay_ms, cores[:1]) as (pid, endpoint), at_most(pid, SERVERS_SHARE) as is_bounded:
+        load = Load(pid, endpoint, flood_cores=cores[-1:], other_cores=cores[:1])
+        best = load.best(seconds=3.0)
+        calm = load.healthy_alone(seconds=3.0)
+        found = load.flood(seconds)
+    if as_json:
+        told = {"delay_ms": delay_ms, "best": best, "greedy": found.greedy, "calm": calm, "healthy": found.healthy}
+        print(json.dumps({**told, "memory_mb": found.memory_mb}), flush=True)
+        return
+    share = f"{SERVERS_SHARE:g} of a core" if is_bounded else "a whole core: control groups can't be changed here"
+    print(f"overload_delay_ms = {delay_ms}; the server has {share}; best {best:,.0f} requests a second", flush=True)
+    for label, figure in found.lines(best, calm):
+        print(f"    {label:<26} {figure}", flush=True)
 
 
 @contextlib.contextmanager
@@ -124,13 +116,14 @@ def running(folder: Path, delay_ms: int, cores: list[int]) -> Iterator[tuple[int
 class Load:
     """What is put on one server."""
 
-    def __init__(self, pid: int, endpoint: str, cores: list[int]) -> None:
-        self._pid, self._endpoint, self._cores = pid, endpoint, cores
+    def __init__(self, pid: int, endpoint: str, *, flood_cores: list[int], other_cores: list[int]) -> None:
+        self._pid, self._endpoint = pid, endpoint
+        self._flood_cores, self._other_cores = flood_cores, other_cores
 
     def best(self, seconds: float) -> float:
         """Requests a second that are served when they come as fast as answers do."""
-        options = ("-topic", "greedy", "-connections", 4, "-in-flight", 64, "-seconds", seconds)
-        with held("send", self._endpoint, *options, cores=self._cores) as process:
+        load = ("-connections", BEST_CONNECTIONS, "-in-flight", BEST_IN_FLIGHT, "-seconds", seconds)
+        with held("send", self._endpoint, "-topic", "greedy", *load, cores=self._flood_cores) as process:
             figures = figures_of(process)
         return float(figures["sent"] / figures["seconds"])
 
@@ -139,12 +132,12 @@ class Load:
         with self._healthy(seconds) as process:
             return figures_of(process)
 
-    def overload(self, seconds: float, *options: object) -> Overload:
-        """Both together; the healthy client is connected before, and begins and ends within the overload."""
-        load = ("-topic", "greedy", "-connections", CONNECTIONS, "-seconds", seconds, *options)
+    def flood(self, seconds: float) -> Overload:
+        """Both together; the healthy client is connected before, and begins and ends within the flood."""
+        load = ("-topic", "greedy", "-connections", CONNECTIONS, "-in-flight", IN_FLIGHT, "-seconds", seconds)
         with (
             self._healthy(seconds * 0.7) as healthy,
-            held("send", self._endpoint, *load, cores=self._cores) as greedy,
+            held("send", self._endpoint, *load, cores=self._flood_cores) as greedy,
             ThreadPoolExecutor() as threads,
             _Memory(self._pid) as memory,
         ):
@@ -157,7 +150,7 @@ class Load:
 
     def _healthy(self, seconds: float) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
         options = ("-topic", "healthy", "-connections", 1, "-in-flight", 1, "-rate", HEALTHY_RATE, "-seconds", seconds)
-        return held("send", self._endpoint, *options, cores=self._cores)
+        return held("send", self._endpoint, *options, cores=self._other_cores)
 
 
 class _Memory:
@@ -184,10 +177,10 @@ class _Memory:
                 return
 
 
-def _latency(figures: Figures) -> str:
-    found = figures.get("latency_us")
+def _latency(figures: Figures, of: str = "latency_us") -> str:
+    found = figures.get(of)
     if not found or not found["count"]:
-        return "none served"
+        return "none"
     return f"{found['p50'] / 1000:.1f} ms, {found['p99'] / 1000:.1f} ms"
 
 

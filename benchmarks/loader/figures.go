@@ -15,6 +15,7 @@ type figures struct {
 	Errors           map[string]int64 `json:"errors"`
 	Seconds          float64          `json:"seconds"`
 	Latency          *percentiles     `json:"latency_us,omitempty"`
+	Refused          *percentiles     `json:"refused_us,omitempty"`
 	ScheduleLag      *percentiles     `json:"schedule_lag_us,omitempty"`
 	LoaderCPUSeconds float64          `json:"loader_cpu_s"`
 }
@@ -93,7 +94,7 @@ type tally struct {
 	sync.Mutex
 	sent, received, acknowledged, early int64
 	errors                              map[string]int64
-	latency, lag                        histogram
+	latency, refused, lag               histogram
 }
 
 func (t *tally) fail(code string) {
@@ -117,12 +118,13 @@ func summed(all []*tally, took time.Duration) *figures {
 			errors[code] += count
 		}
 		sum.latency.merge(&each.latency)
+		sum.refused.merge(&each.refused)
 		sum.lag.merge(&each.lag)
 		each.Unlock()
 	}
 	return &figures{
 		Sent: sum.sent, Received: sum.received, Acknowledged: sum.acknowledged, Early: sum.early,
 		Errors: errors, Seconds: took.Seconds(),
-		Latency: sum.latency.percentiles(), ScheduleLag: sum.lag.percentiles(),
+		Latency: sum.latency.percentiles(), Refused: sum.refused.percentiles(), ScheduleLag: sum.lag.percentiles(),
 	}
 }

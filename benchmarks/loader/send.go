@@ -43,6 +43,7 @@ func sendOne(ctx context.Context, clients []*client, maker *maker, t *tally, num
 	defer t.Unlock()
 	if code := failure(answer, err); code != "" {
 		t.fail(code)
+		t.refused.add(took)
 		return
 	}
 	// Not that of entries: Apache RocketMQ answers a batch with a single one.

@@ -1,6 +1,7 @@
-"""Shedding over sockets: who has most under way is refused with a hint, and who sends little is served."""
+"""Shedding over sockets: what waited is refused with a hint, and what did not is served."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.overload import Overload
+from ternmq_rpc.grpc_http2.budgets import BudgetLedger
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from ternmq_runtime.observability.figures import FrontFigures
@@ -25,44 +27,35 @@ METHOD = "/apache.rocketmq.v2.MessagingService/SendMessage"
 DONE = rpc.SendMessageResponse(status=pb.Status(code=pb.OK)).SerializeToString()
 # A channel of its own for each client, and so a connection.
 OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
-UNDER_WAY = 20
+MANY = 400
 
 
-class SlowServer:
-    """Answers no send before `released`; in a task each, or without one (`at_once`)."""
+class Server:
+    """Answers sends in a task each, or without one (`at_once`); what came seems to have waited for `waited_s`."""
 
-    def __init__(self, *, at_once: bool) -> None:
+    def __init__(self, *, at_once: bool = True) -> None:
         self.figures = FrontFigures()
-        self.overload = Overload(25, self.figures)
-        self.released = asyncio.Event()
-        self._held: list[ServedCall] = []
+        self.waited_s = 0.0
+        ledger = BudgetLedger()
+        self.overload = Overload(25, ledger, self.figures, lambda: time.monotonic() + self.waited_s)
         begin = self._begin if at_once else None
         method = self.overload.guarded(ServedMethod(self._serve, at_once=begin))
         self.server = CallServer({METHOD: method}.get)
 
     def overloaded(self) -> None:
-        """The loop was late each time it was looked at, for longer than an interval."""
-        now = asyncio.get_running_loop().time()
+        """Something waited each time it was looked, for longer than an interval, and what comes now did too."""
         for step in range(1, 5):
-            self.overload.shedder.observe(0.05, now + step * 0.04)
+            self.overload.shedder.observe(0.05, time.monotonic() + step * 0.04)
         assert self.overload.is_shedding
-
-    def release(self) -> None:
-        self.released.set()
-        held, self._held = self._held, []
-        for call in held:
-            call.answer(DONE)
+        self.waited_s = 60.0
 
     def _begin(self, call: ServedCall, data: bytes) -> bool:
         del data
-        if self.released.is_set():
-            return False  # such as has to wait for more than the log
-        self._held.append(call)
+        call.answer(DONE)
         return True
 
     async def _serve(self, call: ServedCall) -> None:
         await call.read()
-        await self.released.wait()
         await call.finish(DONE)
 
 
@@ -89,50 +82,53 @@ async def test_a_server_that_may_shed_serves_all_sends_while_it_is_in_time(tmp_p
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_the_greedy_connection_is_refused_with_a_hint_and_the_modest_one_is_served(*, at_once: bool) -> None:
-    slow = SlowServer(at_once=at_once)
-    shedder, request = slow.overload.shedder, rpc.SendMessageRequest()
-    async with served(slow.server) as address, client(address) as greedy, client(address) as modest:
-        first = [asyncio.ensure_future(greedy(request)) for _ in range(UNDER_WAY)]
-        await until(lambda: shedder.under_way == UNDER_WAY)
-        slow.overloaded()
-        refused = await greedy(request)
-        assert refused.status.code == pb.TOO_MANY_REQUESTS
-        assert hinted_s(refused.status.message) > 0
-        assert (shedder.refused, shedder.under_way) == (1, UNDER_WAY)
-        little = asyncio.ensure_future(modest(request))
-        await until(lambda: shedder.under_way == UNDER_WAY + 1)
-        slow.release()
-        assert {answer.status.code for answer in await asyncio.gather(*first, little)} == {pb.OK}
-        await until(lambda: shedder.under_way == 0)
+async def test_a_send_that_waited_is_refused_with_a_hint_and_one_that_did_not_is_served(*, at_once: bool) -> None:
+    overloaded, request = Server(at_once=at_once), rpc.SendMessageRequest()
+    shedder = overloaded.overload.shedder
+    async with served(overloaded.server) as address, client(address) as greedy, client(address) as modest:
         assert (await greedy(request)).status.code == pb.OK
-        await until(lambda: shedder.under_way == 0)
-    assert slow.figures.calls.keys() == {("SendMessage", "TOO_MANY_REQUESTS")}
+        overloaded.overloaded()
+        refused = await asyncio.gather(*(greedy(request) for _ in range(MANY)))
+        assert {answer.status.code for answer in refused} == {pb.TOO_MANY_REQUESTS}
+        assert hinted_s(refused[0].status.message) > 0
+        overloaded.waited_s = 0.0
+        assert (await modest(request)).status.code == pb.OK
+    assert shedder.refused == MANY
+    assert sum(overloaded.figures.calls["SendMessage", "TOO_MANY_REQUESTS"].counts) == MANY
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-async def test_who_gives_a_send_up_has_it_under_way_no_more(*, at_once: bool) -> None:
-    slow = SlowServer(at_once=at_once)
-    async with served(slow.server) as address, client(address) as impatient:
-        sends = [asyncio.ensure_future(impatient(rpc.SendMessageRequest())) for _ in range(UNDER_WAY)]
-        await until(lambda: slow.overload.shedder.under_way == UNDER_WAY)
-        for send in sends:
+async def test_who_gives_up_what_was_refused_harms_nobody() -> None:
+    overloaded, request = Server(), rpc.SendMessageRequest()
+    shedder = overloaded.overload.shedder
+    async with served(overloaded.server) as address, client(address) as first, client(address) as other:
+        overloaded.overloaded()
+        given_up = [asyncio.ensure_future(first(request)) for _ in range(MANY)]
+        await until(lambda: shedder.refused == MANY)
+        for send in given_up:
             send.cancel()
-        if at_once:
-            # What is stored can't be given up: it ends when it is answered.
-            slow.release()
-        await until(lambda: slow.overload.shedder.under_way == 0)
+        assert (await other(request)).status.code == pb.TOO_MANY_REQUESTS
+        overloaded.waited_s = 0.0
+        assert (await first(request)).status.code == pb.OK
 
 
 async def test_a_front_that_ends_answers_those_that_it_has_refused() -> None:
-    slow = SlowServer(at_once=True)
-    async with served(slow.server) as address, client(address) as greedy:
-        first = [asyncio.ensure_future(greedy(rpc.SendMessageRequest())) for _ in range(UNDER_WAY)]
-        await until(lambda: slow.overload.shedder.under_way == UNDER_WAY)
-        slow.overloaded()
-        more = asyncio.ensure_future(greedy(rpc.SendMessageRequest()))
-        await until(lambda: slow.overload.shedder.refused == 1)
-        slow.overload.stop()
-        assert (await more).status.code == pb.TOO_MANY_REQUESTS
-        slow.release()
-        await asyncio.gather(*first)
+    overloaded = Server()
+    async with served(overloaded.server) as address, client(address) as greedy:
+        overloaded.overloaded()
+        refused = [asyncio.ensure_future(greedy(rpc.SendMessageRequest())) for _ in range(MANY)]
+        await until(lambda: overloaded.overload.shedder.refused == MANY)
+        overloaded.overload.stop()
+        answers = await asyncio.gather(*refused)
+        assert {answer.status.code for answer in answers} == {pb.TOO_MANY_REQUESTS}
+
+
+async def test_while_nothing_is_sent_nobody_looks() -> None:
+    quiet = Server()
+    async with served(quiet.server) as address, client(address) as modest:
+        assert not quiet.overload.looks
+        assert (await modest(rpc.SendMessageRequest())).status.code == pb.OK
+        assert quiet.overload.looks
+        await until(lambda: not quiet.overload.looks)
+        assert (await modest(rpc.SendMessageRequest())).status.code == pb.OK
+        assert quiet.overload.looks
+    quiet.overload.stop()

@@ -9,7 +9,6 @@ from ternmq_common.server_settings.process import ProcessSettings
 class QuotaSettings(ProcessSettings):
     """The ceiling of a process, whoever calls."""
 
-    overload_delay_ms: int = 0
-    """Refuse sends beyond what can be done, those first whose clients have most under way, when all have waited so long
-    before they were looked at, for a tenth of a second, in milliseconds; 0: never. Where other programs hold the cores,
-    requests wait too, and refusing them frees nothing; so who has the cores to itself sets it, 25 say."""
+    overload_delay_ms: int = 200
+    """Refuse sends that waited longer before they were looked at, in milliseconds, while something waits longer each
+    time for a tenth of a second; 0: never. That is what Apache RocketMQ's brokers wait too."""

@@ -168,8 +168,7 @@ class GrpcFront:
         self._services = services
         self._started = True
         if self._overload_delay_ms:
-            self._overload = Overload(self._overload_delay_ms, self._figures)
-            self._overload.start()
+            self._overload = Overload(self._overload_delay_ms, self._server.ledger, self._figures)
         operators = {self.admin_address: Listener(self.admin_address)} if self.admin_address else {}
         self._callers = Callers(services, self._listeners | operators, self._refusals)
         self._add_methods(Conversations(services, self._callers, self._figures))

@@ -1,25 +1,29 @@
-"""Sheds sends that are more than can be done, before they are looked at (`quotas/shedding.py` decides).
+"""Refuses sends that are more than can be done, before they are looked at (`quotas/shedding.py` decides).
 
-Delay       the loop's own lateness: a timer that is due every few milliseconds, and how late it comes.
-Refusals    are answered after a pause, all of a time by one timer, so that clients that come again at once do not take
-            what the others need.
+Wait        of what came: the connection that is behind longest, or how late the loop comes to what is due every few
+            milliseconds, where many connections want a little each.
+Refusals    are answered after a pause, and so many a second at most, so that clients that come again at once do not
+            take what the others need.
+Rest        while nothing is sent there is no timer.
 """
 
 import asyncio
 import logging
-from functools import partial
+import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.retry_hint import retry_hint
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageResponse
 from ternmq_proxy.activities.status import status
-from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.measured import code_name
 from ternmq_proxy.quotas.shedding import Shedder
 from ternmq_rpc.grpc_stream.served_call import ServedMethod
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_rpc.grpc_http2.budgets import BudgetLedger
     from ternmq_rpc.grpc_stream.served_call import ServedCall
     from ternmq_runtime.observability.figures import FrontFigures
 
@@ -28,105 +32,138 @@ _log = logging.getLogger(__name__)
 _NAME = "SendMessage"
 _CODE = code_name(definition_pb2.TOO_MANY_REQUESTS)
 _PROBE_S = 0.005
+_REST_AFTER_S = 1.0
 _PAUSE_S = 0.04
+_ANSWER_EVERY_S = 0.01
+# About a fifth of a core: refusing costs as much as a fifth of serving.
+_ANSWERS_PER_S = 16_000
 _AGAIN_S = 0.2
 
 
-def _weighed(call: "ServedCall") -> str:
-    """Whom a send is counted for: its user, or, where nobody has to say who he is, its connection, which costs more to
-    have than a client's id."""
-    note = call.note
-    return note.user if isinstance(note, Call) and note.user else call.peer
-
-
 class Overload:
-    """Of one front, from `start` to `stop`. `target_ms` is the delay from which on sends are refused."""
+    """Of one server of calls, whose `ledger` it is, until `stop`. `target_ms` is the wait from which on sends are
+    refused."""
 
-    def __init__(self, target_ms: int, figures: "FrontFigures") -> None:
+    def __init__(
+        self,
+        target_ms: int,
+        ledger: "BudgetLedger",
+        figures: "FrontFigures",
+        now_s: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        """`now_s` is the machine's clock, which the loop's own may lag behind for a turn."""
         self._loop = asyncio.get_running_loop()
-        self.shedder = Shedder(target_ms / 1000, self._loop.time())
+        self._now_s = now_s
+        self.shedder = Shedder(target_ms / 1000, now_s())
+        self._ledger = ledger
         self._figures = figures
         text = f"the server has more to do than it can; {retry_hint(_AGAIN_S)}"
         refusal = status(definition_pb2.TOO_MANY_REQUESTS, text)
         self._answer = SendMessageResponse(status=refusal).SerializeToString()
+        self._probe_at = 0.0
+        self._looked_at = 0.0
+        self._sends = 0
+        self._rests_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._pausing: list[ServedCall] = []
+        self._stopped = False
         self._was_shedding = False
-
-    def start(self) -> None:
-        """Begin to look at the delay."""
-        self._timer = self._loop.call_at(self._loop.time() + _PROBE_S, self._probe, self._loop.time() + _PROBE_S)
+        self._refused: list[tuple[float, ServedCall]] = []
+        self._next_refused = 0
 
     def stop(self) -> None:
-        """Answer what waits."""
+        """Answer what was refused."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        self._answer_all()
+        for _, call in self._refused[self._next_refused :]:
+            call.answer(self._answer)
+        self._refused.clear()
 
     @property
     def is_shedding(self) -> bool:
         """Whether sends may be refused now."""
-        return self.shedder.limit is not None
+        return self.shedder.is_shedding
+
+    @property
+    def looks(self) -> bool:
+        """Whether the wait is looked at: something was sent of late."""
+        return self._timer is not None
 
     def guarded(self, method: ServedMethod) -> ServedMethod:
         """The same for sends, of which those that are too many are refused."""
-        shedder, begin = self.shedder, method.at_once
+        begin = method.at_once
 
         def at_once(call: "ServedCall", data: bytes) -> bool:
-            if begin is None:
-                return False
-            caller = _weighed(call)
-            if not shedder.enters(caller):
+            self._sends += 1
+            if self._timer is None:
+                self._look()
+            if self.shedder.is_shedding and self.shedder.refuses(self._waited_s(call)):
                 self._refuse(call, data)
                 return True
-            call.note_end(partial(shedder.leaves, caller))
-            if begin(call, data):
-                return True
-            call.note_end(None)
-            shedder.leaves(caller)  # and enters again, in a task
-            return False
+            return begin is not None and begin(call, data)
 
-        async def serve(call: "ServedCall") -> None:
-            caller = _weighed(call)
-            if not shedder.enters(caller):
-                self._figures.called(_NAME, _CODE, 0.0)
-                await asyncio.sleep(_PAUSE_S)
-                await call.finish(self._answer)
-                return
-            try:
-                await method.serve(call)
-            finally:
-                shedder.leaves(caller)
+        return ServedMethod(method.serve, method.talks, at_once)
 
-        return ServedMethod(serve, method.talks, at_once)
+    def _waited_s(self, call: "ServedCall") -> float:
+        """Whatever is served in this turn was there when it began."""
+        return self._now_s() - min(call.came_at, self._looked_at)
 
     def _refuse(self, call: "ServedCall", data: bytes) -> None:
         """Answer the call, which is served without a task, after a pause."""
         self._figures.bytes_in += len(data)
         self._figures.called(_NAME, _CODE, 0.0)
-        if not self._pausing:
-            self._loop.call_later(_PAUSE_S, self._answer_all)
-        self._pausing.append(call)
+        if not self._refused:
+            self._loop.call_later(_ANSWER_EVERY_S, self._answer_refused)
+        self._refused.append((self._now_s() + _PAUSE_S, call))
 
-    def _answer_all(self) -> None:
-        calls, self._pausing = self._pausing, []
-        for call in calls:
-            call.answer(self._answer)
+    def _answer_refused(self) -> None:
+        """Those that have waited, the first of them first."""
+        refused, position = self._refused, self._next_refused
+        end = min(len(refused), position + int(_ANSWERS_PER_S * _ANSWER_EVERY_S))
+        now = self._now_s()
+        while position < end and refused[position][0] <= now:
+            refused[position][1].answer(self._answer)
+            position += 1
+        if position > len(refused) // 2:
+            del refused[:position]
+            position = 0
+        self._next_refused = position
+        if refused:
+            self._loop.call_later(_ANSWER_EVERY_S, self._answer_refused)
 
-    def _probe(self, due: float) -> None:
-        now = self._loop.time()
+    # --- the wait
+
+    def _look(self) -> None:
+        """Look from now on."""
+        now = self._now_s()
+        self.shedder.begin(now)
+        self._rests_at = now + _REST_AFTER_S
+        self._sends = 0
+        self._again(now)
+
+    def _again(self, now: float) -> None:
+        self._looked_at = now
+        self._probe_at = now + _PROBE_S
+        self._timer = None if self._stopped else self._loop.call_later(_PROBE_S, self._probe)
+
+    def _probe(self) -> None:
+        now = self._now_s()
         shedder = self.shedder
-        shedder.observe(max(0.0, now - due), now)
-        if self.is_shedding is not self._was_shedding:
-            self._was_shedding = self.is_shedding
+        shedder.observe(max(now - self._probe_at, self._ledger.longest_behind_s(now)), now)
+        if shedder.is_shedding is not self._was_shedding:
+            self._was_shedding = shedder.is_shedding
             self._say()
-        self._timer = self._loop.call_at(now + _PROBE_S, self._probe, now + _PROBE_S)
+        if now >= self._rests_at:
+            if not self._sends and not shedder.is_shedding:
+                self._timer = None
+                return
+            self._sends = 0
+            self._rests_at = now + _REST_AFTER_S
+        self._again(now)
 
     def _say(self) -> None:
         if self.is_shedding:
-            _log.warning(
-                "overload: requests wait more than %g ms; sends are refused beyond %d at a time (overload_delay_ms)",
-                self.shedder.target_s * 1000, self.shedder.limit,
-            )  # fmt: skip
+            text = "overload: requests wait more than %g ms; sends that do are refused (overload_delay_ms)"
+            _log.warning(text, self.shedder.target_s * 1000)
         else:
             _log.info("the overload is over; %d sends were refused since the start", self.shedder.refused)

@@ -6,6 +6,13 @@ from ternmq_common.limits import KIB, MIB
 
 # More than comes of one stream, so that a stream that nobody reads does not stop the others.
 STREAM_WINDOW = 16 * MIB
+# What one turn of a connection may cost, about two milliseconds: a frame of headers begins a call and is worth
+# `HEADERS_COST`, any other one 1. Where many have so much to say, a turn of all together costs four times as much, and
+# each has a call at least.
+SLICE = 1000
+HEADERS_COST = 50
+SLICE_MIN = HEADERS_COST
+TURN = 4 * SLICE
 # Beyond its time, a request may take a second more for so many bytes.
 BODY_BYTES_PER_S = 64 * KIB
 # What was earned by calls may be spent later, up to this.
@@ -34,13 +41,25 @@ class Budgets:
 
 
 class BudgetLedger:
-    """What all connections of a server hold together: `held` bytes of requests under way, `unread` bytes of answers."""
+    """What all connections of a server hold together: `held` bytes of requests under way, `unread` bytes of answers;
+    and which of them are `behind`: since when bytes wait that came and were not looked at, the longest first."""
 
-    __slots__ = ("held", "unread")
+    __slots__ = ("behind", "held", "unread")
 
     def __init__(self) -> None:
         self.held = 0
         self.unread = 0
+        self.behind: dict[object, float] = {}
+
+    def slice(self) -> int:
+        """What one connection may cost in this turn, so that a turn in which all have much to say ends soon."""
+        return max(SLICE_MIN, min(SLICE, TURN // (len(self.behind) or 1)))
+
+    def longest_behind_s(self, now: float) -> float:
+        """How long bytes wait, in seconds; 0 if none do."""
+        for since in self.behind.values():
+            return now - since
+        return 0.0
 
 
 class Allowance:

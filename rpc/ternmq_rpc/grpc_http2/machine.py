@@ -1,7 +1,7 @@
 """What both ends of a connection share: frames, flow control, header blocks, the streams that are open, and budgets.
 
-Bytes in     `receive` takes what came and gives events. It does so much at a time (`SLICE`), so that nobody else has to
-             wait long; while it is `behind`, it is to be called again without new bytes.
+Bytes in     `receive` takes what came and gives events. It does so much at a time (`BudgetLedger.slice`) that nobody
+             else has to wait long; while it is `behind`, it is to be called again without new bytes.
 Bytes out    `outgoing` gives what may be sent. Whoever moves the bytes says by `blocked` that the network takes none:
              messages wait then, where they count.
 Time         comes with the calls, in seconds of any clock that only grows.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Optional, TypeVar
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import STREAM_WINDOW, Allowance, BudgetLedger, Budgets
+from ternmq_rpc.grpc_http2.budgets import HEADERS_COST, STREAM_WINDOW, Allowance, BudgetLedger, Budgets
 from ternmq_rpc.grpc_http2.events import Event
 from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error, Setting
 from ternmq_rpc.grpc_http2.header_blocks import HeaderBlocks
@@ -26,10 +26,7 @@ from ternmq_rpc.grpc_http2.wire_stream import WireStream
 
 FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
-# What one turn may cost, about two milliseconds: a frame of headers begins a call, any other one is worth 1. Fields can
-# be as short as a byte, so that large blocks cost more.
-SLICE = 1000
-_HEADERS_COST = 50
+# Fields can be as short as a byte, so that large blocks cost more.
 _BYTES_PER_COST = 16
 _OF_BLOCKS = frozenset((h2.HEADERS, h2.CONTINUATION))
 # Answers to frames of the other side that wait because it does not read.
@@ -165,7 +162,7 @@ class Machine(ABC, Generic[S]):
             assert not self.behind, "bytes wait for their turn"
             self.heard = now
             self._coming = self._frames.feed(data)
-        left = SLICE
+        left = self.ledger.slice()
         try:
             for kind, flags, number, start, stop in self._coming:
                 if kind == h2.DATA and not self._blocks.stream:
@@ -175,14 +172,16 @@ class Machine(ABC, Generic[S]):
                     self._frame(kind, flags, number, self._frames.data[start:stop])
                     left -= 1
                     if kind in _OF_BLOCKS:
-                        left -= _HEADERS_COST + (stop - start) // _BYTES_PER_COST
+                        left -= HEADERS_COST + (stop - start) // _BYTES_PER_COST
                 if left <= 0:
-                    self.behind = True
+                    if not self.behind:
+                        self.behind = True
+                        self.ledger.behind[self] = self.heard
                     self._events = []
                     return events
         except Http2Error as error:
             self.fail(error.code, str(error), error.limit if isinstance(error, OverBudget) else "")
-        self.behind = False
+        self._caught_up()
         self._events = []  # else an idle connection would keep its last call
         self._coming = ()
         self._frames.data = b""
@@ -268,8 +267,14 @@ class Machine(ABC, Generic[S]):
             self.forget(stream)
         self._ready.clear()
         self._coming = ()
-        self.behind = False
+        self._caught_up()
         return streams
+
+    def _caught_up(self) -> None:
+        """Nothing that came waits."""
+        if self.behind:
+            self.behind = False
+            del self.ledger.behind[self]
 
     def forget(self, stream: S) -> None:
         """The stream is no more: what it was sent and nobody has read does not count any longer."""

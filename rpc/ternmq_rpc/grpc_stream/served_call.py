@@ -44,7 +44,6 @@ class ServedCall(Stream):
     """
 
     __slots__ = (
-        "_answered",
         "_client",
         "_told",
         "concluded",
@@ -67,7 +66,6 @@ class ServedCall(Stream):
         self.pends = False
         self.concluded = False
         self._told: Callable[[bool], None] | None = None
-        self._answered: Callable[[], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.trailers: Fields = ()
 
@@ -84,6 +82,11 @@ class ServedCall(Stream):
     @note.setter
     def note(self, note: object) -> None:
         self._client.note = note
+
+    @property
+    def came_at(self) -> float:
+        """When its request came, or a little before, by `time.monotonic`."""
+        return self._client.machine.heard
 
     def room(self) -> "AnswerRoom":
         """A place for what is taken for its answer, which is to be had before anything is taken."""
@@ -122,16 +125,9 @@ class ServedCall(Stream):
 
     def answer(self, message: bytes) -> None:
         """End a call that is served without a task, with this message; nothing happens if the client has gone."""
-        answered, self._answered = self._answered, None
-        if answered is not None:
-            answered()
         self._client.answered(self)
         if self._shut is None:
             self._finish((message,))
-
-    def note_end(self, answered: "Callable[[], None] | None") -> None:
-        """Have it called when `answer` is, whether or not the client is still there; None: not any more."""
-        self._answered = answered
 
     def conclude(self, messages: "Sequence[bytes]", told: "Callable[[bool], None]") -> None:
         """Send the rest of the answer and end it in order, for who does not wait: `told` hears whether the kernel has
