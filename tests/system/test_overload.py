@@ -44,8 +44,10 @@ class Server:
 
     def overloaded(self) -> None:
         """Something waited each time it was looked, for longer than an interval, and what comes now did too."""
+        now = time.monotonic()
+        self.overload.shedder.begin(now)
         for step in range(1, 5):
-            self.overload.shedder.observe(0.05, time.monotonic() + step * 0.04)
+            self.overload.shedder.observe(0.05, now + step * 0.04)
         assert self.overload.is_shedding
         self.waited_s = 60.0
 
