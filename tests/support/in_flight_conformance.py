@@ -137,7 +137,9 @@ class InFlightConformance:
         stack.clock.advance(2 * MINUTE_MS)
         assert await waiting
 
-    async def test_a_restart_forgets_nothing_that_is_in_flight(self, service: MessageService, restarted: Restart) -> None:
+    async def test_a_restart_forgets_nothing_that_is_in_flight(
+        self, service: MessageService, restarted: Restart
+    ) -> None:
         await fill(service)
         first = await taken(service, BY_GROUP)
         service = await restarted()

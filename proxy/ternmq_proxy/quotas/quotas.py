@@ -2,8 +2,8 @@
 
 In          a request that is over a quota is refused whole, with TOO_MANY_REQUESTS and when to come again.
 Out         a receive gets fewer messages, or waits for its turn; it is never refused.
-In flight   is what brokers count (`consumption/in_flight.py` there): an acknowledgement may come by any proxy. They are told
-            the limit with each receive.
+In flight   is what brokers count (`consumption/in_flight.py` there), as an acknowledgement may come by any proxy. They
+            are told the limit with each receive.
 Cost        without quotas one attribute is looked at: `limits_in`, `limits_out`, `limits_in_flight`.
 """
 
