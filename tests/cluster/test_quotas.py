@@ -62,7 +62,8 @@ class Load:
             try:
                 status = (await client.call("SendMessage", request)).status
             except grpc.aio.AioRpcError as error:
-                assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
                 return  # the test has ended the proxy
             if status.code == pb.OK:
                 self.taken += 1

@@ -2,8 +2,8 @@
 
 Counted     is a message from when it was handed out until it is finished, or can be handed out again. One whose
             invisible duration is over counts until it was dealt with, which is a matter of milliseconds.
-Held back   are a group's polls for a topic that found no room. Whatever makes room wakes one of each that it may concern;
-            who gets nothing then is held back again.
+Held back   are a group's polls for a topic that found no room. Whatever makes room wakes one of each that it may
+            concern; who gets nothing then is held back again.
 Cost        without quotas nothing is counted, and `freed` looks at one dictionary. A count is of the states of a group,
             or of a topic: about a tenth of a microsecond each.
 """

@@ -52,7 +52,8 @@ class OrderedConsumption(Claims):
     """
 
     __slots__ = (
-        "_blocked", "_by_attempt_id", "_floor", "_fresh", "_heads", "_idle", "_lane_of", "_lanes", "_moving", "_pending",
+        "_blocked", "_by_attempt_id", "_floor", "_fresh", "_heads", "_idle", "_lane_of", "_lanes", "_moving",
+        "_pending",
     )  # fmt: skip
 
     def __init__(self, cursor: int) -> None:
