@@ -330,6 +330,7 @@ class Broker:
         outcomes = [settle(group, topic, handle, now) for handle in handles]
         self._counts.acknowledged.add(topic, outcomes.count(SettleOutcome.DONE))
         self._wake_for_open_lanes(group, topic)
+        self._consumption.in_flight.freed(group, topic, self._pollers)
         return Done(outcomes)
 
     def _wake_for_open_lanes(self, group: str, topic: str) -> None:
@@ -379,6 +380,7 @@ class Broker:
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
         self._pollers.wake_group(group, topic, sum(released))
+        self._consumption.in_flight.freed(group, topic, self._pollers)
         return DONE
 
     def subscribed(self, subscriptions: "Sequence[Subscription]") -> Done[None]:
@@ -431,6 +433,7 @@ class Broker:
             self._queue_locks.open(group, queue)
         self._consumption.set_committed(group, queue.topic, queue.queue_id, offset)
         self._pollers.wake_group(group, queue.topic, 1)
+        self._consumption.in_flight.freed(group, queue.topic, self._pollers)
         return DONE
 
     def skip(self, group: str, queue: QueueRef, offset: int) -> Done[None]:
@@ -442,6 +445,7 @@ class Broker:
                 f"group {group!r} has not come to offset {offset} of queue {queue_id} of topic {topic!r} yet",
             )
         self._pollers.wake_group(group, topic, 1)
+        self._consumption.in_flight.freed(group, topic, self._pollers)
         return DONE
 
     def leave(self, group: str, client_id: str) -> Done[None]:
@@ -452,6 +456,7 @@ class Broker:
     def drop_retries(self, group: str, topic: str) -> Done[None]:
         """Finish all messages of the topic that wait in the group's retry queue."""
         self._consumption.drop_retries(group, topic)
+        self._consumption.in_flight.freed(group, topic, self._pollers)
         return DONE
 
     # --- dead letters
@@ -482,6 +487,7 @@ class Broker:
         `server/deletion_log.py`."""
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
+        self._consumption.in_flight.freed_anywhere(self._pollers)
         with self._writing:
             self._transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic)
@@ -496,6 +502,7 @@ class Broker:
             self._consumption.purged(queue.topic, queue.queue_id)
             if retries:
                 self._consumption.forget_topic(queue.topic)
+            self._consumption.in_flight.freed_anywhere(self._pollers)
             await self._room.with_reserve(self._housekeeping.write_journal, all_of_it=True)
 
     async def forget_group(self, group: str, *, version: int = 0) -> None:
@@ -504,6 +511,7 @@ class Broker:
         self._queue_locks.forget_group(group)
         with self._writing:
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), all_of_it=True)
+        self._consumption.in_flight.freed_anywhere(self._pollers)
         await self.forget_topic(retry_topic(group))
         await self.forget_topic(dead_letter_topic(group))
 

@@ -270,6 +270,9 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     `first_queue` is looked at first, if it says so; with `by_priority` the queues are taken from the last to the first.
     For a FIFO group: `attempt_id` names the call, and a repetition of
     it, empty for none; `message_group_batch` limits how many messages of one message group come together.
+
+    Nothing is handed out while so many messages of the group, or of the topic, are in flight: of all brokers together
+    as a proxy orders it, of one as that is asked.
     """
 
     group: str
@@ -282,6 +285,8 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     attempt_id: str = ""
     message_group_batch: UInt32 = RECEIVE_BATCH_MAX
     by_priority: bool = False
+    group_in_flight_max: Int64 | None = None
+    topic_in_flight_max: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True)

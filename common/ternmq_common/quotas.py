@@ -4,6 +4,8 @@ Name        of whom the quota is; `*` is the default of its kind, for each name 
 Rates       per second, all proxies together. Bytes are those of requests (in) and of messages handed out (out).
 Burst       how many milliseconds' worth may come at once.
 Counts      connections at one time, and topics that are made by their use, per hour.
+In flight   messages that are handed out by receives and neither settled, nor shown again, nor dead letters. Brokers
+            count them by group and topic, and know neither users nor clients, so only groups and topics have it.
 User        "" is everybody while access control is off, and has the default of users.
 """
 
@@ -42,6 +44,7 @@ KINDS_OF_LIMITS: "Mapping[str, frozenset[QuotaKind]]" = {
     "bytes_in": _SENDING,
     "messages_out": _ALL,
     "bytes_out": _ALL,
+    "in_flight": frozenset({QuotaKind.TOPIC, QuotaKind.GROUP}),
     "connections": frozenset({QuotaKind.USER, QuotaKind.CLIENT}),
     "topics_per_hour": frozenset({QuotaKind.USER}),
 }
@@ -58,6 +61,7 @@ class Quota:
     bytes_in: int | None = None
     messages_out: int | None = None
     bytes_out: int | None = None
+    in_flight: int | None = None
     connections: int | None = None
     topics_per_hour: int | None = None
     burst_ms: int = DEFAULT_BURST_MS

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
-    from ternmq_registry.quotas import Demand
+    from ternmq_registry.quotas import Demand, Uses
 
 _log = logging.getLogger(__name__)
 # The kinds of messages that make their topic.
@@ -346,11 +346,19 @@ class Catalog:
                 f"there is no quota {kind.value}:{name}; `ternmq quota list` shows them",
             )
 
-    async def exchange_demand(self, proxy: str, demand: "Demand", lease_ms: int) -> "dict[str, Demand]":
+    async def exchange_demand(self, proxy: str, demand: "Demand", uses: "Uses", lease_ms: int) -> "dict[str, Demand]":
         """As the registry has it; RegistryUnavailable at once while that is out."""
         if self._directory.problem is not None:
             raise RegistryUnavailable(self._directory.problem)
-        return await asyncio.to_thread(self._registry.exchange_demand, proxy, demand, lease_ms)
+        return await asyncio.to_thread(self._registry.exchange_demand, proxy, demand, uses, lease_ms)
+
+    async def uses_elsewhere(self, proxy: str) -> "list[Uses]":
+        """What the other proxies said last that is taken of quotas there; RegistryUnavailable as above."""
+        if self._is_alone or not self.quotas.quotas:
+            return []
+        if self._directory.problem is not None:
+            raise RegistryUnavailable(self._directory.problem)
+        return await asyncio.to_thread(self._registry.uses_elsewhere, proxy)
 
     async def leave_proxies(self, proxy: str) -> None:
         """This proxy ends, and wants nothing of any quota."""

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import logging
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -26,10 +25,9 @@ from ternmq_proxy.processors.renewal import Renewal
 from ternmq_proxy.processors.subscription_news import spread_news
 from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_proxy.quotas.quotas import Quotas
-from ternmq_proxy.quotas.shares import Shares
+from ternmq_proxy.quotas.shares import Shares, name_of
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import Services
-from ternmq_registry.tables import PROXY_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -81,7 +79,7 @@ async def serve_clients(
         watching = asyncio.create_task(services.access.keep_looking(), name="access control")
         stack.callback(watching.cancel)
     if not catalog.is_alone:
-        _share_quotas(services, stack)
+        await _share_quotas(services, stack)
     await front.start(services)
     messages.watch_orphans(services.orphans.ask)
     return front
@@ -137,11 +135,10 @@ def make_services(
     )
 
 
-def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
-    process, catalog = services.process, services.catalog
-    # Names of proxies may be given twice.
-    name = f"{process.server}/{process.name}/{os.getpid()}"[-PROXY_CHARACTERS_MAX:]
-    shares = Shares(services.quotas, name, catalog.exchange_demand)
+async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
+    catalog = services.catalog
+    shares = Shares(services.quotas, name_of(services.process), catalog.exchange_demand)
+    await shares.begin()
     keeping = asyncio.create_task(shares.keep(), name="shares of quotas")
     stack.push_async_callback(shares.leave, catalog.leave_proxies)
     stack.callback(keeping.cancel)

@@ -2,10 +2,12 @@
 
 Demand      each proxy writes a row of its own, with a lease, and reads those of all that live: a JSON object of
             `kind:name` to limit to what it wants, a rate or a count. It raises no version.
+Uses        what the proxy has given out of its shares, in the same row, for who asks: a JSON object of `kind:name` to
+            the fields of `QuotaUse`. Nothing is decided by it.
 """
 
 import json
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from sqlalchemy import delete, func, insert, select, update
 
@@ -25,6 +27,20 @@ if TYPE_CHECKING:
 
 Demand = dict[str, dict[str, float]]
 """Of `kind:name`, of each limit of it."""
+
+
+class QuotaUse(TypedDict):
+    """What one proxy gives out of a quota: rates for each second of late, what it may give at most, its refusals since
+    it knows the name, and connections at this moment."""
+
+    refused: int
+    connections: int
+    share: dict[str, float]
+    rate: dict[str, float]
+
+
+Uses = dict[str, QuotaUse]
+"""Of `kind:name`."""
 
 
 class Quotas:
@@ -57,15 +73,23 @@ class Quotas:
             raised_version(connection)
             return True
 
-    def exchange_demand(self, proxy: str, demand: Demand, lease_ms: int) -> dict[str, Demand]:
-        """Say what this proxy wants, and hear it of all that live, by their names, this one among them."""
-        values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "demand": json.dumps(demand)}
+    def exchange_demand(self, proxy: str, demand: Demand, uses: Uses, lease_ms: int) -> dict[str, Demand]:
+        """Say what this proxy wants and gives out, and hear what all want that live, by their names, this one among
+        them."""
+        values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "demand": json.dumps(demand), "uses": json.dumps(uses)}
         with self._database.writing() as connection:
             connection.execute(delete(PROXIES).where(PROXIES.c.lease_end_ms < DATABASE_NOW_MS, PROXIES.c.name != proxy))
             if not connection.execute(update(PROXIES).where(PROXIES.c.name == proxy).values(**values)).rowcount:
                 connection.execute(insert(PROXIES).values(name=proxy, **values))
             rows = connection.execute(select(PROXIES.c.name, PROXIES.c.demand)).all()
         return {name: cast("Demand", json.loads(text)) for name, text in rows}
+
+    def uses_elsewhere(self, proxy: str) -> list[Uses]:
+        """What all others that live said last that they give out."""
+        others = (PROXIES.c.name != proxy, PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.uses.is_not(None))
+        with self._database.reading() as connection:
+            texts = connection.execute(select(PROXIES.c.uses).where(*others)).scalars().all()
+        return [cast("Uses", json.loads(text)) for text in texts]
 
     def leave_proxies(self, proxy: str) -> None:
         """This proxy ends: the others need not wait for its lease."""

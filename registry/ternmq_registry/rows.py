@@ -56,7 +56,8 @@ def group_row(group: Group) -> dict[str, object]:
 
 
 def quota_of(row: "Mapping[Any, Any]") -> Quota:
-    fields = {field.name: row[field.name] for field in dataclasses.fields(Quota)}
+    # A row that was saved from a damaged file of an older schema has fewer limits.
+    fields = {field.name: row[field.name] for field in dataclasses.fields(Quota) if field.name in row}
     return Quota(**{**fields, "kind": QuotaKind(row["kind"])})
 
 

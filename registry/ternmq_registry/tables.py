@@ -146,6 +146,7 @@ QUOTAS = Table(
     Column("burst_ms", BigInteger, nullable=False, comment="how much of a rate may come at once"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     _checksum(),
+    Column("in_flight", BigInteger, comment="handed out and not settled, at one time"),
 )
 
 PROXIES = Table(
@@ -154,6 +155,7 @@ PROXIES = Table(
     Column("name", String(PROXY_CHARACTERS_MAX), primary_key=True),
     Column("lease_end_ms", BigInteger, nullable=False, comment="by the database's clock"),
     Column("demand", Text, nullable=False, comment="what is wanted of each quota there, as JSON: see quotas.py"),
+    Column("uses", Text, comment="what is taken of each quota there, as JSON: see quotas.py; null of an older proxy"),
 )
 
 Index("topics_changed", TOPICS.c.changed)

@@ -20,16 +20,17 @@ CONNECTIONS = 16
 LIMIT = 100
 
 
-async def share_at(client: RawClient) -> float:
-    """The part of the limit that the worker of this connection has, once it has met the topic."""
+async def told_at(client: RawClient) -> tuple[int, float]:
+    """Of how many workers the worker of this connection tells, once it has met the topic, and what they may give out of
+    it together."""
     request = rpc.SendMessageRequest(messages=[message("orders", b"x")])
     assert (await client.call("SendMessage", request)).status.code == pb.OK
     listed = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
-    share: float = next((use.share["messages_in"] for use in listed.uses if use.name == "orders"), 0.0)
-    return share
+    share = next((use.share["messages_in"] for use in listed.uses if use.name == "orders"), 0.0)
+    return listed.proxies, round(share)
 
 
-async def test_each_of_two_workers_gives_out_a_part_of_a_limit_and_not_all_of_it(tmp_path: Path) -> None:
+async def test_two_workers_give_out_a_limit_once_and_each_tells_what_both_do(tmp_path: Path) -> None:
     with WorkerStack(tmp_path, "--workers", "2") as stack:
         async with AsyncExitStack() as opened:
             clients = [await opened.enter_async_context(RawClient(stack.grpc)) for _ in range(CONNECTIONS)]
@@ -39,11 +40,10 @@ async def test_each_of_two_workers_gives_out_a_part_of_a_limit_and_not_all_of_it
             put = await clients[0].admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
             assert put.status.code == pb.OK
 
-            async def all_have_a_part() -> bool:
-                found = [await share_at(client) for client in clients]
-                return all(0 < share <= 0.8 * LIMIT for share in found)
+            async def all_tell() -> set[tuple[int, float]]:
+                return {await told_at(client) for client in clients}
 
-            await until_answered(all_have_a_part, True)
+            await until_answered(all_tell, {(2, LIMIT)})
             connections = await asyncio.to_thread(stack.metric, "ternmq_front_connections")
             assert len(connections) == 2
             assert all(connections.values())

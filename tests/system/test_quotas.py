@@ -1,5 +1,6 @@
 """Quotas as clients meet them: sends are refused with a hint, receives wait, and nothing of it is left behind."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -133,6 +134,7 @@ async def test_the_list_tells_quotas_and_what_is_taken_of_them(client: RawClient
     assert (use.name, use.quota, use.refused) == ("orders", "*", 1)
     assert use.share == {"messages_in": 2, "bytes_out": 1000}
     assert use.rate["messages_in"] > 0
+    assert (answer.names, answer.proxies) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +144,11 @@ async def test_the_list_tells_quotas_and_what_is_taken_of_them(client: RawClient
         (admin_pb2.Quota(kind="user", name="x"), "sets no limit"),
         (admin_pb2.Quota(kind="group", name="x", messages_in=1), "a group has no messages_in"),
         (admin_pb2.Quota(kind="user", name="x", messages_in=0), "messages_in is 0"),
+        (
+            admin_pb2.Quota(kind="user", name="x", in_flight=1),
+            "a user has no in_flight; it is a limit of: group, topic",
+        ),
+        (admin_pb2.Quota(kind="client", name="x", in_flight=1), "a client has no in_flight"),
         (admin_pb2.Quota(kind="user", name="", messages_in=1), "the name of a quota"),
     ],
 )
@@ -158,3 +165,53 @@ async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
         assert [quota.messages_in for quota in answer.quotas] == [7]
+
+
+# --- in flight
+
+
+@pytest.mark.parametrize(("kind", "name"), [("group", "g"), ("group", "*"), ("topic", "orders"), ("topic", "*")])
+async def test_no_more_is_handed_out_than_a_quota_lets_be_in_flight(client: RawClient, kind: str, name: str) -> None:
+    await client.create_topic("orders")
+    assert (await sent(client, "orders", 20)).code == pb.OK
+    await put(client, kind, name, in_flight=3)
+    first = await client.receive("orders", "g", batch_size=16)
+    assert (first.code, len(first.messages)) == ("OK", 3)
+    second = await client.receive("orders", "g", batch_size=16)
+    assert second.code == "MESSAGE_NOT_FOUND"
+    assert second.status is not None
+    assert f"{kind}:{name} (3)" in second.status.message
+    await client.ack("orders", "g", first.messages[0].system_properties.receipt_handle)
+    third = await client.receive("orders", "g", batch_size=16)
+    assert (third.code, len(third.messages)) == ("OK", 1)
+
+
+async def test_a_long_poll_waits_until_something_is_acknowledged(client: RawClient) -> None:
+    await client.create_topic("orders")
+    assert (await sent(client, "orders", 5)).code == pb.OK
+    await put(client, "group", "g", in_flight=2)
+    first = await client.receive("orders", "g", batch_size=16)
+    waiting = asyncio.create_task(client.receive("orders", "g", batch_size=16, poll_s=15.0))
+    assert (await client.receive("orders", "g", batch_size=16)).code == "MESSAGE_NOT_FOUND"
+    await client.ack("orders", "g", *(each.system_properties.receipt_handle for each in first.messages))
+    assert len((await waiting).messages) >= 1
+
+
+async def test_one_group_in_flight_holds_up_no_other(client: RawClient) -> None:
+    await client.create_topic("orders")
+    assert (await sent(client, "orders", 5)).code == pb.OK
+    await put(client, "group", "*", in_flight=5)
+    await put(client, "group", "strict", in_flight=1)
+    assert len((await client.receive("orders", "strict", batch_size=16)).messages) == 1
+    assert len((await client.receive("orders", "other", batch_size=16)).messages) == 5
+
+
+async def test_what_is_pulled_by_offset_is_not_in_flight(client: RawClient) -> None:
+    await client.create_topic("orders")
+    assert (await sent(client, "orders", 5)).code == pb.OK
+    await put(client, "topic", "*", in_flight=1)
+    assert len((await client.receive("orders", "g", batch_size=16)).messages) == 1
+    queue = pb.MessageQueue(topic={"name": "orders"}, id=0)
+    stream = client.stream("PullMessage", rpc.PullMessageRequest(message_queue=queue, offset=0, batch_size=32))
+    items = [item async for item in stream]
+    assert sum(item.WhichOneof("content") == "message" for item in items) == 5

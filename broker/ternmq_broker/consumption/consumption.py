@@ -10,7 +10,10 @@ in the group's retry topic.
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ternmq_broker.consumption.group_progress import progress_of, untouched_queues
+from ternmq_broker.consumption.in_flight import InFlight
 from ternmq_broker.consumption.ordered_popping import OrderedPop
 from ternmq_broker.consumption.popping import Pop, UnorderedPop
 from ternmq_broker.consumption.queue_reader import QueueReader, stored_message, within_bytes
@@ -67,6 +70,8 @@ class Consumption:
         self.rules = rules
         self.reader = QueueReader(store, readable_end)
         self._states = Restoring(store, journal, rules, now_ms).states()
+        self.in_flight = InFlight(self.states)
+        self.in_flight.known(self._states)
         self._changed: dict[QueueKey, QueueState] = {}
         # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
         self._turns: dict[tuple[str, str], int] = {}
@@ -82,10 +87,17 @@ class Consumption:
     # --- handing out
 
     def pop(self, order: PopOrder, now_ms: int) -> Pop:
-        """Hand out what is there, up to the batch.
+        """Hand out what is there, up to the batch, and to what may be in flight.
 
         WouldBlock: nothing was handed out; wait in a thread, then call again.
         """
+        if order.group_in_flight_max is not None or order.topic_in_flight_max is not None:
+            room = self.in_flight.room(order) + self._held_under(order)
+            if room <= 0:
+                self.in_flight.hold_back(order.group, order.topic)
+                return Pop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            if room < order.batch:
+                order = replace(order, batch=room)
         key = (order.group, order.topic)
         turn = self._turns[key] = self._turns.get(key, -1) + 1
         rules = self.rules(order.group)
@@ -103,6 +115,17 @@ class Consumption:
             pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
             steps = self._unordered_steps(order, unordered, queue_ids, turn)
         return self._take(pop, steps)
+
+    def _held_under(self, order: PopOrder) -> int:
+        """How many messages are handed out already to the call that the order may be a repetition of."""
+        if not order.attempt_id:
+            return 0
+        return sum(
+            len(lane.claimed)
+            for state in self.states(order.group, order.topic).values()
+            if isinstance(state, OrderedConsumption)
+            for lane in state.held_under(order.attempt_id)
+        )
 
     def _take(self, pop: Pop, steps: "Iterator[None]") -> Pop:
         try:
@@ -206,7 +229,7 @@ class Consumption:
                 yield
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
-        states = self._states.setdefault((group, topic), {})
+        states = self._states_to_be(group, topic)
         state = states.get(queue_id)
         rules = self.rules(group)
         kind = OrderedConsumption if rules.fifo else QueueConsumption
@@ -269,7 +292,15 @@ class Consumption:
     def subscribed(self, group: str, topic: str) -> None:
         """The group is to have the topic's messages, wherever it is in them. Forgotten in a restart, if it has taken
         none by then."""
-        self._states.setdefault((group, topic), {})
+        self._states_to_be(group, topic)
+
+    def _states_to_be(self, group: str, topic: str) -> dict[int, QueueState]:
+        """As `states`, to be added to."""
+        states = self._states.get((group, topic))
+        if states is None:
+            states = self._states[group, topic] = {}
+            self.in_flight.known([(group, topic)])
+        return states
 
     def states(self, group: str, topic: str) -> dict[int, QueueState]:
         """The group's states in the topic, by queue id."""
@@ -281,7 +312,7 @@ class Consumption:
 
     def retries(self, group: str, topic: str) -> QueueConsumption:
         """The state of the group's messages of that topic in its retry queue."""
-        states = self._states.setdefault((group, topic), {})
+        states = self._states_to_be(group, topic)
         state = states.setdefault(RETRY_QUEUE_ID, QueueConsumption(0))
         assert isinstance(state, QueueConsumption)
         return state
@@ -381,7 +412,7 @@ class Consumption:
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Let the group go on at `offset`; claims that are under way in this queue end."""
-        states = self._states.setdefault((group, topic), {})
+        states = self._states_to_be(group, topic)
         state = states.get(queue_id)
         kind = OrderedConsumption if self.rules(group).fifo else QueueConsumption
         if not isinstance(state, kind):
@@ -462,6 +493,7 @@ class Consumption:
                 self._changed[group, topic, queue_id] = state
 
     def forget_group(self, group: str) -> None:
+        self.in_flight.forget_group(group)
         for key in [key for key in self._states if key[0] == group]:
             del self._states[key]
             self._turns.pop(key, None)

@@ -161,6 +161,7 @@ class Redelivery:
                 self._consumption.changes(group, topic, queue_id)
         if ready:
             self._pollers.wake_group(group, topic, ready)
+        self._consumption.in_flight.freed(group, topic, self._pollers)
         return moves
 
     # --- moving
@@ -229,6 +230,7 @@ class Redelivery:
             if record is None or location is None:
                 move.state.finish(move.offset)  # retention has removed it, or its record was lost
                 self._consumption.changes(move.group, move.topic, move.queue_id)
+                self._consumption.in_flight.freed(move.group, move.topic, self._pollers)
             elif move.reason is None and move.queue_id == RETRY_QUEUE_ID and self._is_fresh(record):
                 self._show(move)
             elif move.reason is None:
@@ -271,10 +273,12 @@ class Redelivery:
     def _finish(self, placed: list[tuple[_Move, int]]) -> None:
         """The copies are durable: let them take their messages' places, unless the group was reset meanwhile."""
         ready: defaultdict[tuple[str, str], int] = defaultdict(int)
+        finished: set[tuple[str, str]] = set()
         for move, copy_offset in placed:
             if not self._is_current(move):
                 continue
             move.state.finish(move.offset)
+            finished.add((move.group, move.topic))
             self._consumption.changes(move.group, move.topic, move.queue_id)
             if move.reason is None:
                 self._consumption.retries(move.group, move.topic).place(copy_offset, move.attempts)
@@ -283,6 +287,8 @@ class Redelivery:
                 ready[move.group, move.topic] += 1
         for (group, topic), count in ready.items():
             self._pollers.wake_group(group, topic, count)
+        for group, topic in finished:
+            self._consumption.in_flight.freed(group, topic, self._pollers)
 
     def _is_current(self, move: _Move) -> bool:
         known = self._consumption.states(move.group, move.topic).get(move.queue_id)
@@ -299,3 +305,4 @@ class Redelivery:
         else:
             move.state.show(move.offset)
         self._pollers.wake_group(move.group, move.topic, 1)
+        self._consumption.in_flight.freed(move.group, move.topic, self._pollers)

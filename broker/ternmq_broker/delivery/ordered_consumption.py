@@ -5,6 +5,7 @@ waiting     at the head of its lane, or behind it: to be handed out when the lan
 claimed     handed out; the lane is closed until each of its claimed messages is finished or its claim has ended
 blocked     the first waiting message of its lane can't be read any more: the lane is closed until somebody finishes it
 pending     below `cursor` and unfinished, but not looked at since the restart, so its lane is not known
+idle        its claim has ended, and nobody has it before its lane, when that is known, is open
 
 A closed lane holds up nobody but itself: reading goes on past it, and what is found for it waits there. Claims that
 ended go back to the head of their lane when the lane opens, in order; those that have used up their attempts are told
@@ -47,11 +48,12 @@ class OrderedConsumption(Claims):
     """One FIFO group's consumption of one queue.
 
     Invariants: a lane has messages claimed by one hand-out at a time; within a lane messages are handed out in order of
-    their offsets; `_claims` has every unfinished message that was ever handed out.
+    their offsets; `_claims` has every unfinished message that was ever handed out, those in `_idle` among them.
     """
 
     __slots__ = (
-        "_blocked", "_by_attempt_id", "_floor", "_fresh", "_heads", "_lane_of", "_lanes", "_moving", "_pending",
+        "_blocked", "_by_attempt_id", "_floor", "_fresh", "_heads", "_idle", "_lane_of", "_lanes", "_moving",
+        "_pending",
     )  # fmt: skip
 
     def __init__(self, cursor: int) -> None:
@@ -64,6 +66,7 @@ class OrderedConsumption(Claims):
         self._fresh: set[int] = set()  # waiting and never handed out
         self._moving: set[int] = set()  # on their way to the dead letters: their lanes are closed
         self._blocked: set[int] = set()
+        self._idle: set[int] = set()
         self._floor = 0
 
     @property
@@ -73,6 +76,11 @@ class OrderedConsumption(Claims):
     @property
     def in_flight(self) -> int:
         return len(self._claims) + len(self._fresh) + sum(offset not in self._claims for offset in self._pending)
+
+    @property
+    def handed_out(self) -> int:
+        """How many a consumer has, or are on their way to the dead letters."""
+        return len(self._claims) - len(self._idle)
 
     @property
     def mark(self) -> tuple[int, ...]:
@@ -100,10 +108,13 @@ class OrderedConsumption(Claims):
         claim = self._claims.get(offset)
         if offset in self._moving or (claim is not None and now_ms < claim.deadline_ms):
             lane.claimed.add(offset)
+            self._idle.discard(offset)
             return
         if claim is None:
             self._fresh.add(offset)
             self._touched.add(offset)
+        else:
+            self._idle.add(offset)
         lane.waiting.append(offset)
         if len(lane.waiting) == 1 and lane.is_open:
             heapq.heappush(self._heads, (offset, key))
@@ -164,6 +175,7 @@ class OrderedConsumption(Claims):
             head = lane.waiting.popleft()
             assert head == offset
             self._fresh.discard(offset)
+            self._idle.discard(offset)
             lane.claimed.add(offset)
             before = self._claims.get(offset, UNTOUCHED)
             claims.append(Claim(before.attempt + 1, self._generation, deadline_ms))
@@ -184,6 +196,7 @@ class OrderedConsumption(Claims):
         claims = [
             self._claims[offset]._replace(generation=self._generation, deadline_ms=deadline_ms) for offset in offsets
         ]
+        self._idle -= lane.ended
         lane.claimed.update(lane.ended)
         lane.ended.clear()
         self._claim_each(offsets, claims)
@@ -214,7 +227,10 @@ class OrderedConsumption(Claims):
             elif lane is not None and offset in lane.claimed:
                 lane.claimed.discard(offset)
                 lane.ended.add(offset)
+                self._idle.add(offset)
                 lanes[lane.key] = lane
+            elif lane is None:
+                self._idle.add(offset)
         for lane in lanes.values():
             self._open_if_done(lane)
         return exhausted
@@ -224,6 +240,7 @@ class OrderedConsumption(Claims):
         self._claims[offset] = Claim(self._claims[offset].attempt, 0, 0)
         self._touched.add(offset)
         self._moving.add(offset)
+        self._idle.discard(offset)
         lane = self._lane_of.get(offset)
         if lane is not None:
             if offset in lane.waiting:
@@ -234,6 +251,7 @@ class OrderedConsumption(Claims):
     def give_back(self, offset: int) -> None:
         """Let a message that could not be moved to the dead letters be handed out again."""
         self._moving.discard(offset)
+        self._idle.add(offset)
         lane = self._lane_of.get(offset)
         if lane is not None and offset in lane.claimed:
             lane.claimed.discard(offset)
@@ -269,7 +287,7 @@ class OrderedConsumption(Claims):
         self.cursor = offset
         for held in (
             self._claims, self._deadlines, self._lanes, self._lane_of, self._heads, self._by_attempt_id,
-            self._pending, self._fresh, self._moving, self._blocked,
+            self._pending, self._fresh, self._moving, self._blocked, self._idle,
         ):  # fmt: skip
             held.clear()
         self._whole = True
@@ -280,6 +298,7 @@ class OrderedConsumption(Claims):
         """Finish one offset whatever its claim; no consumer can have it any more."""
         self._pending.pop(offset, None)
         self._moving.discard(offset)
+        self._idle.discard(offset)
         if offset in self._fresh:
             self._fresh.discard(offset)
             self._touched.add(offset)
@@ -318,6 +337,7 @@ class OrderedConsumption(Claims):
         if lane is not None and offset in lane.claimed:
             lane.claimed.discard(offset)
             lane.ended.add(offset)
+            self._idle.add(offset)
             self._open_if_done(lane)
 
     def _unfinished(self) -> Iterable[tuple[int, Claim]]:

@@ -34,6 +34,11 @@ class QueueConsumption(Claims):
         return len(self._claims)
 
     @property
+    def handed_out(self) -> int:
+        """How many of those in flight a consumer has, or are on their way elsewhere: all but those that are ready."""
+        return len(self._claims) - len(self._ready_claims)
+
+    @property
     def ready_count(self) -> int:
         """How many messages can be handed out again at once."""
         return len(self._ready_claims)

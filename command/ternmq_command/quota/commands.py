@@ -52,6 +52,7 @@ title_argument = click.argument("title", metavar="KIND:NAME", callback=_checked_
 @click.option("--bytes-in", type=Limit("bytes_in"), help="Bytes of requests that send; users, topics, clients.")
 @click.option("--messages-out", type=Limit("messages_out"), help="Messages handed out.")
 @click.option("--bytes-out", type=Limit("bytes_out"), help="Bytes of messages handed out.")
+@click.option("--in-flight", type=Limit("in_flight"), help="Messages received and not settled; topics, groups.")
 @click.option("--connections", type=Limit("connections"), help="Connections at one time; users, clients.")
 @click.option("--topics-per-hour", type=Limit("topics_per_hour"), help="Topics made by their first message; users.")
 @click.option("--burst", type=Duration(), help="How much of a rate may come at once.  [default: 1s]")
@@ -66,7 +67,7 @@ def set_(
     Examples:
       ternmq quota set user:alice --messages-in 1000/s --bytes-in 10MiB/s --burst 2s
       ternmq quota set user:alice --bytes-in none
-      ternmq quota set group:report --messages-out 200/s
+      ternmq quota set group:report --messages-out 200/s --in-flight 1000
       ternmq quota set user:* --topics-per-hour 10/h
     """
     from ternmq.admin import quotas as calls
@@ -116,7 +117,7 @@ def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> 
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List the quotas, and who takes most of them at the proxy that is asked.
+    """List the quotas, and who takes most of them, at all proxies together.
 
     \b
     Examples:
@@ -131,11 +132,12 @@ def list_(endpoint: str, as_json: bool) -> None:
     records = [quota_record(quota) for quota in found.quotas]
     uses = list(map(_use_record, found.uses))
     if as_json:
-        print_json({"quotas": records, "uses": uses, "names": found.names})
+        print_json({"quotas": records, "uses": uses, "names": found.names, "proxies": found.proxies})
         return
     print_records(records, as_json=False, nothing="no quotas")
     if uses:
         echo_lines("\n" + table([_use_row(use) for use in found.uses]))
+        _say_of_how_many(found)
         if found.names > len(uses):
             echo(f"ternmq: the first {len(uses)} of {counted(found.names, 'name')}", err=True)
 
@@ -145,7 +147,7 @@ def list_(endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> None:
-    """Show a quota, and what is taken of it at the proxy that is asked.
+    """Show a quota, and what is taken of it at all proxies together.
 
     \b
     Examples:
@@ -163,11 +165,17 @@ def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> No
         raise CommandFailure(f"there is no quota {kind}:{name}; `ternmq quota list` shows them")
     uses = [use for use in found.uses if (use.kind, use.quota) == (kind, name)]
     if as_json:
-        print_json({**quota_record(quota), "uses": list(map(_use_record, uses))})
+        print_json({**quota_record(quota), "uses": list(map(_use_record, uses)), "proxies": found.proxies})
         return
     echo_lines(described(quota_record(quota)))
     if uses:
         echo_lines("\n" + table(list(map(_use_row, uses))))
+        _say_of_how_many(found)
+
+
+def _say_of_how_many(found: "QuotaList") -> None:
+    if found.proxies > 1:
+        echo(f"ternmq: of {found.proxies} proxies together", err=True)
 
 
 def _found(there: "QuotaList", kind: str, name: str) -> "Quota | None":

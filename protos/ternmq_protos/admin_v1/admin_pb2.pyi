@@ -964,7 +964,7 @@ class ResealSecretsResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., users: _Optional[int] = ..., unreadable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Quota(_message.Message):
-    __slots__ = ("kind", "name", "messages_in", "bytes_in", "messages_out", "bytes_out", "connections", "topics_per_hour", "burst")
+    __slots__ = ("kind", "name", "messages_in", "bytes_in", "messages_out", "bytes_out", "connections", "topics_per_hour", "burst", "in_flight")
     KIND_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
@@ -974,6 +974,7 @@ class Quota(_message.Message):
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
     BURST_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     kind: str
     name: str
     messages_in: int
@@ -983,7 +984,8 @@ class Quota(_message.Message):
     connections: int
     topics_per_hour: int
     burst: _duration_pb2.Duration
-    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., messages_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., connections: _Optional[int] = ..., topics_per_hour: _Optional[int] = ..., burst: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    in_flight: int
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., messages_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., connections: _Optional[int] = ..., topics_per_hour: _Optional[int] = ..., burst: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., in_flight: _Optional[int] = ...) -> None: ...
 
 class QuotaUse(_message.Message):
     __slots__ = ("kind", "name", "quota", "refused", "connections", "share", "rate")
@@ -1050,13 +1052,15 @@ class ListQuotasRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListQuotasResponse(_message.Message):
-    __slots__ = ("status", "quotas", "uses", "names")
+    __slots__ = ("status", "quotas", "uses", "names", "proxies")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     USES_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    PROXIES_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     quotas: _containers.RepeatedCompositeFieldContainer[Quota]
     uses: _containers.RepeatedCompositeFieldContainer[QuotaUse]
     names: int
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., uses: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ..., names: _Optional[int] = ...) -> None: ...
+    proxies: int
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., uses: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ..., names: _Optional[int] = ..., proxies: _Optional[int] = ...) -> None: ...

@@ -3,18 +3,28 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import SECOND_MS
-from ternmq_common.quotas import DEFAULT_BURST_MS, KINDS_OF_LIMITS, Quota, checked_quota, parsed_title
+from ternmq_common.quotas import (
+    DEFAULT_BURST_MS,
+    DEFAULT_NAME,
+    KINDS_OF_LIMITS,
+    Quota,
+    QuotaKind,
+    checked_quota,
+    parsed_title,
+)
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_proxy.activities.status import OK
+from ternmq_proxy.quotas.shares import name_of
+from ternmq_proxy.quotas.uses import most_used, summed, uses_of
+from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
-    from ternmq_proxy.call import Call
-    from ternmq_proxy.quotas.meter import Meter
-    from ternmq_proxy.services import Services
+    from collections.abc import Mapping
 
-# Those that take most of theirs: a client of each name could be there.
-USES_MAX = 100
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+    from ternmq_registry.quotas import QuotaUse
 
 
 async def put_quota(
@@ -39,15 +49,20 @@ async def delete_quota(
 async def list_quotas(
     request: admin_pb2.ListQuotasRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListQuotasResponse:
-    """All quotas, and what is taken of them here."""
+    """All quotas, and what is taken of them at all proxies together; only here while the registry is away."""
     del request, call
-    quotas = services.quotas
-    meters = sorted(quotas.meters(), key=lambda meter: meter.used(quotas.now()), reverse=True)
+    try:
+        elsewhere = await services.catalog.uses_elsewhere(name_of(services.process))
+    except RegistryUnavailable:
+        elsewhere = []  # the answer says of how many proxies it is, and the directory logs why
+    uses = summed([uses_of(services.quotas), *elsewhere])
+    known = services.catalog.quotas.quotas
     return admin_pb2.ListQuotasResponse(
         status=OK,
-        quotas=[_quota(quota) for _, quota in sorted(services.catalog.quotas.quotas.items())],
-        uses=[_use(meter, services) for meter in meters[:USES_MAX]],
-        names=len(meters),
+        quotas=[_quota(quota) for _, quota in sorted(known.items())],
+        uses=[_use(title, use, known) for title, use in most_used(uses).items()],
+        names=len(uses),
+        proxies=1 + len(elsewhere),
     )
 
 
@@ -63,13 +78,7 @@ def _quota(quota: Quota) -> admin_pb2.Quota:
     return admin_pb2.Quota(kind=quota.kind.value, name=quota.name, burst=burst, **quota.limits)
 
 
-def _use(meter: "Meter", services: "Services") -> admin_pb2.QuotaUse:
-    return admin_pb2.QuotaUse(
-        kind=meter.quota.kind.value,
-        name=meter.name,
-        quota=meter.quota.name,
-        refused=meter.refused,
-        connections=services.quotas.connections(meter),
-        share=meter.shares(),
-        rate=meter.rates(services.quotas.now()),
-    )
+def _use(title: str, use: "QuotaUse", known: "Mapping[tuple[QuotaKind, str], Quota]") -> admin_pb2.QuotaUse:
+    word, _, name = title.partition(":")
+    is_own = (QuotaKind(word), name) in known
+    return admin_pb2.QuotaUse(kind=word, name=name, quota=name if is_own else DEFAULT_NAME, **use)

@@ -20,6 +20,7 @@ from ternmq_common.limits import (
 from ternmq_common.model import Delivery, PopOrder
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
+from ternmq_common.quotas import QuotaKind
 from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
@@ -114,9 +115,13 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     if not batch:
         await asyncio.sleep(poll_s)
         return _nothing(call, services)
+    if services.quotas.limits_in_flight:
+        order, nothing = _within_in_flight(order, services)
+    else:
+        nothing = _NOTHING
     deliveries, meters = await _popped(order, request, poll_s, call, services)
     if not deliveries:
-        return _nothing(call, services)
+        return _nothing(call, services, nothing)
     messages = _message_frames(deliveries, request, services)
     if meters:
         sent(meters, sum(map(len, messages)), services.quotas.now())
@@ -130,6 +135,23 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         return _nothing(call, services)
     services.renewal.hold(client_id, group_name, topic_name, deliveries)
     return received
+
+
+def _within_in_flight(order: PopOrder, services: "Services") -> tuple[PopOrder, bytes]:
+    """The order with what quotas let be in flight, and what is answered when nothing came by it: as when nothing is
+    there, since clients poll again then, and take any other status for a failure."""
+    quotas = services.quotas.in_flight(order.topic, order.group)
+    if not quotas:
+        return order, _NOTHING
+    by_group, by_topic = quotas.get(QuotaKind.GROUP), quotas.get(QuotaKind.TOPIC)
+    order = replace(
+        order,
+        group_in_flight_max=None if by_group is None else by_group.in_flight,
+        topic_in_flight_max=None if by_topic is None else by_topic.in_flight,
+    )
+    limits = " or ".join(f"{quota.title} ({quota.in_flight})" for quota in quotas.values())
+    text = f"no new message, or as many are in flight as quota {limits} allows: acknowledge some (`ternmq quota list`)"
+    return order, ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, text)).SerializeToString()
 
 
 async def _popped(
@@ -211,8 +233,8 @@ def hold_s(call: "Call") -> float:
     return max(0.0, min(_ERROR_HOLD_S, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
-def _nothing(call: "Call", services: "Services") -> Received:
-    return Received(_frames(_NOTHING, [], services), definition_pb2.MESSAGE_NOT_FOUND, [], call, services)
+def _nothing(call: "Call", services: "Services", first: bytes = _NOTHING) -> Received:
+    return Received(_frames(first, [], services), definition_pb2.MESSAGE_NOT_FOUND, [], call, services)
 
 
 def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:

@@ -135,10 +135,6 @@ class Meter:
         """What it took of each rate each second, of late."""
         return {limit: bucket.taken_per_s(now) for limit, bucket in self._buckets()}
 
-    def used(self, now: float) -> float:
-        """The part of its share that it takes, of the rate of which that is most."""
-        return max((bucket.taken_per_s(now) / bucket.rate for _, bucket in self._buckets()), default=0.0)
-
     def _buckets(self) -> "list[tuple[str, TokenBucket]]":
         buckets = (
             ("messages_in", self.messages_in),

@@ -62,6 +62,10 @@ class Meters:
         meter = self._by_name[name] = Meter(self._default, name, now, self.part)
         return meter
 
+    def quota_of(self, name: str) -> Quota | None:
+        """The quota of the name; it has no meter for that."""
+        return self.quotas.get(name, self._default)
+
     def all(self) -> "Iterator[Meter]":
         """Those that are there."""
         yield from self._own.values()

@@ -2,7 +2,9 @@
 
 In          a request that is over a quota is refused whole, with TOO_MANY_REQUESTS and when to come again.
 Out         a receive gets fewer messages, or waits for its turn; it is never refused.
-Cost        without quotas one attribute is looked at: `limits_in`, `limits_out`.
+In flight   is what brokers count (`consumption/in_flight.py` there), as an acknowledgement may come by any proxy. They
+            are told the limit with each receive.
+Cost        without quotas one attribute is looked at: `limits_in`, `limits_out`, `limits_in_flight`.
 """
 
 import time
@@ -30,6 +32,7 @@ class Quotas:
         self.snapshot = QuotaSnapshot()
         self.limits_in = False
         self.limits_out = False
+        self.limits_in_flight = False
         self.refused: Counter[str] = Counter()
         self._users = Meters({}, names_max)
         self._topics = Meters({}, names_max)
@@ -53,6 +56,7 @@ class Quotas:
         limits = {limit for quota in snapshot.quotas.values() for limit in quota.limits}
         self.limits_in = not limits.isdisjoint(_IN)
         self.limits_out = not limits.isdisjoint(_OUT)
+        self.limits_in_flight = "in_flight" in limits
 
     def set_part(self, part: float) -> None:
         """Of each limit so much is for this proxy until what it wants is known."""
@@ -107,6 +111,11 @@ class Quotas:
             self._clients.of(client_id, now),
         )
         return [meter for meter in found if meter is not None]
+
+    def in_flight(self, topic: str, group: str) -> dict[QuotaKind, Quota]:
+        """The quotas that limit what may be in flight there, by their kinds."""
+        found = {QuotaKind.TOPIC: self._topics.quota_of(topic), QuotaKind.GROUP: self._groups.quota_of(group)}
+        return {kind: quota for kind, quota in found.items() if quota is not None and quota.in_flight is not None}
 
     # --- connections
 

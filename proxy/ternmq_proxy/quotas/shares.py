@@ -1,31 +1,41 @@
 """Has the proxies of a cluster, or the workers of a machine, share the limits of quotas.
 
-Each second each writes to the registry what its clients want of each quota, and reads what the others wrote. What it
-may give is its max-min share of that (`sharing`). While nobody has a quota nothing is written. While the registry is
-away the shares stay as they were. A proxy that is new has an equal part within a second.
+Each second each writes to the registry what its clients want of each quota and what they took, and reads what the
+others want. What it may give is its max-min share of that (`sharing`). While nobody has a quota nothing is written.
+While the registry is away the shares stay as they were. A proxy that is new has an equal part before it serves anybody,
+and a quota that is the first of all is shared within a second.
 """
 
 import asyncio
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from ternmq_proxy.quotas.sharing import max_min
+from ternmq_proxy.quotas.uses import most_used, uses_of
 from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.tables import PROXY_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_proxy.quotas.meter import Meter
     from ternmq_proxy.quotas.quotas import Quotas
-    from ternmq_registry.quotas import Demand
+    from ternmq_proxy.server_process import ServerProcess
+    from ternmq_registry.quotas import Demand, Uses
 
-    Exchange = Callable[[str, Demand, int], Awaitable[dict[str, Demand]]]
+    Exchange = Callable[[str, Demand, Uses, int], Awaitable[dict[str, Demand]]]
 
 _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 LEASE_MS = 5000
 # A row of the registry has no more: those that want most, in parts of their limits.
 NAMES_MAX = 500
+
+
+def name_of(process: "ServerProcess") -> str:
+    """By which the others know this one; names of proxies may be given twice."""
+    return f"{process.server}/{process.name}/{os.getpid()}"[-PROXY_CHARACTERS_MAX:]
 
 
 class Shares:
@@ -39,16 +49,23 @@ class Shares:
         self._since = quotas.now()
         self._shares = False
 
+    async def begin(self) -> None:
+        """Have an equal part, before anybody is served: with all of a limit in hand it would give out a burst of it."""
+        await self._try_to_renew()
+
     async def keep(self) -> None:
         """For ever."""
         while True:
             await asyncio.sleep(self._interval_s)
-            try:
-                await self.renew()
-            except RegistryUnavailable:
-                pass  # the directory, which reads it too, says so
-            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("quotas are not shared with other proxies now; the shares stay as they are")
+            await self._try_to_renew()
+
+    async def _try_to_renew(self) -> None:
+        try:
+            await self.renew()
+        except RegistryUnavailable:
+            pass  # the directory, which reads it too, says so
+        except Exception:  # noqa: BLE001 - the outermost of this, and it logs
+            _log.exception("quotas are not shared with other proxies now; the shares stay as they are")
 
     async def leave(self, leave: "Callable[[str], Awaitable[None]]") -> None:
         """This proxy ends: the others may have its shares at once. `leave` is `Catalog.leave_proxies`."""
@@ -66,7 +83,7 @@ class Shares:
         own = demand_of(self._quotas, max(now - self._since, 1e-3))
         self._since = now
         self._shares = True
-        everybody = await self._exchange(self._name, own, LEASE_MS)
+        everybody = await self._exchange(self._name, own, most_used(uses_of(self._quotas)), LEASE_MS)
         apply_shares(self._quotas, self._name, everybody)
 
 

@@ -27,6 +27,8 @@ class Entry:
     deadline_ms: int = 0
     attempt_id: str = ""
     released: bool = False
+    told: bool = False
+    """Since the restart it is known that its claim has ended, and not yet which lane it is of."""
 
 
 @dataclass
@@ -175,6 +177,8 @@ class OrderedMachine(RuleBasedStateMachine):
                 entry.state, entry.generation, entry.deadline_ms = "moving", 0, 0
             elif entry.state == "claimed":
                 entry.state = "ended"
+            else:
+                entry.told = True
         self._settle_lanes()
 
     @precondition(lambda self: self.unfinished("moving"))
@@ -292,7 +296,7 @@ class OrderedMachine(RuleBasedStateMachine):
         for entry in self.model.entries.values():
             entry.attempt_id = ""
             # Its lane is not known before it is looked at, nor whether it was released.
-            entry.state = "unknown"
+            entry.state, entry.told = "unknown", False
         self.skipped = {offset for offset in self.skipped if offset < self.model.cursor}
 
     @precondition(lambda self: len(self.groups) < 40)
@@ -307,6 +311,16 @@ class OrderedMachine(RuleBasedStateMachine):
         assert self.consumption.cursor == self.model.cursor
         assert self.consumption.in_flight == len(self.model.entries)
         assert self.consumption.committed == min(self.model.entries, default=self.model.cursor)
+
+    @invariant()
+    def handed_out_is_what_somebody_has_or_moves(self) -> None:
+        expected = [
+            entry
+            for entry in self.model.entries.values()
+            if entry.state in ("claimed", "moving")
+            or (entry.state == "unknown" and (entry.attempt or entry.generation) and not entry.told)
+        ]
+        assert self.consumption.handed_out == len(expected)
 
     @invariant()
     def the_next_deadline_is_never_too_late(self) -> None:

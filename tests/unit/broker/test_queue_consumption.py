@@ -236,6 +236,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     @invariant()
     def everything_below_the_cursor_is_finished_or_in_flight(self) -> None:
         assert self.consumption.in_flight == len(self.held)
+        assert self.consumption.handed_out == len(self.held) - len(self.ready())
         unfinished = [offset for offset in range(self.consumption.cursor) if offset not in self.finished]
         assert unfinished == sorted(self.held)
         assert self.consumption.committed == min(self.held, default=self.consumption.cursor)

@@ -8,6 +8,7 @@ import pytest
 from ternmq_common.server_settings import FlushMode
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.cluster import InProcessCluster
+from tests.support.in_flight_conformance import InFlightConformance
 from tests.support.message_service_conformance import MessageServiceConformance, Restart
 from tests.support.room_conformance import RoomConformance
 from tests.support.waiting_conformance import WaitingConformance
@@ -39,6 +40,10 @@ class TestClusterMessageService(MessageServiceConformance):
 
 
 class TestClusterMessageServiceWithMessagesThatWait(WaitingConformance):
+    pass
+
+
+class TestClusterMessageServiceWithLimitsOfWhatIsInFlight(InFlightConformance):
     pass
 
 

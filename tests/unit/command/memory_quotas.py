@@ -7,11 +7,12 @@ OK = pb.Status(code=pb.OK, message="OK")
 
 
 class MemoryQuotas:
-    """`there` is what it was told to have, by `kind:name`; `uses` is what it tells of them."""
+    """`there` is what it was told to have, by `kind:name`; `uses` is what it tells of them, of `proxies` together."""
 
     def __init__(self) -> None:
         self.there: dict[str, admin_pb2.Quota] = {}
         self.uses: list[admin_pb2.QuotaUse] = []
+        self.proxies = 1
         self.refusal: pb.Status | None = None
 
     def PutQuota(self, request: admin_pb2.PutQuotaRequest) -> admin_pb2.PutQuotaResponse:  # noqa: N802
@@ -31,4 +32,6 @@ class MemoryQuotas:
         if self.refusal:
             return admin_pb2.ListQuotasResponse(status=self.refusal)
         quotas = [self.there[title] for title in sorted(self.there)]
-        return admin_pb2.ListQuotasResponse(status=OK, quotas=quotas, uses=self.uses, names=len(self.uses))
+        return admin_pb2.ListQuotasResponse(
+            status=OK, quotas=quotas, uses=self.uses, names=len(self.uses), proxies=self.proxies
+        )

@@ -73,6 +73,28 @@ def test_the_list_shows_quotas_and_what_is_taken_of_them(call_server: Call, serv
     assert "topic:orders" in call_server("quota", "show", "topic:*").stdout
 
 
+def test_what_may_be_in_flight_is_a_limit_without_a_unit(call_server: Call, server: AdminServer) -> None:
+    set_quota(call_server, "group:g", "--in-flight", "1000")
+    assert server.quotas.there["group:g"].in_flight == 1000
+    assert json.loads(call_server("quota", "show", "group:g", "--json").stdout)["in_flight"] == "1000"
+    changes = '{"quotas": [{"quota": "group:g", "in_flight": 5}]}'
+    assert call_server("apply", "-f", "-", stdin=changes).exit_code == 0
+    assert server.quotas.there["group:g"].in_flight == 5
+    refused = call_server("apply", "-f", "-", stdin='{"quotas": [{"quota": "user:alice", "in_flight": 5}]}')
+    assert refused.exit_code == 2
+    assert "a user has no in_flight" in refused.stderr
+
+
+def test_the_list_says_of_how_many_proxies_it_is(call_server: Call, server: AdminServer) -> None:
+    set_quota(call_server, "topic:*", "--messages-in", "5")
+    server.quotas.uses = [admin_pb2.QuotaUse(kind="topic", name="orders", quota="*")]
+    assert "proxies" not in call_server("quota", "list").stderr
+    server.quotas.proxies = 3
+    assert "of 3 proxies together" in call_server("quota", "list").stderr
+    assert "of 3 proxies together" in call_server("quota", "show", "topic:*").stderr
+    assert json.loads(call_server("quota", "list", "--json").stdout)["proxies"] == 3
+
+
 def test_a_quota_that_is_not_there_is_neither_shown_nor_removed(call_server: Call) -> None:
     for verb in ("show", "remove"):
         result = call_server("quota", verb, "user:alice")

@@ -10,6 +10,7 @@ from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.message_service.local import LocalMessageService
+from tests.support.in_flight_conformance import InFlightConformance
 from tests.support.message_service_conformance import MessageServiceConformance, Restart
 from tests.support.room_conformance import RoomConformance
 from tests.support.waiting_conformance import WaitingConformance
@@ -69,6 +70,10 @@ class TestLocalMessageService(MessageServiceConformance):
 
 
 class TestLocalMessageServiceWithMessagesThatWait(WaitingConformance):
+    pass
+
+
+class TestLocalMessageServiceWithLimitsOfWhatIsInFlight(InFlightConformance):
     pass
 
 

@@ -28,6 +28,9 @@ class QuotaLimits(TypedDict, total=False):
     bytes_out: int | None
     """Bytes of messages handed out each second."""
 
+    in_flight: int | None
+    """Messages that are handed out by receives and not settled, at one time; of topics and groups."""
+
     connections: int | None
     """Connections at one time; of users and clients."""
 
@@ -48,6 +51,7 @@ class Quota:
     bytes_in: int | None
     messages_out: int | None
     bytes_out: int | None
+    in_flight: int | None
     connections: int | None
     topics_per_hour: int | None
     burst: timedelta
@@ -55,8 +59,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """What one name takes of the quota `quota` at the process that was asked: `rate` each second of late, of each
-    limit, of the `share` that is that process's now. `refused` counts since the process knows the name."""
+    """What one name takes of the quota `quota` at all proxies that know it together: `rate` each second of late, of
+    each limit, of the `share` that is theirs now. `refused` counts since they know the name."""
 
     kind: str
     name: str
@@ -69,14 +73,16 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaList:
-    """All quotas, and the uses of up to a hundred names that take most of theirs; so many `names` are counted."""
+    """All quotas, and the uses of up to a hundred names that take most of theirs; so many `names` are counted, at so
+    many `proxies` (or workers). That is one while it can't read what the others wrote in the registry."""
 
     quotas: tuple[Quota, ...]
     uses: tuple[QuotaUse, ...]
     names: int
+    proxies: int
 
 
-LIMITS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "connections", "topics_per_hour")
+LIMITS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "in_flight", "connections", "topics_per_hour")
 
 
 def put(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
@@ -109,7 +115,12 @@ def list_all() -> AdminCall[QuotaList]:
 
 
 def _listed(answer: admin_pb2.ListQuotasResponse) -> QuotaList:
-    return QuotaList(quotas=tuple(map(_quota, answer.quotas)), uses=tuple(map(_use, answer.uses)), names=answer.names)
+    return QuotaList(
+        quotas=tuple(map(_quota, answer.quotas)),
+        uses=tuple(map(_use, answer.uses)),
+        names=answer.names,
+        proxies=answer.proxies,
+    )
 
 
 def _quota(found: admin_pb2.Quota) -> Quota:

@@ -2,15 +2,22 @@
 
 Each says when its group was made, as the registry's snapshot has it: a broker that missed the deletion of an earlier
 group of that name would take the new one for that, and remove it then. It refuses, and notifies when it has caught up.
+
+What may be in flight is divided among brokers, each of which counts its own, so that no two of them have to agree while
+somebody waits: a topic's limit among the brokers of the topic, a group's among all, since its topics may be anywhere.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ternmq_common.errors import MessagingError
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ternmq_common.model import Delivery, PopOrder
     from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.links import Links
@@ -81,7 +88,7 @@ class ClusterReceiving:
                 return []
             number = self._polls.about_to_ask(group, topic)
             try:
-                deliveries = await self._links.broker(name).shard.pop(order, watch=watch)
+                deliveries = await self._links.broker(name).shard.pop(self._part(order, name), watch=watch)
             except BrokerRefused as error:
                 if watch:
                     self._polls.found_nothing(group, topic, name, number)
@@ -107,8 +114,7 @@ class ClusterReceiving:
     def _readable(self, topic: str, first: str) -> list[str]:
         """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
         known = self._directory.snapshot
-        entry = known.topics.get(topic)
-        placed = sorted(entry.brokers if entry is not None and known.is_placed else known.brokers)
+        placed = sorted(self._placed(topic))
         names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
         connected = [name for name in names if self._links.is_connected(name)]
         if not connected:
@@ -118,3 +124,29 @@ class ClusterReceiving:
             turn = connected.index(first)
             return connected[turn:] + connected[:turn]
         return connected
+
+    def _placed(self, topic: str) -> "Iterable[str]":
+        known = self._directory.snapshot
+        entry = known.topics.get(topic)
+        return entry.brokers if entry is not None and known.is_placed else known.brokers
+
+    def _part(self, order: "PopOrder", broker: str) -> "PopOrder":
+        """The order with what that broker may have in flight."""
+        of_group, of_topic = order.group_in_flight_max, order.topic_in_flight_max
+        if of_group is None and of_topic is None:
+            return order
+        return replace(
+            order,
+            group_in_flight_max=_part_of(of_group, broker, self._directory.snapshot.brokers),
+            topic_in_flight_max=_part_of(of_topic, broker, self._placed(order.topic)),
+        )
+
+
+def _part_of(limit: int | None, broker: str, brokers: "Iterable[str]") -> int | None:
+    """The broker's part of the limit, 1 at least: with 0 it would keep what it has for ever. All parts are the limit,
+    if that is not below the number of the brokers."""
+    if limit is None:
+        return None
+    names = sorted(brokers)
+    part, left = divmod(limit, max(1, len(names)))
+    return max(1, part + (broker in names[:left]))

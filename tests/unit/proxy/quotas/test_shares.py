@@ -8,7 +8,7 @@ from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.quotas.shares import Shares, apply_shares, demand_of
 from ternmq_proxy.quotas.sharing import max_min
-from ternmq_registry.quotas import Demand
+from ternmq_registry.quotas import Demand, Uses
 
 ALICE = (QuotaKind.USER, "alice")
 WANTED = st.lists(st.floats(0, 1000), min_size=1, max_size=8)
@@ -73,8 +73,9 @@ def test_a_name_that_is_new_has_an_equal_part_at_first() -> None:
 async def test_nothing_is_written_while_there_are_no_quotas() -> None:
     written: list[str] = []
 
-    async def exchange(name: str, demand: Demand, lease_ms: int) -> dict[str, Demand]:
+    async def exchange(name: str, demand: Demand, uses: Uses, lease_ms: int) -> dict[str, Demand]:
         assert lease_ms > 0
+        assert uses == {}  # nobody has come
         written.append(name)
         return {name: demand}
 
