@@ -103,3 +103,38 @@ async def test_workers_share_the_listener_of_operators(tmp_path: Path) -> None:
             async with RawClient(stack.grpc) as client:
                 with pytest.raises(grpc.aio.AioRpcError, match="not served here"):
                     await client.admin("ListTopics", admin_pb2.ListTopicsRequest())
+
+
+async def test_workers_share_the_guarded_listener_of_operators(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With TLS and access control administration is answered there, by each worker, to who may; and nowhere else."""
+    monkeypatch.setenv("TERNMQ_INIT_SECRET", SECRET)
+    certificates = Certificates(tmp_path / "certificates")
+    cert, key = certificates.issue("server")
+    stack = WorkerStack(tmp_path, *OPTIONS, "--tls-cert", str(cert), "--tls-key", str(key))
+    stack.addresses["admin"] = ANY_PORT
+    tls = ternmq.TlsOptions(ca=certificates.ca)
+    nobody = ternmq.Credentials("root", "another-secret-of-a-test")
+    with stack:
+        async with ternmq.Admin(stack.addresses["admin"], tls=tls, credentials=ROOT) as operator:
+            await operator.create_topic(TOPIC)
+            await operator.create_user("alice", SECRET)
+            await operator.put_policy("alice", f"Topic:{TOPIC}", "Pub")
+        answered = set[str]()
+        for number in range(CONNECTIONS):
+            address = stack.addresses["admin"]
+            async with ternmq.Admin(address, tls=tls, credentials=ROOT) as operator:
+                await until_answered(lambda: topics_of(operator), [TOPIC])  # noqa: B023 - called here
+                answered.add((await operator.server_info()).name)
+            for refused in (nobody, None):
+                with pytest.raises(ternmq.Unauthorized):
+                    async with ternmq.Admin(address, tls=tls, credentials=refused) as stranger:
+                        await stranger.list_topics()
+            with pytest.raises(ternmq.ConnectionFailed, match="this port takes TLS only"):
+                async with ternmq.Admin(address, credentials=ROOT, max_attempts=1) as plain:
+                    await plain.list_topics()
+            with pytest.raises(ternmq.Unsupported, match="not served here"):
+                async with ternmq.Admin(stack.grpc, tls=tls, credentials=ROOT) as outside:
+                    await outside.list_topics()
+        assert len(answered) == 2

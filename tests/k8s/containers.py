@@ -2,7 +2,7 @@
 
 Volume claims  are volumes; what fsGroup does to them is done by the owner that their folder has in the image.
 emptyDir       is a tmpfs where everybody may write and run programs, of the same size.
-Secrets        are volumes too, read-only, laid out as by the kubelet: root's files behind links, which fsGroup may read.
+Secrets        are volumes too, read-only, laid out as by the kubelet: root's files, which fsGroup may read.
 Names          of Services and of StatefulSets' pods are aliases in one network for all.
 Ports          are published on 127.0.0.1, each under a number of its own, as a NodePort would be.
 """
