@@ -49,7 +49,11 @@ class Guarded:
     @property
     def options(self) -> ClientOptions:
         """Those of the user root."""
-        return {"tls": self.tls, "credentials": Credentials("root", SECRET)}
+        return {"tls": self.tls, "credentials": self.root}
+
+    @property
+    def root(self) -> Credentials:
+        return Credentials("root", SECRET)
 
     @property
     def tls(self) -> TlsOptions:
@@ -147,7 +151,7 @@ def test_a_user_sends_to_both_brokers_and_receives_by_tls(guarded: Guarded) -> N
             consumer.ack(views)
             bodies |= {view.body for view in views}
     assert bodies == sent
-    with Admin(guarded.endpoint, **guarded.options) as admin:
+    with Admin(guarded.endpoint, tls=guarded.tls, credentials=guarded.root) as admin:
         queues = admin.describe_topic(TOPIC).queues
     assert {queue.broker for queue in queues if queue.max_offset} == {"broker-0", "broker-1"}, queues
 
@@ -166,9 +170,7 @@ def test_who_has_no_right_keys_is_refused(guarded: Guarded, credentials: Credent
 def test_who_comes_in_plain_text_is_refused(guarded: Guarded) -> None:
     with (
         pytest.raises(ConnectionFailed, match="this port takes TLS only"),
-        Producer(
-            guarded.endpoint, topics=[TOPIC], credentials=guarded.options["credentials"], max_attempts=1
-        ) as producer,
+        Producer(guarded.endpoint, topics=[TOPIC], credentials=guarded.root, max_attempts=1) as producer,
     ):
         producer.send(Message(TOPIC, b"lost"))
 
