@@ -7,6 +7,8 @@ bool, str, Path, enums, and each of them `| None` (written `none`, or `auto` whe
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
 Links       variables that Kubernetes makes of Services are no settings (`service_links.py`): they are ignored, and told
+Others      variables that are settings of another kind of process are ignored, and told: whoever runs several kinds may
+            have one list of variables for all. In files they are errors, as a file is named for one process.
 Passwords   those in URLs are never shown, whatever the field, and nothing of the fields in `SECRET`
 
 What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
@@ -81,11 +83,12 @@ class SettingsError(StartupError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Generic[S]):
     """Settings in force, and for each field's name where its value came from; `ignored` are variables that only look
-    like settings."""
+    like settings, `others` those of other kinds of processes."""
 
     settings: S
     origins: dict[str, str]
     ignored: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +97,27 @@ class _Given:
     origin: str
 
 
-def load(cls: type[S], *, file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded[S]:
-    """Make a `cls`; a flag whose value is None was not given."""
+def load(
+    cls: type[S],
+    *,
+    file: Path | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    known_elsewhere: Iterable[str] = (),
+) -> Loaded[S]:
+    """Make a `cls`; a flag whose value is None was not given. `known_elsewhere` are fields of other settings classes,
+    whose variables are no errors here."""
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     assert flags.keys() <= fields.keys(), f"flags without a field: {flags.keys() - fields.keys()}"
     given: dict[str, _Given] = {}
     if file is not None:
         given |= _from_file(file, fields)
-    ignored = _service_links(environ, fields)
-    given |= _from_environment({key: text for key, text in environ.items() if key not in ignored}, fields)
+    foreign = {variable_name(name) for name in known_elsewhere if name not in fields}
+    others = tuple(sorted(foreign & environ.keys()))
+    ignored = _service_links({key: text for key, text in environ.items() if key not in others}, fields)
+    left_out = {*others, *ignored}
+    given |= _from_environment({key: text for key, text in environ.items() if key not in left_out}, fields)
     given |= {name: _Given(value, _flag_name(fields[name])) for name, value in flags.items() if value is not None}
     origins = {name: given[name].origin if name in given else DEFAULT for name in fields}
     values = {name: _converted(name, hints[name], entry) for name, entry in given.items()}
@@ -113,7 +127,7 @@ def load(cls: type[S], *, file: Path | None, environ: Mapping[str, str], flags: 
         value = values.get(refusal.name, fields[refusal.name].default)
         shown = rendered(refusal.name, value)
         raise SettingsError(f"{refusal.name} = {shown} (from {origins[refusal.name]}): {refusal.problem}") from None
-    return Loaded(settings=settings, origins=origins, ignored=ignored)
+    return Loaded(settings=settings, origins=origins, ignored=ignored, others=others)
 
 
 def variable_name(field_name: str) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.attacks import floods, requests, slow, unread
+from tests.attacks import floods, requests, slow, tls, unread
 from tests.attacks.target import Target
 
 DESCRIPTORS_FEW = 220
@@ -20,17 +20,23 @@ def nothing(target: Target) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """`prepare` comes before the healthy client; `environment` and `descriptors` are the server's."""
+    """`prepare` comes before the healthy client; `environment` and `descriptors` are the server's, who takes TLS at the
+    port of plain text with `tls`."""
 
     run: Callable[[Target], None]
     prepare: Callable[[Target], None] = nothing
     environment: Mapping[str, str] = field(default_factory=dict)
     descriptors: int | None = None
     topics_counted: bool = False
+    tls: bool = False
 
 
 def _slow(run: Callable[[Target], None]) -> Attack:
     return Attack(run=run, environment=slow.TIMEOUTS)
+
+
+def _tls(run: Callable[[Target], None]) -> Attack:
+    return Attack(run=run, environment=slow.TIMEOUTS, tls=True)
 
 
 ATTACKS = {
@@ -69,6 +75,13 @@ ATTACKS = {
     "half-bodies": _slow(slow.half_bodies),
     "idle-connections": _slow(slow.idle_connections),
     "slow-http": _slow(slow.slow_http),
+    "unanswered-handshakes": _tls(tls.unanswered_handshakes),
+    "many-handshakes": Attack(run=tls.many_handshakes, descriptors=DESCRIPTORS_FEW, tls=True),
+    "slow-handshakes": _tls(tls.slow_handshakes),
+    "handshakes-in-a-loop": _tls(tls.handshakes_in_a_loop),
+    "key-updates": _tls(tls.key_updates),
+    "unanswered-key-updates": _tls(tls.unanswered_key_updates),
+    "half-closes": _tls(tls.half_closes),
 }
 
 

@@ -27,6 +27,7 @@ from tests.attacks.healthy import TOPIC as HEALTHY_TOPIC
 from tests.attacks.requests import FORGED
 from tests.attacks.target import ROUTE, Target, route_request
 from tests.attacks.wire import Disconnected, Wire
+from tests.support.certificates import Certificates
 from tests.support.http2_wire import Frame, Kind
 from tests.support.stack import Stack
 
@@ -181,12 +182,19 @@ class AttackedStack(Stack):
     def __init__(self, folder: Path, attack: Attack) -> None:
         super().__init__(folder)
         self._environment = environment(attack)
+        if attack.tls:
+            self._environment |= _tls_at_the_same_port(folder)
         self._limit = attack.descriptors
 
     def command(self) -> Sequence[str]:
         if self._limit is None:
             return super().command()
         return ("prlimit", f"--nofile={self._limit}:{self._limit}", *super().command())
+
+
+def _tls_at_the_same_port(folder: Path) -> dict[str, str]:
+    cert, key = Certificates(folder / "certificates").issue("server")
+    return {"TERNMQ_TLS_CERT": str(cert), "TERNMQ_TLS_KEY": str(key), "TERNMQ_GRPC_TLS": "optional"}
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc.aio
+import psutil
 import pytest
 
 import ternmq
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.certificates import Certificates
 from tests.support.embedded import RawClient, code, message
 from tests.support.stack import ANY_PORT
 from tests.support.until import until_answered
@@ -103,3 +105,76 @@ async def test_workers_share_the_listener_of_operators(tmp_path: Path) -> None:
             async with RawClient(stack.grpc) as client:
                 with pytest.raises(grpc.aio.AioRpcError, match="not served here"):
                     await client.admin("ListTopics", admin_pb2.ListTopicsRequest())
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[WorkerStack, ternmq.TlsOptions]]:
+    """With TLS, access control and a listener of operators, and how a client believes it."""
+    monkeypatch.setenv("TERNMQ_INIT_SECRET", SECRET)
+    certificates = Certificates(tmp_path / "certificates")
+    cert, key = certificates.issue("server")
+    stack = WorkerStack(tmp_path, *OPTIONS, "--tls-cert", str(cert), "--tls-key", str(key))
+    stack.addresses["admin"] = ANY_PORT
+    with stack:
+        yield stack, ternmq.TlsOptions(ca=certificates.ca)
+
+
+async def test_each_worker_answers_operators_at_their_guarded_listener(
+    guarded: tuple[WorkerStack, ternmq.TlsOptions],
+) -> None:
+    stack, tls = guarded
+    address = stack.addresses["admin"]
+    async with AsyncExitStack() as clients:
+        operators = [
+            await clients.enter_async_context(ternmq.Admin(address, tls=tls, credentials=ROOT))
+            for _ in range(CONNECTIONS)
+        ]
+        await operators[0].create_topic(TOPIC)
+        await until_answered(lambda: names_told(operators), {TOPIC})
+        assert all(connections_at(each, address) for name, each in stack.processes.items() if name in stack.workers)
+        await operators[0].create_user("alice", SECRET)
+        await operators[0].put_policy("alice", f"Topic:{TOPIC}", "Pub")
+    async with ternmq.Producer(address, topics=[TOPIC], tls=tls, credentials=ROOT) as producer:
+        await producer.send(ternmq.Message(TOPIC, b"messages go there as well"))
+    async with ternmq.Admin(address, tls=tls, credentials=ternmq.Credentials("alice", SECRET)) as alice:
+        await until_answered(lambda: refusal(alice), "user 'alice' may not do this; it needs Delete on Topic:orders")
+
+
+async def refusal(user: ternmq.Admin) -> str:
+    """That of a deletion; who was made just now may be unknown to this worker for a moment."""
+    with pytest.raises(ternmq.Unauthorized) as refused:
+        await user.delete_topic(TOPIC)
+    return refused.value.message
+
+
+async def names_told(operators: list[ternmq.Admin]) -> set[str]:
+    """By all of them together: each worker hears of a topic in its own time."""
+    told = await asyncio.gather(*(each.list_topics() for each in operators))
+    return {topic.name for topics in told for topic in topics} if all(told) else set()
+
+
+def connections_at(process: psutil.Process, address: str) -> int:
+    port = int(address.rpartition(":")[2])
+    found = process.net_connections("tcp")
+    return sum(each.status == psutil.CONN_ESTABLISHED and each.laddr.port == port for each in found)
+
+
+async def test_no_worker_administers_for_strangers_in_plain_text_or_elsewhere(
+    guarded: tuple[WorkerStack, ternmq.TlsOptions],
+) -> None:
+    stack, tls = guarded
+    address = stack.addresses["admin"]
+    wrong = ternmq.Credentials("root", "another-secret-of-a-test")
+    for _ in range(CONNECTIONS):
+        for credentials in (wrong, None):
+            async with ternmq.Admin(address, tls=tls, credentials=credentials) as stranger:
+                with pytest.raises(ternmq.Unauthorized):
+                    await stranger.create_topic(TOPIC)
+        async with ternmq.Admin(address, credentials=ROOT) as plain:
+            with pytest.raises(ternmq.ConnectionFailed, match="this port takes TLS only"):
+                await plain.create_topic(TOPIC)
+        async with ternmq.Admin(stack.grpc, tls=tls, credentials=ROOT) as outside:
+            with pytest.raises(ternmq.Unsupported, match="not served here"):
+                await outside.create_topic(TOPIC)
+    async with ternmq.Admin(address, tls=tls, credentials=ROOT) as operator:
+        assert await operator.list_topics() == []

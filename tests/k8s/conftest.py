@@ -1,7 +1,10 @@
-"""Every test of an overlay runs for each of them."""
+"""Every test of an overlay runs for each of them; those that run containers share the images."""
+
+import shutil
 
 import pytest
 
+from tests.k8s.containers import Images
 from tests.k8s.rendering import OVERLAYS, Json, Pod, pods, rendered, secrets_made_by_hand, settings_and_secrets
 
 OURS = frozenset({"broker", "proxy", "migration"})
@@ -31,3 +34,11 @@ def ours(objects: tuple[Json, ...]) -> list[Pod]:
     found = [pod for pod in pods(objects) if pod.component in OURS]
     assert {pod.component for pod in found} == OURS
     return found
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    """Those of this checkout; what no test runs is not built."""
+    if shutil.which("docker") is None:
+        pytest.fail("docker is missing: run these tests by tests/containers/with_docker.sh, as tools/check does")
+    return Images()

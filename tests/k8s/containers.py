@@ -2,12 +2,15 @@
 
 Volume claims  are volumes; what fsGroup does to them is done by the owner that their folder has in the image.
 emptyDir       is a tmpfs where everybody may write and run programs, of the same size.
+Secrets        are volumes too, read-only, laid out as by the kubelet: root's files, which fsGroup may read.
 Names          of Services and of StatefulSets' pods are aliases in one network for all.
 Ports          are published on 127.0.0.1, each under a number of its own, as a NodePort would be.
 """
 
+import io
 import json
 import subprocess
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -16,23 +19,50 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.k8s.rendering import Json, Pod, arguments, environment, of_kind, selects, settings_and_secrets
+from tests.k8s.rendering import ROOT, Json, Pod, arguments, environment, of_kind, selects, settings_and_secrets
 
+BUILD_TIMEOUT_S = 800
 COMMAND_TIMEOUT_S = 90
+# The overlay for trying out names the number of the official image's user; its stand-in's has the first that was free.
+_POSTGRES = b"""
+FROM postgres:17
+USER root
+RUN groupmod --gid 999 postgres && usermod --uid 999 postgres
+"""
+_KUBELETS_FOLDER = "..2026_11_23_00_00_00.1"
+_SECRET_PATH = "/secret"
 
 
-def docker(*words: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
-    """Run the client and give what it said on both ways out."""
-    done = subprocess.run(
+def docker(
+    *words: str, check: bool = True, given: bytes = b"", timeout_s: float = COMMAND_TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
+    """Run the client, `given` at its standard input, and give what it said on both ways out."""
+    ran = subprocess.run(
         ["docker", *words],
+        cwd=ROOT,
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         timeout=timeout_s,
         check=False,
     )
-    assert not check or done.returncode == 0, f"docker {' '.join(words)}: {done.stdout}"
+    done = subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(errors="replace"))
+    assert not check or done.returncode == 0, f"docker {' '.join(words)}: {done.stdout[-5000:]}"
     return done
+
+
+class Images(dict[str, str]):
+    """The images of this checkout, by the names that the overlays have for them; each is built when it is first run."""
+
+    def __missing__(self, name: str) -> str:
+        if name == "postgres:17":
+            tag, words, given = "ternmq-postgres:uid-999", ["-"], _POSTGRES
+        else:
+            ours = name.partition("/")[2].partition(":")[0]
+            tag, words, given = f"ternmq/{ours}:tests", ["--file", f"deploy/docker/{ours}.Dockerfile", "."], b""
+        docker("build", "--tag", tag, *words, given=given, timeout_s=BUILD_TIMEOUT_S)
+        self[name] = tag
+        return tag
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +130,18 @@ class Running:
         return int(self.state()["ExitCode"])
 
 
+def ready(container: Running) -> Running:
+    """Wait as the kubelet does, until it is in its Services."""
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        container.passes(probe)
+    return container
+
+
 class Node:
     """A network, volumes and containers, all gone at the end of `with`."""
 
     def __init__(self, objects: Sequence[Json], images: Mapping[str, str]) -> None:
-        """`images` stand for those of the overlay; one that isn't among them can't be run."""
+        """`images` stand for those of the overlay."""
         self._objects, self._images = objects, images
         self._known = settings_and_secrets(objects)
         self._name = f"ternmq-k8s-{uuid.uuid4().hex[:8]}"
@@ -127,9 +164,11 @@ class Node:
         (container,) = pod.containers
         variables = environment(pod, container, self._known)
         words = arguments(container, variables) if "args" in container else []
-        options = [*_identity(pod, container), *self._network(pod, container), *self._file_systems(pod, container)]
+        image = self._images[container["image"]]
+        options = [*_identity(pod, container), *self._network(pod, container)]
+        options += self._file_systems(pod, container, image)
         options += [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
-        started = docker("run", "--detach", *options, self._images[container["image"]], *words)
+        started = docker("run", "--detach", *options, image, *words)
         running = Running(pod, container, started.stdout.strip().splitlines()[-1])
         self._containers.append(running.id)
         return running
@@ -142,16 +181,33 @@ class Node:
             options += ["--publish", f"127.0.0.1::{port['containerPort']}"]
         return options
 
-    def _file_systems(self, pod: Pod, container: Json) -> list[str]:
-        empty = {each["name"]: each["emptyDir"] for each in pod.spec.get("volumes", ()) if "emptyDir" in each}
+    def _file_systems(self, pod: Pod, container: Json, image: str) -> list[str]:
+        volumes = {each["name"]: each for each in pod.spec.get("volumes", ())}
         options = []
         for mount in container.get("volumeMounts", ()):
             name, path = mount["name"], mount["mountPath"]
-            if name in empty:
-                options += ["--tmpfs", f"{path}:exec,mode=1777,size={_in_docker(empty[name]['sizeLimit'])}"]
+            source = volumes.get(name, {})
+            if "emptyDir" in source:
+                options += ["--tmpfs", f"{path}:exec,mode=1777,size={_in_docker(source['emptyDir']['sizeLimit'])}"]
+            elif "secret" in source:
+                options += ["--volume", f"{self._secret_volume(pod, source, image)}:{path}:ro"]
             else:
                 options += ["--volume", f"{self._volume(pod, name)}:{path}"]
         return options
+
+    def _secret_volume(self, pod: Pod, source: Json, image: str) -> str:
+        volume = self._volume(pod, source["name"])
+        files = self._known["Secret", source["secret"]["secretName"]]
+        if items := source["secret"].get("items"):
+            files = {item["path"]: files[item["key"]] for item in items}
+        group = pod.spec["securityContext"].get("fsGroup", 0)
+        archive = _laid_out(files, mode=source["secret"].get("defaultMode", 0o644), group=group)
+        holder = docker("create", "--volume", f"{volume}:{_SECRET_PATH}", image).stdout.strip().splitlines()[-1]
+        try:
+            docker("cp", "-", f"{holder}:{_SECRET_PATH}", given=archive)
+        finally:
+            docker("rm", holder)
+        return volume
 
     def _volume(self, pod: Pod, claim: str) -> str:
         volume = f"{self._name}-{claim}-{pod.name}"
@@ -177,6 +233,24 @@ def _identity(pod: Pod, container: Json) -> Iterator[str]:
     yield from ("--memory", _in_docker(limits["memory"]))
     if "cpu" in limits:
         yield from ("--cpus", limits["cpu"])
+
+
+def _laid_out(files: Mapping[str, str], *, mode: int, group: int) -> bytes:
+    """The archive of a volume of these files: links into a folder that a changed Secret replaces as a whole."""
+    result = io.BytesIO()
+    with tarfile.open(fileobj=result, mode="w") as archive:
+
+        def add(name: str, kind: bytes, mode: int, *, content: bytes = b"", target: str = "") -> None:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode, entry.gid, entry.size, entry.linkname = kind, mode, group, len(content), target
+            archive.addfile(entry, io.BytesIO(content))
+
+        add(_KUBELETS_FOLDER, tarfile.DIRTYPE, 0o755)
+        add("..data", tarfile.SYMTYPE, 0o777, target=_KUBELETS_FOLDER)
+        for name, text in files.items():
+            add(f"{_KUBELETS_FOLDER}/{name}", tarfile.REGTYPE, mode, content=text.encode())
+            add(name, tarfile.SYMTYPE, 0o777, target=f"..data/{name}")
+    return result.getvalue()
 
 
 def _names(pod: Pod, objects: Sequence[Json]) -> Iterator[str]:

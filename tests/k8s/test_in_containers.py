@@ -3,8 +3,6 @@ answer their probes, take messages, and end in time; the pipeline writes a lake.
 """
 
 import copy
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,48 +14,13 @@ import pytest
 
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
-from tests.k8s.containers import Node, Running, docker
-from tests.k8s.rendering import ROOT, Pod, named, pods, rendered
+from tests.k8s.containers import Images, Node, Running, docker, ready
+from tests.k8s.rendering import Pod, named, pods, rendered
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# The overlay names the number of the official image's user; its stand-in's has the first that was free.
-POSTGRES = """
-FROM postgres:17
-USER root
-RUN groupmod --gid 999 postgres && usermod --uid 999 postgres
-"""
-BUILD_TIMEOUT_S = 800
 POLL = timedelta(seconds=20)
 PIPELINE_TIMEOUT_S = 180
-
-
-def build(tag: str, *words: str, text: str | None = None) -> str:
-    done = subprocess.run(
-        ["docker", "build", "--tag", tag, *words],
-        cwd=ROOT,
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-5000:]
-    return tag
-
-
-@pytest.fixture(scope="module")
-def images() -> dict[str, str]:
-    """The images of this checkout, by the names that the overlay has for them."""
-    if shutil.which("docker") is None:
-        pytest.fail("docker is missing: run these tests by tests/containers/with_docker.sh, as tools/check does")
-    return {
-        "ternmq/broker:0.1.0": build("ternmq/broker:tests", "--file", "deploy/docker/broker.Dockerfile", "."),
-        "ternmq/proxy:0.1.0": build("ternmq/proxy:tests", "--file", "deploy/docker/proxy.Dockerfile", "."),
-        "ternmq/spark:0.1.0": build("ternmq/spark:tests", "--file", "deploy/docker/spark.Dockerfile", "."),
-        "postgres:17": build("ternmq-postgres:uid-999", "-", text=POSTGRES),
-    }
 
 
 def pod(component: str) -> Pod:
@@ -66,7 +29,7 @@ def pod(component: str) -> Pod:
 
 
 @pytest.fixture(scope="module")
-def node(images: dict[str, str]) -> Iterator[Node]:
+def node(images: Images) -> Iterator[Node]:
     """Where the pods run, with a PostgreSQL that is ready."""
     with Node(rendered("dev"), images) as made:
         database = made.run(pod("postgres"))
@@ -104,12 +67,6 @@ def proxy(node: Node, broker: Running) -> Running:
     """A proxy that is ready."""
     del broker
     return ready(node.run(pod("proxy")))
-
-
-def ready(container: Running) -> Running:
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        container.passes(probe)
-    return container
 
 
 def test_before_the_migration_a_process_ends_and_says_what_to_do(too_early: Running) -> None:

@@ -5,19 +5,12 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.server.server_options import config_option, loaded_settings, server_options
+from ternmq_command.server.server_options import PROCESSES, config_option, loaded_settings, server_options
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import print_json, table
 from ternmq_command.terminal.printing import echo_lines
-from ternmq_common.server_settings import BrokerServerSettings, ProcessSettings, ProxySettings, ServerSettings
 from ternmq_common.settings import rendered, variable_name
-
-PROCESSES: dict[str, type[ProcessSettings]] = {
-    "up": ServerSettings,
-    "broker": BrokerServerSettings,
-    "proxy": ProxySettings,
-}
 
 
 @click.command()

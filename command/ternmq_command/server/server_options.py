@@ -11,11 +11,28 @@ import click
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.printing import echo
 from ternmq_common.log_levels import LogLevel
-from ternmq_common.server_settings import EventLoop, FlushMode, LogFormat, ProcessSettings, TlsMode
-from ternmq_common.settings import Loaded, SettingsError, load
+from ternmq_common.server_settings import (
+    BrokerServerSettings,
+    EventLoop,
+    FlushMode,
+    LogFormat,
+    ProcessSettings,
+    ProxySettings,
+    ServerSettings,
+    TlsMode,
+)
+from ternmq_common.settings import SECRET, Loaded, SettingsError, load, variable_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=ProcessSettings)
+
+PROCESSES: dict[str, type[ProcessSettings]] = {
+    "up": ServerSettings,
+    "broker": BrokerServerSettings,
+    "proxy": ProxySettings,
+}
+_ALL_NAMES = frozenset(field.name for each in PROCESSES.values() for field in dataclasses.fields(each))
+_SECRET_VARIABLES = frozenset(map(variable_name, SECRET))
 
 # By the field that they set, without defaults of their own: what is not given here is left to variables, file and
 # settings class.
@@ -123,7 +140,7 @@ def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
 def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> Loaded[S]:
     """Settings in force, given the options; what is wrong with them ends the command with exit code 2."""
     try:
-        loaded = load(settings, file=config, environ=os.environ, flags=flags)
+        loaded = load(settings, file=config, environ=os.environ, flags=flags, known_elsewhere=_ALL_NAMES)
     except SettingsError as error:
         raise WrongUsage(str(error)) from None
     if loaded.ignored:
@@ -132,4 +149,14 @@ def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, obj
             "(enableServiceLinks: false leaves them out)",
             err=True,
         )
+    if loaded.others:
+        echo(_of_others(loaded.others), err=True)
     return loaded
+
+
+def _of_others(variables: tuple[str, ...]) -> str:
+    """Who has one list of variables for all processes may know, who took one process for another has to."""
+    text = f"WARNING: ignored {', '.join(variables)}: no settings of this process, but of another kind"
+    if secrets := [variable for variable in variables if variable in _SECRET_VARIABLES]:
+        text += f"; {', '.join(secrets)} had better be known to no process that doesn't need it"
+    return text

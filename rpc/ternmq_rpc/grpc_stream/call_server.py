@@ -167,6 +167,9 @@ class CallServer:
             self.limits.say(address(opening.peer), "tls", f"no connection, the handshake of TLS failed: {why}")
         self._acceptor.lost()
 
+    def broke(self, opening: Opening, why: str) -> None:
+        self.limits.say(address(opening.peer), "tls", f"closed a connection, its TLS is wrong: {why}")
+
     def _end_openings(self, openings: list[Opening]) -> None:
         for opening in openings:
             self.openings.discard(opening)

@@ -42,6 +42,9 @@ class Openings(Protocol):
     def left(self, opening: "Opening", why: str | None) -> None:
         """It is no more, and its protocol never had it. `why`: what was wrong with its TLS."""
 
+    def broke(self, opening: "Opening", why: str) -> None:
+        """Its protocol has it, and its TLS is wrong now: it is about to be closed."""
+
 
 class Opening(asyncio.BufferedProtocol):
     """A connection, until it is known what it speaks and its handshake is done. `began_s` is since when."""
@@ -84,6 +87,7 @@ class Opening(asyncio.BufferedProtocol):
                 buffer=self._buffer,
                 ready=self._ready,
                 failed=self._failed,
+                broke=self._broke,
             )
             self._raw.set_protocol(self._tls)
             self._tls.connection_made(self._raw)
@@ -105,3 +109,6 @@ class Opening(asyncio.BufferedProtocol):
 
     def _failed(self, why: str) -> None:
         self._owner.left(self, why)
+
+    def _broke(self, why: str) -> None:
+        self._owner.broke(self, why)

@@ -22,10 +22,12 @@ _LAST_WORDS_S = 0.25
 
 class TlsTransport(asyncio.BufferedProtocol):
     """One connection. `ready` is called when the handshake is done and makes the connection known to its protocol;
-    `failed`, with the reason, when it can't be any more: one of the two, once."""
+    `failed`, with the reason, when it can't be any more: one of the two, once. `broke`, with the reason, when the peer
+    breaks the rules of TLS after that; the protocol hears of the end as of any other."""
 
     __slots__ = (
-        "_blocked", "_buffer", "_closing", "_failed", "_protocol", "_raw", "_reading", "_ready", "_session", "_settled",
+        "_blocked", "_broke", "_buffer", "_closing", "_failed", "_protocol", "_raw", "_reading", "_ready", "_session",
+        "_settled",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +38,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         buffer: memoryview,
         ready: "Callable[[], None]",
         failed: "Callable[[str], None]",
+        broke: "Callable[[str], None] | None" = None,
         server_name: str | None = None,
     ) -> None:
         """A client's, if it names the server. `buffer` may be shared: what is in it is taken out at once."""
@@ -44,6 +47,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._ready = ready
         self._failed = failed
+        self._broke = broke
         self._raw: asyncio.Transport
         self._settled = False  # ready, or failed
         self._reading = True
@@ -143,7 +147,9 @@ class TlsTransport(asyncio.BufferedProtocol):
                 size = session.read_into(cast("memoryview", self._protocol.get_buffer(-1)))
                 if size:
                     self._protocol.buffer_updated(size)
-        except TlsFailed:
+        except TlsFailed as error:
+            if self._broke is not None:
+                self._broke(str(error))
             self._send()  # the alert
             if self._blocked:
                 self._raw.abort()

@@ -321,6 +321,29 @@ def test_what_kubernetes_makes_of_a_service_is_one_warning(call: Call, monkeypat
     assert "unknown variable TERNMQ_FLUSHH" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("process", "module_name"), [("broker", "ternmq_broker.server.main"), ("proxy", "ternmq_proxy.cluster_main")]
+)
+def test_one_list_of_variables_may_serve_all_processes(
+    call: Call, monkeypatch: pytest.MonkeyPatch, process: str, module_name: str
+) -> None:
+    """What is a setting of another kind of process is told and ignored, a mistake is one as before."""
+    a_server(monkeypatch, lambda _: 7, module_name)
+    secret = "a-secret-of-a-test"
+    variables = {"TERNMQ_INIT_SECRET": secret, "TERNMQ_RETENTION_MS": "72h", "TERNMQ_ACCESS_CONTROL": "true"}
+    result = call(process, env=variables)
+    assert result.exit_code == 7
+    (line,) = result.stderr.splitlines()
+    named = {"broker": "TERNMQ_ACCESS_CONTROL, TERNMQ_INIT_SECRET", "proxy": "TERNMQ_RETENTION_MS"}[process]
+    assert line.startswith(f"WARNING: ignored {named}: no settings of this process")
+    assert ("TERNMQ_INIT_SECRET had better be known to no process" in line) == (process == "broker")
+    assert secret not in line
+    result = call(process, env={**variables, "TERNMQ_INIT_SECRETT": secret})
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "unknown variable TERNMQ_INIT_SECRETT" in result.stderr
+    assert secret not in result.stderr
+
+
 PROCESSES = [
     ("up", "ternmq_proxy.main"),
     ("broker", "ternmq_broker.server.main"),

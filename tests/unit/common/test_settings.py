@@ -276,6 +276,21 @@ def test_what_only_begins_like_a_service_link_is_an_unknown_variable(name: str, 
         load(Sample, file=None, environ={**LINKS, name: value}, flags={})
 
 
+def test_variables_of_other_processes_are_told_and_those_of_nobody_are_errors(tmp_path: Path) -> None:
+    known = ("number", "port", "elsewhere")
+    given = {"TERNMQ_NUMBER": "3", "TERNMQ_ELSEWHERE": "x", **LINKS}
+    loaded = load(Sample, file=None, environ=given, flags={}, known_elsewhere=known)
+    assert loaded.settings.number == 3
+    assert loaded.others == ("TERNMQ_ELSEWHERE", "TERNMQ_PORT"), "a setting is one whatever its value looks like"
+    assert "TERNMQ_PORT" not in loaded.ignored
+    with pytest.raises(SettingsError, match="unknown variable TERNMQ_ELSEWHER"):
+        load(Sample, file=None, environ={"TERNMQ_ELSEWHER": "x"}, flags={}, known_elsewhere=known)
+    file = tmp_path / "ternmq.toml"
+    file.write_text("elsewhere = 'x'\n")
+    with pytest.raises(SettingsError, match="unknown setting 'elsewhere'"):
+        load(Sample, file=file, environ={}, flags={}, known_elsewhere=known)
+
+
 def test_a_setting_is_one_whatever_its_value_looks_like() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Ported:
