@@ -1,13 +1,13 @@
-"""Ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 50] [--seconds N]`.
+"""Ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 200] [--seconds N]`.
 
 For each `overload_delay_ms`, on a server of its own:
-best       requests a second that are served with 64 in flight on 4 connections: what can be done
+best       messages a second that are served with 64 in flight on 4 connections: what can be done
 flood      640 in flight on 16 connections, of which each comes again as soon as it was answered
 healthy    a client of its own connection sends 50 a second, alone and then beside the flood
 
-The flood has a core of its own, and the server half of the other one where control groups allow that (root, on Linux),
-so that it is not the flood's own core that is too slow; the healthy client has the other half. Latencies are those of
-all answers, of what was served and of what was refused; what a client gave up after 3 seconds is counted.
+Server and clients have a core each; the healthy client is urgent there, if the user may ask for that, so that it is not
+the flood that takes its time. Latencies are those of all answers, of what was served and of what was refused; what a
+client gave up after 3 seconds is counted.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.bench.load import Figures, build_loader, figures_of, held
-from benchmarks.bench.processes import at_most, pinned
+from benchmarks.bench.processes import pinned, urgent
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq_command.calls.admin import AdminClient
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 BEST_CONNECTIONS, BEST_IN_FLIGHT = 4, 64
 CONNECTIONS, IN_FLIGHT = 16, 640
 HEALTHY_RATE = 50
-SERVERS_SHARE = 0.5
 MEMORY_EVERY_S = 0.2
 TOPICS = ("greedy", "healthy")
 
@@ -69,30 +68,33 @@ class Overload:
 def main() -> None:
     """Measure each delay, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--delays", type=int, nargs="+", default=[0, 50], help="overload_delay_ms, one after the other")
+    parser.add_argument(
+        "--delays", type=int, nargs="+", default=[0, 200], help="overload_delay_ms, one after the other"
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="of each flood")
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="sends of the flood at a time")
+    parser.add_argument("--batch", type=int, default=1, help="messages in each send of the flood")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each")
     arguments = parser.parse_args()
     build_loader()
     for delay_ms in arguments.delays:
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), delay_ms, arguments.seconds, as_json=arguments.json)
+            measure(Path(folder), delay_ms, arguments)
 
 
-def measure(folder: Path, delay_ms: int, seconds: float, *, as_json: bool) -> None:
+def measure(folder: Path, delay_ms: int, arguments: argparse.Namespace) -> None:
     """One server, that is calm first and has the flood then."""
     cores = sorted(os.sched_getaffinity(0))
-    with running(folder, delay_ms, cores[:1]) as (pid, endpoint), at_most(pid, SERVERS_SHARE) as is_bounded:
-        load = Load(pid, endpoint, flood_cores=cores[-1:], other_cores=cores[:1])
+    with running(folder, delay_ms, cores[:1]) as (pid, endpoint):
+        load = Load(pid, endpoint, arguments.batch, cores[-1:])
         best = load.best(seconds=3.0)
         calm = load.healthy_alone(seconds=3.0)
-        found = load.flood(seconds)
-    if as_json:
+        found = load.flood(arguments.in_flight, arguments.seconds)
+    if arguments.json:
         told = {"delay_ms": delay_ms, "best": best, "greedy": found.greedy, "calm": calm, "healthy": found.healthy}
         print(json.dumps({**told, "memory_mb": found.memory_mb}), flush=True)
         return
-    share = f"{SERVERS_SHARE:g} of a core" if is_bounded else "a whole core: control groups can't be changed here"
-    print(f"overload_delay_ms = {delay_ms}; the server has {share}; best {best:,.0f} requests a second", flush=True)
+    print(f"overload_delay_ms = {delay_ms}; best {best:,.0f} messages a second", flush=True)
     for label, figure in found.lines(best, calm):
         print(f"    {label:<26} {figure}", flush=True)
 
@@ -116,14 +118,14 @@ def running(folder: Path, delay_ms: int, cores: list[int]) -> Iterator[tuple[int
 class Load:
     """What is put on one server."""
 
-    def __init__(self, pid: int, endpoint: str, *, flood_cores: list[int], other_cores: list[int]) -> None:
-        self._pid, self._endpoint = pid, endpoint
-        self._flood_cores, self._other_cores = flood_cores, other_cores
+    def __init__(self, pid: int, endpoint: str, batch: int, cores: list[int]) -> None:
+        self._pid, self._endpoint, self._cores = pid, endpoint, cores
+        self._load = ("-topic", "greedy", "-batch", batch)
 
     def best(self, seconds: float) -> float:
-        """Requests a second that are served when they come as fast as answers do."""
+        """Messages a second that are served when they come as fast as answers do."""
         load = ("-connections", BEST_CONNECTIONS, "-in-flight", BEST_IN_FLIGHT, "-seconds", seconds)
-        with held("send", self._endpoint, "-topic", "greedy", *load, cores=self._flood_cores) as process:
+        with held("send", self._endpoint, *self._load, *load, cores=self._cores) as process:
             figures = figures_of(process)
         return float(figures["sent"] / figures["seconds"])
 
@@ -132,12 +134,12 @@ class Load:
         with self._healthy(seconds) as process:
             return figures_of(process)
 
-    def flood(self, seconds: float) -> Overload:
+    def flood(self, in_flight: int, seconds: float) -> Overload:
         """Both together; the healthy client is connected before, and begins and ends within the flood."""
-        load = ("-topic", "greedy", "-connections", CONNECTIONS, "-in-flight", IN_FLIGHT, "-seconds", seconds)
+        load = (*self._load, "-connections", CONNECTIONS, "-in-flight", in_flight, "-seconds", seconds)
         with (
             self._healthy(seconds * 0.7) as healthy,
-            held("send", self._endpoint, *load, cores=self._flood_cores) as greedy,
+            held("send", self._endpoint, *load, cores=self._cores) as greedy,
             ThreadPoolExecutor() as threads,
             _Memory(self._pid) as memory,
         ):
@@ -148,9 +150,11 @@ class Load:
             found = running.result()
             return Overload(found, beside, cpu_s(self._pid) - before, memory.most_mb)
 
-    def _healthy(self, seconds: float) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
+    @contextlib.contextmanager
+    def _healthy(self, seconds: float) -> "Iterator[subprocess.Popen[str]]":
         options = ("-topic", "healthy", "-connections", 1, "-in-flight", 1, "-rate", HEALTHY_RATE, "-seconds", seconds)
-        return held("send", self._endpoint, *options, cores=self._other_cores)
+        with urgent(), held("send", self._endpoint, *options, cores=self._cores) as process:
+            yield process
 
 
 class _Memory:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -10,9 +11,7 @@ import psutil
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
-# Of version 1; version 2 wants its tree arranged for that.
-_CONTROL_GROUPS = Path("/sys/fs/cgroup/cpu")
-_TURN_US = 1000
+_URGENT = 10
 
 
 def family(roots: Collection[int]) -> list[int]:
@@ -57,25 +56,16 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def at_most(pid: int, share: float) -> Iterator[bool]:
-    """The process has at most that share of a core meanwhile, in turns of a millisecond; False: control groups can't be
-    changed here, and it has what it gets."""
-    group = _CONTROL_GROUPS / f"ternmq-bench-{pid}"
-    period_us = round(_TURN_US / share)
+def urgent() -> Iterator[None]:
+    """What this thread starts meanwhile gets its core as soon as it wants it, if this user may ask for that."""
+    thread = threading.get_native_id()
+    before = os.getpriority(os.PRIO_PROCESS, thread)
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, thread, before - _URGENT)
     try:
-        group.mkdir()
-    except OSError:
-        yield False
-        return
-    try:
-        (group / "cpu.cfs_quota_us").write_text("-1")  # else the period would be too short for the quota
-        (group / "cpu.cfs_period_us").write_text(str(period_us))
-        (group / "cpu.cfs_quota_us").write_text(str(_TURN_US))
-        (group / "cgroup.procs").write_text(str(pid))
-        yield True
+        yield
     finally:
-        (_CONTROL_GROUPS / "cgroup.procs").write_text(str(pid))
-        group.rmdir()
+        os.setpriority(os.PRIO_PROCESS, thread, before)
 
 
 @contextlib.contextmanager

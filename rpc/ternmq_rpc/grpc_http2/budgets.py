@@ -8,11 +8,12 @@ from ternmq_common.limits import KIB, MIB
 STREAM_WINDOW = 16 * MIB
 # What one turn of a connection may cost, about two milliseconds: a frame of headers begins a call and is worth
 # `HEADERS_COST`, any other one 1. Where many have so much to say, a turn of all together costs four times as much, and
-# each has a call at least.
+# half of it where somebody is behind for `CROWDED_S`: shorter turns cost more writes. Each has a call at least.
 SLICE = 1000
 HEADERS_COST = 50
 SLICE_MIN = HEADERS_COST
-TURN = 4 * SLICE
+TURN, CROWDED_TURN = 4 * SLICE, SLICE // 2
+CROWDED_S = 0.02
 # Beyond its time, a request may take a second more for so many bytes.
 BODY_BYTES_PER_S = 64 * KIB
 # What was earned by calls may be spent later, up to this.
@@ -51,9 +52,12 @@ class BudgetLedger:
         self.unread = 0
         self.behind: dict[object, float] = {}
 
-    def slice(self) -> int:
+    def slice(self, now: float) -> int:
         """What one connection may cost in this turn, so that a turn in which all have much to say ends soon."""
-        return max(SLICE_MIN, min(SLICE, TURN // (len(self.behind) or 1)))
+        if not self.behind:
+            return SLICE
+        turn = CROWDED_TURN if self.longest_behind_s(now) > CROWDED_S else TURN
+        return max(SLICE_MIN, min(SLICE, turn // len(self.behind)))
 
     def longest_behind_s(self, now: float) -> float:
         """How long bytes wait, in seconds; 0 if none do."""

@@ -68,12 +68,14 @@ def greeting(settings: Mapping[Setting, int], window: int) -> bytes:
 
 
 class Machine(ABC, Generic[S]):
-    """One end of a connection.
+    """One end of a connection. `heard` is when bytes were read last, and `came` when they came, as far as is known.
 
     `limits` counts how often a budget ended a call here, by the budget's name; whoever reads it empties it.
     """
 
     __slots__ = (
+        "_behind_s",
+        "_behind_until",
         "_blocks",
         "_coming",
         "_control",
@@ -88,6 +90,7 @@ class Machine(ABC, Generic[S]):
         "behind",
         "blocked",
         "budgets",
+        "came",
         "failure",
         "greeted",
         "heard",
@@ -102,7 +105,7 @@ class Machine(ABC, Generic[S]):
     def __init__(self, budgets: Budgets, ledger: BudgetLedger, now: float) -> None:
         self.budgets = budgets
         self.ledger = ledger
-        self.now = self.heard = now
+        self.now = self.heard = self.came = now
         self.streams: dict[int, S] = {}
         self.limits: dict[str, int] | None = None
         self.failure: ConnectionFailure | None = None
@@ -122,6 +125,8 @@ class Machine(ABC, Generic[S]):
         self._blocks = HeaderBlocks(HEADER_BYTES_MAX)
         self._control = Allowance(budgets.control_frames_per_s, 2.0 * budgets.control_frames_per_s, now)
         self._unsent_answers = 0
+        self._behind_s = 0.0
+        self._behind_until = now
 
     # --- what the ends do differently
 
@@ -161,8 +166,9 @@ class Machine(ABC, Generic[S]):
         if data:
             assert not self.behind, "bytes wait for their turn"
             self.heard = now
+            self.came = now - self._waited_s()
             self._coming = self._frames.feed(data)
-        left = self.ledger.slice()
+        left = self.ledger.slice(now)
         try:
             for kind, flags, number, start, stop in self._coming:
                 if kind == h2.DATA and not self._blocks.stream:
@@ -176,7 +182,7 @@ class Machine(ABC, Generic[S]):
                 if left <= 0:
                     if not self.behind:
                         self.behind = True
-                        self.ledger.behind[self] = self.heard
+                        self.ledger.behind[self] = self.came
                     self._events = []
                     return events
         except Http2Error as error:
@@ -275,6 +281,17 @@ class Machine(ABC, Generic[S]):
         if self.behind:
             self.behind = False
             del self.ledger.behind[self]
+            self._behind_until = self.now
+            self._behind_s = self.now - self.heard
+
+    def _waited_s(self) -> float:
+        """How long what is read now waited outside, where nobody sees it: while this end was behind nothing was read,
+        and what comes steadily came in the middle of that time."""
+        if not self._behind_s:
+            return 0.0
+        waited_s = self._behind_s - (self.now - self._behind_until)
+        self._behind_s = 0.0
+        return max(0.0, waited_s / 2)
 
     def forget(self, stream: S) -> None:
         """The stream is no more: what it was sent and nobody has read does not count any longer."""

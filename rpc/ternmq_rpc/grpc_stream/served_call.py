@@ -85,8 +85,8 @@ class ServedCall(Stream):
 
     @property
     def came_at(self) -> float:
-        """When its request came, or a little before, by `time.monotonic`."""
-        return self._client.machine.heard
+        """About when its request came, by the loop's clock."""
+        return self._client.machine.came
 
     def room(self) -> "AnswerRoom":
         """A place for what is taken for its answer, which is to be had before anything is taken."""
