@@ -1,4 +1,4 @@
-"""Ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 200] [--seconds N]`.
+"""Ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 1000] [--seconds N]`.
 
 For each `overload_delay_ms`, on a server of its own:
 best       messages a second that are served with 64 in flight on 4 connections: what can be done
@@ -69,7 +69,7 @@ def main() -> None:
     """Measure each delay, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--delays", type=int, nargs="+", default=[0, 200], help="overload_delay_ms, one after the other"
+        "--delays", type=int, nargs="+", default=[0, 1000], help="overload_delay_ms, one after the other"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of each flood")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="sends of the flood at a time")
