@@ -97,8 +97,8 @@ async def without_broker(client: RawClient, topic: str) -> None:
     """Return when the client's proxy knows that it can't reach broker-0."""
 
     async def noticed() -> bool:
-        # One that is only slow is left out as well, after the time that it has for an answer; one that is lost, after a
-        # shorter one, in which the call is repeated.
+        # One that is only slow is left out as well, after the time that it has for an answer. One that is lost is left
+        # out after a shorter one, in which the call is repeated.
         began = time.monotonic()
         brokers = (await stored(client, topic)).keys()
         return brokers == {"broker-1"} and time.monotonic() - began < ANSWER_TIMEOUT_S

@@ -11,5 +11,5 @@ class QuotaSettings(ProcessSettings):
 
     overload_delay_ms: int = 1000
     """Refuse sends that waited longer before they were looked at, in milliseconds, while something waits longer each
-    time for a tenth of a second; 0: never. Official clients give a send up after 3 seconds: without a bound below that, a
-    server that is behind would store for clients that have gone, and be further behind for their repetitions."""
+    time for a tenth of a second; 0: never. Official clients give a send up after 3 seconds: without a bound below that,
+    a server that is behind would store for clients that have gone, and be further behind for their repetitions."""
