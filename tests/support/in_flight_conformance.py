@@ -9,13 +9,11 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Delivery, Group, PopOrder, QueueRef, Topic
-from ternmq_common.tag_filter import ALL
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.model import Delivery, Group, PopOrder, QueueRef
 from ternmq_proxy.message_service.interface import MessageService
-from tests.support.message_service_conformance import Restart, message
+from tests.support.message_service_conformance import TOPIC, Restart, message
+from tests.support.message_service_conformance import order as unlimited
 
-TOPIC = Topic(name="orders", type=definition_pb2.NORMAL, queues=4)
 MINUTE_MS = 60_000
 POLL_S = 20.0
 LIMIT = 4
@@ -31,17 +29,8 @@ class HasGroupsAndClock(Protocol):
 def order(
     group: str = "g", *, of_group: int | None = None, of_topic: int | None = None, batch: int = 32, attempt_id: str = ""
 ) -> PopOrder:
-    return PopOrder(
-        group=group,
-        topic=TOPIC.name,
-        queues=range(TOPIC.queues),
-        filter=ALL,
-        batch=batch,
-        invisible_ms=MINUTE_MS,
-        attempt_id=attempt_id,
-        group_in_flight_max=of_group,
-        topic_in_flight_max=of_topic,
-    )
+    plain = unlimited(group, batch=batch, attempt_id=attempt_id)
+    return replace(plain, group_in_flight_max=of_group, topic_in_flight_max=of_topic)
 
 
 BY_GROUP = order(of_group=LIMIT)

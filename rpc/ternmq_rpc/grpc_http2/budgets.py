@@ -43,7 +43,8 @@ class Budgets:
 
 class BudgetLedger:
     """What all connections of a server hold together: `held` bytes of requests under way, `unread` bytes of answers;
-    and which of them are `behind`: since when bytes wait that came and were not looked at, the longest first."""
+    and since when each that is `behind` has bytes that came and were not looked at, in the order in which they fell
+    behind."""
 
     __slots__ = ("behind", "held", "unread")
 
@@ -60,7 +61,7 @@ class BudgetLedger:
         return max(SLICE_MIN, min(SLICE, turn // len(self.behind)))
 
     def longest_behind_s(self, now: float) -> float:
-        """How long bytes wait, in seconds; 0 if none do."""
+        """How long those wait, in seconds, that fell behind first; 0 if none are."""
         for since in self.behind.values():
             return now - since
         return 0.0

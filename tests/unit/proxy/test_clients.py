@@ -7,18 +7,10 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.clients import DETACHED_EXPIRY_S, ClientRegistry
 from ternmq_proxy.processors.shared_settings import SharedSettings
+from tests.support.hand_clock import Clock
 
 EXPIRY_S = 120.0
 SETTINGS = pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": "g"}})
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Stream:
@@ -34,7 +26,7 @@ class Stream:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(0.0)
 
 
 @pytest.fixture

@@ -6,18 +6,12 @@ from typing import Any
 import pytest
 
 from pyspark_ternmq.pipelines.progress import LINE_INTERVAL_S, Position, ProgressLine, follow, lag_of
+from tests.support.hand_clock import Clock
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def report(batch: int, rows: int, *, end: object = None, latest: object = None, rate: float = 0.0) -> dict[str, Any]:

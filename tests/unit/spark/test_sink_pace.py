@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_ternmq.sink.pace import Pace, forget
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.support.hand_clock import Clock
 
 
 @pytest.fixture

@@ -12,17 +12,11 @@ from ternmq_rpc.tls.contexts import server_context
 from ternmq_rpc.tls.records import Records
 from ternmq_rpc.tls.session import SILENT_RECORDS_MAX, SILENT_RECORDS_PER_S, TlsFailed, TlsSession
 from tests.support.certificates import HOST, Certificates
+from tests.support.hand_clock import Clock
 from tests.support.key_updates import UpdatingClient
 
 ROOM = 1 << 18
 FLOOD = 9000  # what a read of a socket may have of them
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
