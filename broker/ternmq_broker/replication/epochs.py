@@ -1,0 +1,60 @@
+"""Epoch marks: which leader's part of the log begins where, and up to where two logs are the same.
+
+Each leader begins its part with a record that names its epoch. There is one leader in an epoch, and who follows it has
+its bytes: so where two logs have the mark of an epoch at the same place, they are the same up to where the part of
+that epoch ends in the shorter one.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MARKS_MAX = 1000
+"""Older ones are forgotten. Who was away for so many changes of the leader begins anew."""
+
+Mark = tuple[int, int]
+"""An epoch, and the log offset at which its part begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMarks:
+    """The marks of one log, both numbers rising."""
+
+    marks: tuple[Mark, ...] = ()
+
+    @classmethod
+    def of(cls, marks: "Iterable[Iterable[int]]") -> "EpochMarks":
+        """ValueError if they do not rise."""
+        pairs = tuple((epoch, start) for epoch, start in marks)
+        if any(left[0] >= right[0] or left[1] >= right[1] for left, right in pairwise(pairs)):
+            raise ValueError("epoch marks must rise")
+        return cls(pairs[-MARKS_MAX:])
+
+    @property
+    def latest(self) -> int:
+        """The epoch of the last mark, 0 if there is none."""
+        return self.marks[-1][0] if self.marks else 0
+
+    def with_mark(self, epoch: int, start: int) -> "EpochMarks":
+        """One that begins there too. ValueError if it is not above all others."""
+        return EpochMarks.of((*self.marks, (epoch, start)))
+
+    def cut(self, end: int) -> "EpochMarks":
+        """The marks of a log that was cut off at `end`."""
+        return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end))
+
+    def common_end(self, end: int, other: "EpochMarks", other_end: int) -> int:
+        """Up to where this log, which ends at `end`, and the other one are the same; 0 if that can't be told."""
+        common = set(self.marks) & set(other.marks)
+        if not common and MARKS_MAX in (len(self.marks), len(other.marks)):
+            return 0
+        last = max(common, default=None)
+        return min(self.end_of_part(last, end), other.end_of_part(last, other_end))
+
+    def end_of_part(self, mark: Mark | None, end: int) -> int:
+        """Where the part of that mark ends, of a log that ends at `end`; None: what lies before the first mark."""
+        following = 0 if mark is None else self.marks.index(mark) + 1
+        return self.marks[following][1] if following < len(self.marks) else end

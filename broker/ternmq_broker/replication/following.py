@@ -1,0 +1,81 @@
+"""What a follower decides: whom it follows, what it promises, when it may take over.
+
+Promise     with each answer it promises not to take over for a while, so that a leader goes on serving while the
+            registry is out. It promises nothing while the registry says that the leader's lease has run out: that
+            leader is cut off from the registry, and out of the routes.
+Taking over is asked for at the registry, which decides: one that is in sync there, when the leader's lease has run out
+            and no promise holds any more. What it promised before a restart it does not know, so it waits as long.
+Epoch       a leader of an epoch below one that it knows of is refused: another one has been elected since.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ternmq_broker.replication.leading import Members
+    from ternmq_broker.replication.timing import ReplicationTiming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardView:
+    """A shard as the registry had it when it was looked at; replicas by their store ids."""
+
+    epoch: int
+    leader: str
+    leader_live: bool
+    in_sync: "Members"
+
+
+class Following:
+    """One replica, from its start or the end of its leadership on. Times are of one monotonic clock."""
+
+    def __init__(self, me: str, timing: "ReplicationTiming", now_s: float) -> None:
+        self._me = me
+        self._timing = timing
+        self._promised_until_s = now_s + timing.promise_s
+        self._view: ShardView | None = None
+        self._seen_s = 0.0
+        self.epoch = 0
+        """The highest that it knows of."""
+
+    @property
+    def view(self) -> ShardView | None:
+        return self._view
+
+    def saw(self, view: ShardView, asked_s: float) -> None:
+        """What the registry said when it was asked at `asked_s`."""
+        if view.epoch >= self.epoch:
+            self._view, self._seen_s, self.epoch = view, asked_s, view.epoch
+
+    def accepts(self, epoch: int) -> bool:
+        """Whether the leader of that epoch may be followed; if so, no earlier one from now on."""
+        if epoch < self.epoch:
+            return False
+        self.epoch = epoch
+        return True
+
+    def heard(self, now_s: float) -> bool:
+        """The leader has said something; whether the answer is to promise."""
+        view = self._view
+        is_known_ended = view is not None and view.epoch == self.epoch and not view.leader_live
+        if is_known_ended and now_s - self._seen_s < self._timing.lease_s:
+            return False
+        self._promised_until_s = max(self._promised_until_s, now_s + self._timing.promise_s)
+        return True
+
+    def may_take_over(self, now_s: float) -> bool:
+        """Whether to ask the registry for the leadership, having stopped to follow before."""
+        view = self._view
+        return (
+            view is not None
+            and view.epoch == self.epoch
+            and view.leader != self._me
+            and not view.leader_live
+            and self._me in view.in_sync
+            and now_s >= self._promised_until_s
+        )
+
+    def is_elected(self) -> bool:
+        """Whether the registry says that this replica leads, which it has not asked for itself: it was handed over to,
+        or elected by an operator."""
+        return self._view is not None and self._view.epoch == self.epoch and self._view.leader == self._me

@@ -1,0 +1,230 @@
+"""What a leader decides: what is acknowledged, who is in sync, whether it may serve.
+
+Acknowledged   is what every in-sync replica holds durably, the leader included, while they are at least `min_insync`.
+               Who is being added or removed counts as in sync for as long as the registry may say so: any of them may
+               be the next leader.
+In-sync set    follows who keeps up; one change at a time, by compare-and-set in the registry. It never shrinks below
+               `min_insync`: nothing could be acknowledged then anyway, and a replica that has all would be given up.
+Serving        is allowed while the lease in the registry holds, by this process's own clock from before it was asked
+               for; or while every other in-sync replica has promised not to take over. So an outage of the registry
+               ends nothing, and a leader that is cut off from both stops by itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ternmq_broker.replication.timing import ReplicationTiming
+
+Members = frozenset[str]
+"""Store ids of replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncChange:
+    """To be made in the registry if the set is `expected` there, in the leader's epoch."""
+
+    expected: Members
+    wanted: Members
+
+
+@dataclass(slots=True)
+class _Follower:
+    position: int
+    since_s: float
+    caught_up_s: float | None = None
+    promised_until_s: float = 0.0
+    connected: bool = True
+    gone_s: float = field(default=0.0)
+
+
+class Leading:
+    """One replica's leadership, from the registry's word on until another epoch.
+
+    `start` is where the log ends before the mark of this epoch, `acknowledged` up to where it is known, from the
+    leader before, to be acknowledged. Times are of one monotonic clock.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        in_sync: "Iterable[str]",
+        *,
+        min_insync: int,
+        timing: "ReplicationTiming",
+        now_s: float,
+        leased_at_s: float,
+        start: int,
+        acknowledged: int,
+        waits_for_replicas: bool = True,
+    ) -> None:
+        """`leased_at_s` is before the lease was asked for. `waits_for_replicas` is false where a send is answered when
+        the leader has it: then the in-sync set may shrink to the leader."""
+        self._me = me
+        self._timing = timing
+        self._min_insync = min_insync
+        self._least = min_insync if waits_for_replicas else 1
+        self._in_sync: Members = frozenset(in_sync) | {me}
+        self._change: InSyncChange | None = None
+        self._is_unsure = False
+        self._followers: dict[str, _Follower] = {}
+        self._leased_until_s = leased_at_s + timing.held_s(timing.lease_s)
+        self._began_s = now_s
+        self._start = start
+        self._own_durable = 0
+        self._own_end = start
+        self.acknowledged = acknowledged
+
+    # --- what is acknowledged
+
+    @property
+    def members(self) -> Members:
+        """All that may be the in-sync set's as the registry has it."""
+        return self._in_sync if self._change is None else self._in_sync | self._change.wanted
+
+    @property
+    def in_sync(self) -> Members:
+        """The in-sync set that is certain."""
+        return self._in_sync
+
+    def own(self, end: int, durable: int) -> None:
+        """The leader's log ends at `end`, and is durable below `durable`."""
+        self._own_end, self._own_durable = end, durable
+        self._advance()
+
+    @property
+    def others_hold(self) -> int:
+        """The log offset below which all other in-sync replicas hold the log; what is beyond waits for them, or for
+        enough of them."""
+        return max(self.acknowledged, self._held_by_others() if self._is_enough() else 0)
+
+    def _held_by_others(self) -> int:
+        return min((self._position(name) for name in self.members if name != self._me), default=self._own_end)
+
+    def _position(self, name: str) -> int:
+        follower = self._followers.get(name)
+        return 0 if follower is None else follower.position
+
+    def _is_enough(self) -> bool:
+        fewest = len(self._in_sync)
+        if self._change is not None:
+            fewest = min(fewest, len(self._change.wanted))
+        return fewest >= self._least
+
+    def _advance(self) -> None:
+        if self._is_enough():
+            self.acknowledged = max(self.acknowledged, min(self._own_durable, self._held_by_others()))
+
+    # --- followers
+
+    def connected(self, name: str, position: int, now_s: float) -> None:
+        """A replica follows in this epoch, and holds the leader's log durably below `position`."""
+        before = self._followers.get(name)
+        follower = self._followers[name] = _Follower(position, now_s)
+        if before is not None:
+            follower.promised_until_s = before.promised_until_s
+            follower.caught_up_s = before.caught_up_s
+        self._advance()
+
+    def gone(self, name: str, now_s: float) -> None:
+        """It is not connected any more."""
+        follower = self._followers.get(name)
+        if follower is not None and follower.connected:
+            follower.connected, follower.gone_s = False, now_s
+
+    def answered(self, name: str, position: int, *, asked_s: float, end_then: int, promises: bool) -> None:
+        """It holds the log durably below `position`, as it answers what the leader said at `asked_s`, when the log
+        ended at `end_then`; and whether it promises not to take over for a while."""
+        follower = self._followers[name]
+        follower.position = max(follower.position, position)
+        if position >= end_then:
+            follower.caught_up_s = max(asked_s, follower.caught_up_s or asked_s)
+        if promises:
+            until = asked_s + self._timing.held_s(self._timing.promise_s)
+            follower.promised_until_s = max(follower.promised_until_s, until)
+        self._advance()
+
+    def _keeps_up(self, name: str, now_s: float) -> bool:
+        follower = self._followers.get(name)
+        if follower is None:
+            return now_s - self._began_s <= self._timing.lag_s
+        if not follower.connected and now_s - follower.gone_s > self._timing.gone_s:
+            return False
+        # Who has just come gets as much time as who falls behind.
+        return now_s - max(follower.caught_up_s or 0.0, follower.since_s) <= self._timing.lag_s
+
+    def _has_all(self, name: str, now_s: float) -> bool:
+        follower = self._followers[name]
+        if not follower.connected or follower.caught_up_s is None:
+            return False
+        is_recent = now_s - follower.caught_up_s <= self._timing.lag_s
+        return is_recent and follower.position >= max(self.acknowledged, self._start)
+
+    # --- the in-sync set
+
+    def change(self, now_s: float) -> InSyncChange | None:
+        """What is to be changed in the registry now; until `changed` was called there is no other."""
+        if self._change is not None:
+            is_unsure, self._is_unsure = self._is_unsure, False
+            return self._change if is_unsure else None
+        wanted = self._wanted(now_s)
+        if wanted == self._in_sync:
+            return None
+        self._change = InSyncChange(self._in_sync, wanted)
+        return self._change
+
+    def _wanted(self, now_s: float) -> Members:
+        come = {name for name in self._followers if name not in self._in_sync and self._has_all(name, now_s)}
+        wanted = set(self._in_sync | come)
+        behind = [name for name in sorted(self._in_sync - {self._me}) if not self._keeps_up(name, now_s)]
+        for name in behind[: max(0, len(wanted) - self._least)]:
+            wanted.remove(name)
+        return frozenset(wanted)
+
+    def changed(self, actual: Members | None) -> None:
+        """The change was tried: the in-sync set as the registry has it afterwards, in this epoch; None if nobody knows
+        whether it was made. Then both sets count, and the same change is tried again."""
+        assert self._change is not None
+        if actual is None:
+            self._is_unsure = True
+            return
+        self._in_sync = actual
+        self._change, self._is_unsure = None, False
+        self._advance()
+
+    def drop(self, name: str) -> None:
+        """The replica was removed from the shard."""
+        self._followers.pop(name, None)
+
+    # --- serving
+
+    def renewed(self, asked_s: float) -> None:
+        """The lease that was asked for at `asked_s` was given."""
+        self._leased_until_s = max(self._leased_until_s, asked_s + self._timing.held_s(self._timing.lease_s))
+
+    def may_serve(self, now_s: float) -> bool:
+        """Whether nobody else can be the leader now."""
+        return now_s < self.serves_until_s
+
+    @property
+    def serves_until_s(self) -> float:
+        others = self.members - {self._me}
+        if not others:
+            return float("inf")  # nobody else may take over
+        promised = min(self._promised_until_s(name) for name in others)
+        return max(self._leased_until_s, promised)
+
+    def _promised_until_s(self, name: str) -> float:
+        follower = self._followers.get(name)
+        return 0.0 if follower is None else follower.promised_until_s
+
+    def refusal(self, now_s: float) -> str | None:
+        """Why a send that is to be held by enough replicas can't be, None if it can."""
+        if not self.may_serve(now_s):
+            return "its lease has run out and can't be renewed"
+        there = 1 + sum(name != self._me and self._keeps_up(name, now_s) for name in self.members)
+        if there < self._least:
+            return f"{there} of its replicas are in sync, and {self._least} are needed (min_insync)"
+        return None
