@@ -42,13 +42,47 @@ class BrokerLoad:
     disk_used: float = 0.0
 
 
+class ReplicationMode(enum.StrEnum):
+    """When a send to a shard with replicas is answered: `sync` when all in-sync replicas have the message, `async` when
+    the leader has it."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+REPLICAS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaEntry:
+    """One copy of a shard as the registry has it.
+
+    `name` is unique in the shard, `store_id` everywhere. `address` is HOST:PORT of its storage service. `in_sync`: it
+    has all that was acknowledged, so that it may lead. `live`: its own lease has not run out. `position` is the log
+    offset below which its log is durable, as it last told.
+    """
+
+    name: str
+    store_id: str
+    address: str
+    in_sync: bool
+    live: bool
+    version: str = ""
+    started_ms: int = 0
+    position: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEntry:
     """A storage broker as the registry has it: one shard.
 
     `address` is HOST:PORT of its storage service. `epoch` grows with each registration: of two processes of one name
     the one with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has
-    and takes nothing new. Replicas of a shard will be further entries of its name.
+    and takes nothing new.
+
+    A shard has `replicas`, by their names, none of a broker that is not replicated; all of the above is of the leader,
+    whose store is `store_id`. `replicas_wanted` is how many there may be, `min_insync` how many have to have a message
+    before it is acknowledged, `move_to` the store that is asked to lead, "" if none is.
     """
 
     name: str
@@ -60,6 +94,12 @@ class BrokerEntry:
     version: str = ""
     started_ms: int = 0
     load: BrokerLoad = field(default_factory=BrokerLoad)
+    store_id: str = ""
+    replicas: tuple[ReplicaEntry, ...] = ()
+    replicas_wanted: int = 1
+    min_insync: int = 1
+    replication: ReplicationMode = ReplicationMode.SYNC
+    move_to: str = ""
 
     @property
     def can_read(self) -> bool:
@@ -71,8 +111,25 @@ class BrokerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unclean:
+    """An election that may have lost messages: `elected` is the leader of `epoch`, `in_sync` the others that had all
+    that was acknowledged, each as it was known before. Positions are as last told: more may be lost."""
+
+    epoch: int
+    elected: ReplicaEntry
+    in_sync: tuple[ReplicaEntry, ...]
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of the log that somebody had, and the new leader has not, as far as it is known."""
+        most = max((each.position for each in self.in_sync), default=0)
+        return max(0, most - self.elected.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySnapshot:
-    """The registry at one moment. Every change of anything but leases and loads gives it a higher `version`.
+    """The registry at one moment. Every change of anything but leases, loads and replicas' positions gives it a higher
+    `version`.
 
     `is_placed`: a topic is on the brokers that it names; else on all, as in a stack that has one broker.
     """

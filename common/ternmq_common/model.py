@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.ranges import Int64, UInt32
@@ -29,7 +29,8 @@ class Topic:
 
     `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is. `made` is the
     version of the registry's change that made the topic, 0 if that was before it was noted: a broker that does not know
-    yet what was deleted before takes no messages of it.
+    yet what was deleted before takes no messages of it. `replication` is when its sends are answered in shards with
+    replicas, None: as each shard has it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Topic:
     permission: Permission = Permission.READ_WRITE
     brokers: tuple[str, ...] = ()
     made: int = 0
+    replication: ReplicationMode | None = None
 
 
 DEFAULT_CONSUME_FROM = "auto"

@@ -3,26 +3,40 @@
 A name belongs to one store. A process registers with its store's id and gets an epoch, higher than any before; from
 then on heartbeats of lower epochs are refused, so that of two processes with one store only the last is the broker.
 Another store gets the name when the lease has run out. Time is the database's.
+
+Of a shard with replicas (`shards`) the row is that of the leader.
 """
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import delete, exists, insert, select, update
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicationMode
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.database import raised_version
 from ternmq_registry.deletions import forget_done
-from ternmq_registry.rows import broker_of, load_text
-from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, TOPIC_BROKERS, TOPICS, VERSION
+from ternmq_registry.rows import broker_of, load_text, replica_of
+from ternmq_registry.tables import (
+    BROKERS,
+    DATABASE_NOW_MS,
+    REMOVED_STORES,
+    REPLICAS,
+    TOPIC_BROKERS,
+    TOPICS,
+    VERSION,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlalchemy import Connection
 
+    from ternmq_common.cluster import ReplicaEntry
     from ternmq_registry.database import Database
 
 IS_LIVE = (BROKERS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
+_IS_REPLICA_LIVE = (REPLICAS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
 TOPICS_SHOWN = 5
 
 
@@ -39,10 +53,12 @@ class Brokers:
     def register(
         self, name: str, store_id: str, address: str, version: str, lease_ms: int, *, rejoin: bool = False
     ) -> int:
-        """Become the broker of this name, and get the epoch. `StartupError` while one with another store is alive, and
-        for a store that was removed, unless it is to `rejoin`: operators take what was removed for gone."""
+        """Become the broker of this name, and get the epoch. `StartupError` while one with another store is alive, for
+        a store that was removed, unless it is to `rejoin`: operators take what was removed for gone; and where there
+        are other replicas, which would go on without this one's messages."""
         with self._database.changing() as connection:
-            _check_removed(connection, store_id, rejoin=rejoin)
+            check_removed(connection, store_id, rejoin=rejoin)
+            _end_replication(connection, name, store_id)
             found = connection.execute(select(BROKERS, IS_LIVE).where(BROKERS.c.name == name)).mappings().one_or_none()
             is_same = found is not None and found["store_id"] == store_id
             if found is not None and found["live"] and not is_same:
@@ -99,7 +115,7 @@ class Brokers:
             )
         with self._database.changing() as connection:
             if not connection.execute(update(BROKERS).where(BROKERS.c.name == name).values(**values)).rowcount:
-                _not_found(name)
+                not_found(name)
             raised_version(connection)
 
     def remove_broker(self, name: str, *, force: bool = False) -> None:
@@ -118,9 +134,11 @@ class Brokers:
                 )
             store_id = connection.execute(select(BROKERS.c.store_id).where(BROKERS.c.name == name)).scalar()
             if store_id is None:
-                _not_found(name)
+                not_found(name)
+            stores = {store_id, *(each.store_id for each in replicas_in(connection, name).get(name, ()))}
             connection.execute(delete(BROKERS).where(BROKERS.c.name == name))
-            connection.execute(insert(REMOVED_STORES).values(store_id=store_id, broker=name))
+            connection.execute(delete(REPLICAS).where(REPLICAS.c.broker == name))
+            connection.execute(insert(REMOVED_STORES), [{"store_id": each, "broker": name} for each in sorted(stores)])
             there = select(TOPIC_BROKERS.c.topic).where(TOPIC_BROKERS.c.broker == name)
             changed = update(TOPICS).where(TOPICS.c.name.in_(there)).values(changed=raised_version(connection))
             connection.execute(changed)
@@ -133,8 +151,26 @@ def version_in(connection: "Connection") -> int:
 
 
 def brokers_in(connection: "Connection") -> dict[str, BrokerEntry]:
+    replicas = replicas_in(connection)
     rows = connection.execute(select(BROKERS, IS_LIVE).order_by(BROKERS.c.name)).mappings()
-    return {row["name"]: broker_of(row) for row in rows}
+    return {row["name"]: broker_of(row, replicas.get(row["name"], ())) for row in rows}
+
+
+def broker_in(connection: "Connection", name: str) -> BrokerEntry | None:
+    """The one of this name."""
+    row = connection.execute(select(BROKERS, IS_LIVE).where(BROKERS.c.name == name)).mappings().one_or_none()
+    return None if row is None else broker_of(row, replicas_in(connection, name).get(name, ()))
+
+
+def replicas_in(connection: "Connection", broker: str | None = None) -> "dict[str, tuple[ReplicaEntry, ...]]":
+    """Those of all brokers, or of one, by the broker's name, in the order of their own names."""
+    wanted = select(REPLICAS, _IS_REPLICA_LIVE).order_by(REPLICAS.c.broker, REPLICAS.c.name)
+    if broker is not None:
+        wanted = wanted.where(REPLICAS.c.broker == broker)
+    found: dict[str, list[ReplicaEntry]] = {}
+    for row in connection.execute(wanted).mappings():
+        found.setdefault(row["broker"], []).append(replica_of(row))
+    return {name: tuple(replicas) for name, replicas in found.items()}
 
 
 def _topics_only_on(connection: "Connection", name: str) -> list[str]:
@@ -144,7 +180,32 @@ def _topics_only_on(connection: "Connection", name: str) -> list[str]:
     return list(connection.execute(alone.order_by(TOPIC_BROKERS.c.topic)).scalars())
 
 
-def _check_removed(connection: "Connection", store_id: str, *, rejoin: bool) -> None:
+def _end_replication(connection: "Connection", name: str, store_id: str) -> None:
+    """Who is the last replica may be a broker without replicas again."""
+    found = broker_in(connection, name)
+    if found is None or not found.replicas:
+        return
+    stores = {each.store_id for each in found.replicas}
+    if stores != {store_id} or found.replicas_wanted > 1:
+        raise StartupError(
+            f"broker {name!r} has replicas ({shown(found.replicas)}): start it with --replicas "
+            f"{found.replicas_wanted}, as one of them"
+        )
+    connection.execute(delete(REPLICAS).where(REPLICAS.c.broker == name))
+    connection.execute(
+        update(BROKERS)
+        .where(BROKERS.c.name == name)
+        .values(min_insync=0, replication=ReplicationMode.SYNC.value, move_to="")
+    )
+
+
+def shown(replicas: "Iterable[ReplicaEntry]") -> str:
+    """Their names, for an error."""
+    return ", ".join(each.name for each in replicas)
+
+
+def check_removed(connection: "Connection", store_id: str, *, rejoin: bool) -> None:
+    """StartupError for a store that was removed; with `rejoin` it is not any more."""
     its = REMOVED_STORES.c.store_id == store_id
     broker = connection.execute(select(REMOVED_STORES.c.broker).where(its)).scalar()
     if broker is None:
@@ -157,5 +218,5 @@ def _check_removed(connection: "Connection", store_id: str, *, rejoin: bool) -> 
     connection.execute(delete(REMOVED_STORES).where(its))
 
 
-def _not_found(name: str) -> NoReturn:
+def not_found(name: str) -> NoReturn:
     raise MessagingError(definition_pb2.NOT_FOUND, f"there is no broker {name!r}; `ternmq broker list` shows them")

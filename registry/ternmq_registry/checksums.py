@@ -100,7 +100,9 @@ def seal(connection: "Connection", since: int) -> None:
     ):
         if table not in there:
             continue
-        for row in connection.execute(select(table).where(changed)).mappings().all():
+        # As in `rows_of`, of an older schema too.
+        everything = select(text("*")).select_from(table).where(changed)
+        for row in connection.execute(everything).mappings().all():
             its = [column == row[column.name] for column in table.primary_key]
             connection.execute(update(table).where(*its).values(checksum=row_checksum(row)))
     (version,) = rows_of(connection, VERSION)

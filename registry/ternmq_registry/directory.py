@@ -192,20 +192,22 @@ class _Grace:
     def __init__(self, duration_s: float) -> None:
         self._duration_s = duration_s
         self._until = 0.0
-        self._names: set[str] = set()
+        self._epochs: dict[str, int] = {}
 
     def begin(self, before: RegistrySnapshot, now: float) -> None:
         """`before` is what was known when the outage began."""
-        self._names = {name for name, broker in before.brokers.items() if broker.live}
+        self._epochs = {name: broker.epoch for name, broker in before.brokers.items() if broker.live}
         self._until = now + self._duration_s
 
     def applied(self, read: RegistrySnapshot, now: float) -> RegistrySnapshot:
-        """`read` with those brokers live. Who was seen live is on its own again: it may stop whenever it likes."""
-        self._names = {name for name in self._names if name in read.brokers and not read.brokers[name].live}
-        if not self._names or now >= self._until:
-            self._names.clear()
+        """`read` with those brokers live. Who was seen live is on its own again: it may stop whenever it likes; and who
+        is leader since then was never live."""
+        away = {name: broker.epoch for name, broker in read.brokers.items() if not broker.live}
+        self._epochs = {name: epoch for name, epoch in self._epochs.items() if away.get(name) == epoch}
+        if not self._epochs or now >= self._until:
+            self._epochs.clear()
             return read
-        kept = {name: replace(read.brokers[name], live=True) for name in self._names}
+        kept = {name: replace(read.brokers[name], live=True) for name in self._epochs}
         return replace(read, brokers={**read.brokers, **kept})
 
 
@@ -216,9 +218,11 @@ def _newer(registry: Registry, known: RegistrySnapshot | None) -> RegistrySnapsh
     return replace(known, brokers=brokers) if version == known.version else registry.snapshot(known)
 
 
-def _what_matters(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str]]]:
-    """Of a snapshot; loads change all the time. Everything else of a broker has a version."""
-    return snapshot.version, [(name, broker.address) for name, broker in snapshot.brokers.items() if broker.live]
+def _what_matters(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str, int]]]:
+    """Of a snapshot; loads and positions of replicas change all the time. Everything else of a broker has a version.
+    Another leader has another epoch."""
+    live = [(name, broker.address, broker.epoch) for name, broker in snapshot.brokers.items() if broker.live]
+    return snapshot.version, live
 
 
 async def _wait_or_give_up(error: RegistryUnavailable, give_up: float, interval_s: float) -> None:

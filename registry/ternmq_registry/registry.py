@@ -23,6 +23,7 @@ from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.quotas import Quotas, quotas_in
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
+from ternmq_registry.shards import Shards
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
 from ternmq_registry.users import Users
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ternmq_registry.sealing import Sealing
 
 
-class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Users):
+class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Shards, Users):
     """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
@@ -118,7 +119,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Users):
         return found, False
 
     def update_topic(self, topic: Topic) -> None:
-        """Give a topic that exists these queues, permission and brokers; TOPIC_NOT_FOUND if it doesn't.
+        """Give a topic that exists these queues, permission, replication and brokers; TOPIC_NOT_FOUND if it doesn't.
 
         BAD_REQUEST for fewer queues: messages in those that go would be lost.
         """
@@ -132,7 +133,8 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Users):
                     f"topic {topic.name!r} has {found.queues} queues; queues can be added, not taken away",
                 )
             _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
-            values = {"queues": topic.queues, "permission": topic.permission.value}
+            row = topic_row(topic)
+            values = {name: row[name] for name in ("queues", "permission", "replication")}
             changed = raised_version(connection)
             connection.execute(update(TOPICS).where(TOPICS.c.name == topic.name).values(**values, changed=changed))
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == topic.name))

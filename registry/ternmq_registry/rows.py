@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicaEntry, ReplicationMode
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
@@ -27,6 +27,8 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
         permission=Permission(row["permission"]),
         brokers=brokers,
         made=row["made"],
+        # A row that was saved from a damaged file of an older schema has none.
+        replication=ReplicationMode(mode) if (mode := row.get("replication")) else None,
     )
 
 
@@ -38,6 +40,7 @@ def topic_row(topic: Topic) -> dict[str, object]:
         "queues": topic.queues,
         "created_ms": topic.created_ms,
         "permission": topic.permission.value,
+        "replication": topic.replication or "",
     }
 
 
@@ -66,7 +69,7 @@ def quota_row(quota: Quota) -> dict[str, object]:
     return {**dataclasses.asdict(quota), "kind": quota.kind.value}
 
 
-def broker_of(row: "RowMapping") -> BrokerEntry:
+def broker_of(row: "RowMapping", replicas: tuple[ReplicaEntry, ...] = ()) -> BrokerEntry:
     """`live` is a column of the query, as only the database knows its time."""
     return BrokerEntry(
         name=row["name"],
@@ -78,7 +81,24 @@ def broker_of(row: "RowMapping") -> BrokerEntry:
         version=row["version"],
         started_ms=row["started_ms"],
         load=_load_of(row["load"]),
+        store_id=row["store_id"],
+        replicas=replicas,
+        replicas_wanted=row["replicas"],
+        min_insync=effective_min_insync(row["min_insync"], row["replicas"]),
+        replication=ReplicationMode(row["replication"]),
+        move_to=row["move_to"],
     )
+
+
+def replica_of(row: "RowMapping") -> ReplicaEntry:
+    """`live` as in `broker_of`."""
+    fields = {field.name: row[field.name] for field in dataclasses.fields(ReplicaEntry)}
+    return ReplicaEntry(**{**fields, "live": bool(row["live"])})
+
+
+def effective_min_insync(min_insync: int, replicas: int) -> int:
+    """How many have to have a message: what was asked for, or a majority."""
+    return min_insync or replicas // 2 + 1
 
 
 def load_text(load: BrokerLoad) -> str:

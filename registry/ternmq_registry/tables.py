@@ -3,7 +3,7 @@
 Version     `registry_version` has one row, which every change of topics, groups, users, brokers and quotas locks first:
             changes come one after the other, and what has `changed` above a version is what came after it.
 Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
-            Leases, loads and the demand of proxies are no changes and raise no version.
+            Leases, loads, positions of replicas and the demand of proxies are no changes and raise no version.
 Deletions   kept until every broker has done them.
 Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that
             allows and without the one that denies.
@@ -12,7 +12,7 @@ Checksums   see `checksums`; 0 in PostgreSQL.
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -51,6 +51,13 @@ TOPICS = Table(
     Column("permission", String(16), nullable=False, server_default="read-write", comment="Permission"),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
     _checksum(),
+    Column(
+        "replication",
+        String(8),
+        nullable=False,
+        server_default="",
+        comment="ReplicationMode, empty: as the shard has it",
+    ),
 )
 
 TOPIC_BROKERS = Table(
@@ -105,6 +112,25 @@ BROKERS = Table(
     Column("lease_end_ms", BigInteger, nullable=False, comment="by the database's clock"),
     Column("load", String(LOAD_CHARACTERS_MAX), nullable=False, comment="BrokerLoad as JSON"),
     Column("applied", BigInteger, nullable=False, comment="deletions up to this version are done there"),
+    Column("replicas", Integer, nullable=False, server_default="1", comment="how many there may be"),
+    Column("min_insync", Integer, nullable=False, server_default="0", comment="0: a majority of replicas"),
+    Column("replication", String(8), nullable=False, server_default="sync", comment="ReplicationMode"),
+    Column("move_to", String(64), nullable=False, server_default="", comment="store that is to lead"),
+)
+
+REPLICAS = Table(
+    "replicas",
+    METADATA,
+    Column("broker", String(BROKER_CHARACTERS_MAX), primary_key=True),
+    Column("store_id", String(64), primary_key=True),
+    Column("name", String(BROKER_CHARACTERS_MAX), nullable=False, comment="unique in the shard"),
+    Column("address", String(512), nullable=False, comment="HOST:PORT of the storage service"),
+    Column("in_sync", Boolean, nullable=False, comment="has all that was acknowledged"),
+    Column("version", String(64), nullable=False, comment="of the program"),
+    Column("started_ms", BigInteger, nullable=False, comment="by the database's clock"),
+    Column("lease_end_ms", BigInteger, nullable=False, comment="by the database's clock"),
+    Column("position", BigInteger, nullable=False, comment="its log is durable below, as last told"),
+    UniqueConstraint("broker", "name", name="replicas_name"),
 )
 
 REMOVED_STORES = Table(

@@ -10,6 +10,7 @@ import click
 
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.printing import echo
+from ternmq_common.cluster import ReplicationMode
 from ternmq_common.log_levels import LogLevel
 from ternmq_common.server_settings import (
     BrokerServerSettings,
@@ -97,6 +98,14 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                         "least 1GiB, at most 10 %]"),
     "accept_corruption": click.option("--accept-corruption", is_flag=True, default=None,
                                       help="Start although stored messages are damaged; those are lost, no others."),
+    "replicas": click.option("--replicas", metavar="NUMBER",
+                             help="Copies of the shard, each a process like this one.  [default: 1]"),
+    "replica_name": click.option("--replica-name", metavar="NAME",
+                                 help="The name of this copy.  [default: made of its store's id]"),
+    "min_insync": click.option("--min-insync", metavar="NUMBER",
+                               help="Acknowledge a message when so many copies have it.  [default: a majority]"),
+    "replication": click.option("--replication", type=click.Choice([each.value for each in ReplicationMode]),
+                                help="Answer a send when all copies in sync have it, or the leader.  [default: sync]"),
     "rejoin": click.option("--rejoin", is_flag=True, default=None,
                            help="Take part again although this broker was removed from the cluster."),
     "test_clock": click.option("--test-clock", is_flag=True, default=None,

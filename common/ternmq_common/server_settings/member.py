@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from ternmq_common.addresses import is_wildcard, parsed_address
+from ternmq_common.cluster import ReplicationMode
 from ternmq_common.limits import SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.server_settings.storage import StorageSettings
+from ternmq_common.server_settings.storage import MEMBER_NAME, MEMBER_NAME_ALLOWED, StorageSettings
 from ternmq_common.server_settings.tls import CertificateSettings, ClusterTlsSettings
 from ternmq_common.settings import InvalidSetting
 
@@ -27,7 +28,7 @@ class MemberSettings(ProcessSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSettings, MemberSettings):
-    """`ternmq broker`: one shard of a cluster."""
+    """`ternmq broker`: one shard of a cluster, or one of its replicas."""
 
     storage: str = DEFAULT_STORAGE
     """HOST:PORT of the storage service, which proxies call; port 0 picks a free one."""
@@ -41,8 +42,27 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
     lease_ms: int = 6 * SECOND_MS
     """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
 
+    replicas: int = 1
+    """How many copies of the shard there are to be, each a process with a data directory of its own; 1: this one."""
+
+    replica_name: str = ""
+    """The name of this one among the shard's replicas; empty: one that is made of its store's id."""
+
+    min_insync: int = 0
+    """How many replicas have to have a message before it is acknowledged; 0: a majority."""
+
+    replication: ReplicationMode = ReplicationMode.SYNC
+    """When a send is answered: when all in-sync replicas have the message, or when the leader has it."""
+
+    replica_lag_ms: int = 1500
+    """How long a replica that follows may be behind, in milliseconds, before it is not in sync any more."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.replica_name and not MEMBER_NAME.fullmatch(self.replica_name):
+            raise InvalidSetting("replica_name", MEMBER_NAME_ALLOWED)
+        if self.min_insync > self.replicas:
+            raise InvalidSetting("min_insync", f"at most {self.replicas}, the number of replicas, is allowed")
         self._check_address("storage")
         if self.advertised_storage is not None:
             self._check_address("advertised_storage")

@@ -1,5 +1,6 @@
 """What numbers a setting may have, from the least to the most."""
 
+from ternmq_common.cluster import REPLICAS_MAX
 from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, INBOUND_BYTES_MAX, KIB, MIB, MINUTE_MS, QUEUES_MAX, SECOND_MS
 
 RANGES = {
@@ -21,6 +22,9 @@ RANGES = {
     "consumption_flush_interval_ms": (10, MINUTE_MS),
     "shutdown_grace_ms": (0, 5 * MINUTE_MS),
     "lease_ms": (SECOND_MS, MINUTE_MS),
+    "replicas": (1, REPLICAS_MAX),
+    "min_insync": (0, REPLICAS_MAX),
+    "replica_lag_ms": (100, MINUTE_MS),
     "registry_wait_ms": (0, HOUR_MS),
     "connections_max": (1, 1_000_000),
     "connection_streams_max": (1, 100_000),

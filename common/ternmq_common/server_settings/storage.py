@@ -9,7 +9,9 @@ from ternmq_common.limits import GIB, HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.settings import InvalidSetting
 
-_BROKER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
+MEMBER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
+"""Of a broker, and of a replica."""
+MEMBER_NAME_ALLOWED = "1 to 127 letters, digits and the characters _ . - are allowed"
 
 
 class FlushMode(StrEnum):
@@ -64,5 +66,5 @@ class StorageSettings(ProcessSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _BROKER_NAME.fullmatch(self.broker_name):
-            raise InvalidSetting("broker_name", "1 to 127 letters, digits and the characters _ . - are allowed")
+        if not MEMBER_NAME.fullmatch(self.broker_name):
+            raise InvalidSetting("broker_name", MEMBER_NAME_ALLOWED)

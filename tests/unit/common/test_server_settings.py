@@ -37,11 +37,27 @@ def test_both_ends_of_every_range_are_allowed_and_their_neighbours_refused(name:
     settings = class_with(name)
     # Large bodies need segments that hold them.
     base = {"segment_bytes": RANGES["segment_bytes"][1], "body_bytes_max": 1} if settings is ServerSettings else {}
+    if name == "min_insync":
+        base = {"replicas": most}
     for value in (least, most):
         settings(**{**base, name: value})  # type: ignore[arg-type]
     for value in (least - 1, most + 1):
         with pytest.raises(InvalidSetting, match=name):
             settings(**{**base, name: value})  # type: ignore[arg-type]
+
+
+def test_no_more_replicas_can_be_needed_than_there_are() -> None:
+    assert BrokerServerSettings(replicas=3, min_insync=3).min_insync == 3
+    with pytest.raises(InvalidSetting, match="min_insync: at most 3, the number of replicas, is allowed"):
+        BrokerServerSettings(replicas=3, min_insync=4)
+
+
+@pytest.mark.parametrize("name", ["a b", "\u00e4", "x" * 128, "a/b", "a\n"])
+def test_names_of_replicas_are_as_those_of_brokers(name: str) -> None:
+    assert BrokerServerSettings(replica_name="A-1_b.c").replica_name == "A-1_b.c"
+    for field in ("replica_name", "broker_name"):
+        with pytest.raises(InvalidSetting, match=f"{field}: 1 to 127 letters, digits and the characters _ . - are"):
+            BrokerServerSettings(**{field: name})  # type: ignore[arg-type]
 
 
 def test_a_test_clock_is_one_process_s() -> None:

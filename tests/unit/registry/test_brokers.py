@@ -29,7 +29,9 @@ def broker(registry: Registry, name: str = "b1") -> BrokerEntry:
 def test_a_broker_that_registers_is_live_at_its_address(registry: Registry) -> None:
     epoch = registered(registry)
     found = broker(registry)
-    assert found == BrokerEntry(name="b1", address="host:1", epoch=epoch, version="1.0", started_ms=found.started_ms)
+    assert found == BrokerEntry(
+        name="b1", address="host:1", epoch=epoch, version="1.0", started_ms=found.started_ms, store_id="store"
+    )
     assert found.started_ms > 1_700_000_000_000
     assert registry.snapshot().brokers == {"b1": found}
 

@@ -16,6 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
+from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
@@ -26,6 +27,10 @@ from ternmq_registry.registry import Registry
 from ternmq_registry.schema import Migrated, migrate, schema_version
 from ternmq_registry.tables import METADATA
 
+BROKER = (
+    "INSERT INTO brokers (name, store_id, address, epoch, permission, draining, version, started_ms, lease_end_ms, "
+    "load, applied) VALUES ('b1', 'store', 'host:1', 7, 'read-write', false, '1.0', 17, 18, '{}', 7)"
+)
 TOPIC = "INSERT INTO topics (name, type, queues, created_ms) VALUES ('orders', 'FIFO', 3, 17)"
 FIRST_GROUP = "INSERT INTO consumer_groups (name, fifo, max_attempts, created_ms) VALUES ('billing', true, 5, 18)"
 SECOND_GROUP = (
@@ -86,6 +91,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("0004", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0005", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0006", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0010", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
@@ -123,12 +129,25 @@ def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> 
     registry.close()
 
 
+def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
+    with connected(any_url) as connection:
+        command.upgrade(steps(connection), "0010")
+        connection.execute(text(BROKER))
+        if is_checked(connection):
+            seal(connection, since=0)
+    registry = opened(any_url)
+    found = registry.look()[1]["b1"]
+    assert (found.store_id, found.replicas, found.replicas_wanted, found.min_insync) == ("store", (), 1, 1)
+    assert (found.replication, found.move_to) == (ReplicationMode.SYNC, "")
+    registry.close()
+
+
 def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry = opened(any_url)
     registry.create_group(REPORT)
     registry.close()
     with connected(any_url) as connection:
-        for revision in ("0006", "0005", "0004", "0003", "0002", "0001"):
+        for revision in ("0010", "0006", "0005", "0004", "0003", "0002", "0001"):
             command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}

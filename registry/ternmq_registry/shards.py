@@ -1,0 +1,305 @@
+"""Shards with replicas: who they are, which of them are in sync, and who leads.
+
+Leader      the broker's row is the leader's: its store, address, epoch and lease. The epoch grows with each leader, and
+            when one leads anew. The leader of record is the one whose store is in that row, live or not; it may lead
+            again until another one does.
+In sync     `in_sync` replicas have all that was acknowledged, so only they may follow a leader whose lease has run out.
+            Who acknowledges a message therefore asks first that the set be changed here, and hears whether it was.
+Races       changes wait for each other (`Database.changing`), heartbeats do not: a lease may be prolonged between a
+            question and the change that follows. So the change itself asks again, in its WHERE.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sqlalchemy import ColumnElement, delete, insert, select, update
+
+from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode, Unclean
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+from ternmq_registry.brokers import broker_in, check_removed, not_found, shown
+from ternmq_registry.database import raised_version
+from ternmq_registry.replica_rows import check_own, come_anew, come_back, insert_replica, make_shard, replica_row
+from ternmq_registry.rows import effective_min_insync, load_text
+from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, REPLICAS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import Connection
+
+    from ternmq_registry.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """What a process says of the replica that it is; the fields are those of `ReplicaEntry`."""
+
+    store_id: str
+    name: str
+    address: str
+    version: str
+
+
+class _NotAllowed(Exception):  # never leaves this module
+    """Ends a transaction that is to change nothing."""
+
+
+class Shards:
+    """The part of the registry that knows replicas."""
+
+    _database: "Database"
+
+    def join_shard(
+        self,
+        broker: str,
+        replica: Joining,
+        lease_ms: int,
+        *,
+        replicas: int,
+        min_insync: int,
+        replication: ReplicationMode,
+        rejoin: bool = False,
+    ) -> BrokerEntry:
+        """Be one of the shard's replicas; StartupError says why not.
+
+        Who comes first makes the shard, with these settings, and is its leader of record; so does the broker that had
+        no replicas. Later `replicas` counts only by `add_replica` and `remove_replica`, the others by `lead`.
+        """
+        terms = {"replicas": replicas, "min_insync": min_insync, "replication": replication.value}
+        with self._database.changing() as connection:
+            check_removed(connection, replica.store_id, rejoin=rejoin)
+            shard = broker_in(connection, broker)
+            version = raised_version(connection)
+            if shard is None:
+                make_shard(connection, broker, replica, terms, epoch=version)
+                insert_replica(connection, broker, replica, lease_ms, in_sync=True)
+            elif not shard.replicas:
+                check_own(shard, replica, replicas)
+                connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(**terms))
+                insert_replica(connection, broker, replica, lease_ms, in_sync=True)
+            elif any(each.store_id == replica.store_id for each in shard.replicas):
+                come_back(connection, shard, replica, lease_ms)
+            else:
+                come_anew(connection, shard, replica, lease_ms, version=version)
+            joined = broker_in(connection, broker)
+            assert joined is not None
+            return joined
+
+    def lead(
+        self, broker: str, store_id: str, epoch: int, lease_ms: int, *, min_insync: int, replication: ReplicationMode
+    ) -> int | None:
+        """Become leader, and get the new epoch; None if that is not allowed.
+
+        The leader of record may at any time, a replica that is in sync when the leader's lease has run out and nobody
+        led since `epoch`. The leader before leaves the in-sync set, unless too few would be left: what it has and
+        nobody else was not acknowledged.
+        """
+        row = BROKERS.c
+        is_free = (row.epoch == epoch) & (row.lease_end_ms <= DATABASE_NOW_MS)
+        settings = {"min_insync": min_insync, "replication": replication.value}
+        try:
+            with self._database.changing() as connection:
+                shard, candidate = _in_sync_one(connection, broker, store_id)
+                allowed = (row.store_id == store_id) | is_free
+                raised = _seat(connection, shard, candidate, lease_ms, allowed, **settings)
+                in_sync = {each.store_id for each in shard.replicas if each.in_sync}
+                left = in_sync - {shard.store_id} | {store_id}
+                if len(left) >= effective_min_insync(min_insync, shard.replicas_wanted):
+                    _write_in_sync(connection, shard, left)
+                return raised
+        except _NotAllowed:
+            return None
+
+    def hand_over(self, broker: str, epoch: int, target: str, lease_ms: int) -> int | None:
+        """Give leadership, which the caller has in this `epoch`, to the replica with the store `target`; its epoch, or
+        None if the caller does not lead, or the target is not in sync. The in-sync set stays. The target has so long to
+        call `lead` itself before another one may."""
+        try:
+            with self._database.changing() as connection:
+                shard, successor = _in_sync_one(connection, broker, target)
+                leads = (BROKERS.c.epoch == epoch) & (BROKERS.c.store_id != target)
+                return _seat(connection, shard, successor, lease_ms, leads)
+        except _NotAllowed:
+            return None
+
+    def heartbeat_replica(self, broker: str, store_id: str, position: int, lease_ms: int) -> int | None:
+        """Prolong the replica's own lease, which the leader has beside that of the broker, and note up to which log
+        offset it is durable. Returns up to which version deletions are done in the shard; None for a replica that was
+        removed, or whose place another one took."""
+        values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "position": position}
+        applied = select(BROKERS.c.applied).where(BROKERS.c.name == broker)
+        with self._database.writing() as connection:
+            if not connection.execute(update(REPLICAS).where(replica_row(broker, store_id)).values(**values)).rowcount:
+                return None
+            return connection.execute(applied).scalar()
+
+    def leave_shard(self, broker: str, store_id: str) -> None:
+        """End the replica's own lease at once: the process stops. It stays one of the shard's, in sync or not."""
+        with self._database.writing() as connection:
+            connection.execute(update(REPLICAS).where(replica_row(broker, store_id)).values(lease_end_ms=0))
+
+    def set_in_sync(self, broker: str, epoch: int, expected: frozenset[str], in_sync: frozenset[str]) -> bool:
+        """Have these stores in sync, if the caller leads in this `epoch` and those that were are the `expected`; else
+        False, and nothing is changed: also if one of the new ones is no replica any more."""
+        with self._database.changing() as connection:
+            shard = broker_in(connection, broker)
+            if shard is None or shard.epoch != epoch:
+                return False
+            assert shard.store_id in in_sync, "a leader is in sync with itself"
+            found = {each.store_id for each in shard.replicas if each.in_sync}
+            if found != expected or not in_sync <= {each.store_id for each in shard.replicas}:
+                return False
+            if in_sync != found:
+                raised_version(connection)
+                _write_in_sync(connection, shard, in_sync)
+            return True
+
+    def ask_to_move(self, broker: str, replica_name: str) -> None:
+        """Ask the leader to hand over to this replica. BAD_REQUEST if that leads already, or can't; NOT_FOUND."""
+        with self._database.changing() as connection:
+            shard, replica = _of_name(connection, broker, replica_name)
+            if replica.store_id == shard.store_id:
+                _refuse(f"replica {replica_name!r} of broker {broker!r} leads already")
+            if not replica.in_sync:
+                _refuse(
+                    f"replica {replica_name!r} of broker {broker!r} is not in sync: it has not all that was "
+                    "acknowledged yet; wait until `ternmq shard show` says that it is"
+                )
+            if not replica.live:
+                _refuse(f"replica {replica_name!r} of broker {broker!r} is not running")
+            raised_version(connection)
+            connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(move_to=replica.store_id))
+
+    def elect_unclean(self, broker: str, replica_name: str, *, lease_ms: int = 0) -> Unclean:
+        """Make a replica leader of record although it is not in sync: what others have, and it has not, is lost. It is
+        the only one that is in sync then. BAD_REQUEST while the leader is live, and unless the replica is; NOT_FOUND.
+
+        `lease_ms` is the lease that it gets with it; with none it is live when it leads.
+        """
+        is_free = BROKERS.c.lease_end_ms <= DATABASE_NOW_MS
+        try:
+            with self._database.changing() as connection:
+                shard, replica = _of_name(connection, broker, replica_name)
+                if not replica.live:
+                    _refuse(f"replica {replica_name!r} of broker {broker!r} is not running; start it first")
+                raised = _seat(connection, shard, replica, lease_ms, is_free)
+                _write_in_sync(connection, shard, {replica.store_id})
+                others = [each for each in shard.replicas if each.in_sync and each != replica]
+                return Unclean(epoch=raised, elected=replica, in_sync=tuple(others))
+        except _NotAllowed:
+            _refuse(
+                f"the leader of broker {broker!r} is live: give leadership to another one with `ternmq shard "
+                f"move-leader {broker} {replica_name}`, which loses nothing"
+            )
+
+    def add_replica(self, broker: str) -> None:
+        """Let the shard have one more; a process of another store may then join. BAD_REQUEST at `REPLICAS_MAX`, and
+        for a broker without replicas; NOT_FOUND."""
+        with self._database.changing() as connection:
+            shard = _replicated(connection, broker)
+            if shard.replicas_wanted >= REPLICAS_MAX:
+                _refuse(f"broker {broker!r} may have {shard.replicas_wanted} replicas already, the most there can be")
+            raised_version(connection)
+            more = update(BROKERS).where(BROKERS.c.name == broker).values(replicas=BROKERS.c.replicas + 1)
+            connection.execute(more)
+
+    def remove_replica(self, broker: str, replica_name: str) -> None:
+        """Forget the replica, and let the shard have one less; its store does not come back by itself. BAD_REQUEST for
+        the leader, and if too few would be in sync; NOT_FOUND."""
+        with self._database.changing() as connection:
+            shard, replica = _of_name(connection, broker, replica_name)
+            if replica.store_id == shard.store_id:
+                _refuse(
+                    f"replica {replica_name!r} leads broker {broker!r}: give leadership to another one first, with "
+                    "`ternmq shard move-leader`"
+                )
+            _check_enough(connection, shard, replica)
+            raised_version(connection)
+            values: dict[str, Any] = {"replicas": BROKERS.c.replicas - 1}
+            if shard.move_to == replica.store_id:
+                values["move_to"] = ""
+            connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(**values))
+            connection.execute(delete(REPLICAS).where(replica_row(broker, replica.store_id)))
+            connection.execute(insert(REMOVED_STORES).values(store_id=replica.store_id, broker=broker))
+
+
+def _seat(
+    connection: "Connection",
+    shard: BrokerEntry,
+    replica: ReplicaEntry,
+    lease_ms: int,
+    allowed: "ColumnElement[bool]",
+    **more: Any,  # noqa: ANN401 - values of columns
+) -> int:
+    """Make it the leader of a new epoch, which is returned; `_NotAllowed` unless the row is so at that moment."""
+    epoch = raised_version(connection)
+    values = {
+        "store_id": replica.store_id,
+        "address": replica.address,
+        "version": replica.version,
+        "epoch": epoch,
+        "started_ms": DATABASE_NOW_MS,
+        "lease_end_ms": DATABASE_NOW_MS + lease_ms if lease_ms else 0,
+        "load": load_text(BrokerLoad()),
+        "move_to": "",
+    }
+    seated = update(BROKERS).where(BROKERS.c.name == shard.name, allowed).values(**values, **more)
+    if not connection.execute(seated).rowcount:
+        raise _NotAllowed
+    return epoch
+
+
+def _write_in_sync(connection: "Connection", shard: BrokerEntry, in_sync: "Iterable[str]") -> None:
+    its = REPLICAS.c.broker == shard.name
+    connection.execute(update(REPLICAS).where(its).values(in_sync=REPLICAS.c.store_id.in_(in_sync)))
+
+
+def _check_enough(connection: "Connection", shard: BrokerEntry, replica: ReplicaEntry) -> None:
+    """A replica that is not in sync can go though too few are: so the ways out of that are kept open."""
+    asked = int(connection.execute(select(BROKERS.c.min_insync).where(BROKERS.c.name == shard.name)).scalar_one())
+    wanted = shard.replicas_wanted - 1
+    if asked > wanted:
+        _refuse(
+            f"broker {shard.name!r} would have {wanted} replicas, and each message is to be on {asked}: restart its "
+            "leader with a lower --min-insync first"
+        )
+    left = sum(each.in_sync for each in shard.replicas if each != replica)
+    if replica.in_sync and left < effective_min_insync(asked, wanted):
+        _refuse(
+            f"without replica {replica.name!r} broker {shard.name!r} has {left} in sync, and "
+            f"{effective_min_insync(asked, wanted)} are needed; see `ternmq shard show {shard.name}`"
+        )
+
+
+def _in_sync_one(connection: "Connection", broker: str, store_id: str) -> tuple[BrokerEntry, ReplicaEntry]:
+    """`_NotAllowed` if there is no such replica, or it is not in sync."""
+    shard = broker_in(connection, broker)
+    if shard is not None:
+        for each in shard.replicas:
+            if each.store_id == store_id and each.in_sync:
+                return shard, each
+    raise _NotAllowed
+
+
+def _of_name(connection: "Connection", broker: str, name: str) -> tuple[BrokerEntry, ReplicaEntry]:
+    shard = _replicated(connection, broker)
+    for each in shard.replicas:
+        if each.name == name:
+            return shard, each
+    raise MessagingError(
+        definition_pb2.NOT_FOUND, f"broker {broker!r} has no replica {name!r}; it has {shown(shard.replicas)}"
+    )
+
+
+def _replicated(connection: "Connection", broker: str) -> BrokerEntry:
+    shard = broker_in(connection, broker)
+    if shard is None:
+        not_found(broker)
+    if not shard.replicas:
+        _refuse(f"broker {broker!r} has no replicas: restart it with --replicas, which makes it the first of them")
+    return shard
+
+
+def _refuse(text: str) -> NoReturn:
+    raise MessagingError(definition_pb2.BAD_REQUEST, text)
