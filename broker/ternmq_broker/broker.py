@@ -9,7 +9,7 @@ import contextlib
 import functools
 import gc
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ternmq_broker.broker_figures import Figures
 from ternmq_broker.broker_settings import BrokerSettings
@@ -65,6 +65,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class ReplicationGate(Protocol):
+    """What the replication of a shard allows its leader; see `server/replication/leader.py`."""
+
+    def check_serves(self) -> None:
+        """MessagingError while nothing may be handed out."""
+
+    def check_sends(self, topic: str) -> None:
+        """MessagingError while no message of the topic may be taken."""
+
+
 class Broker:
     """Stores messages and hands them to consumer groups: a `Shard`. Make one with `open`, in a thread."""
 
@@ -77,7 +87,9 @@ class Broker:
     ) -> None:
         store, journal = opened.store, opened.journal
         self._lock = opened.lock
-        self._store = store
+        self.store = self._store = store
+        self.gate: ReplicationGate | None = None
+        """What a leader with followers asks before it takes or hands out anything."""
         self._room = opened.room
         self._writing = DiskErrors(opened.room)
         self._clock = clock
@@ -150,10 +162,16 @@ class Broker:
         `rules` gives the settings of a consumer group, defaults for one that is not known.
         """
         with _collecting_nothing():
-            opened = open_store(settings)
-            make_up_for(clock, opened.store.last_stored_ms)
-            broker = cls(settings, opened, rules, clock)
-            broker._transactions.restore()
+            return cls.over(open_store(settings), settings, rules, clock)
+
+    @classmethod
+    def over(
+        cls, opened: "OpenedStore", settings: BrokerSettings, rules: "Callable[[str], Group]", clock: "Clock"
+    ) -> "Broker":
+        """One with files that are open; see `open`."""
+        make_up_for(clock, opened.store.last_stored_ms)
+        broker = cls(settings, opened, rules, clock)
+        broker._transactions.restore()
         return broker
 
     def start(self) -> None:
@@ -183,16 +201,45 @@ class Broker:
 
     async def close(self) -> None:
         """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
+        await self.quiesce()
+        await self.stop()
+        self._lock.release()
+
+    async def quiesce(self) -> None:
+        """Do nothing any more that nobody asks for; what is stored is made durable all the same."""
         await self._clock_watch.stop()
         await self.orphans.stop()
         await self._timers.stop()
         await self._redelivery.stop()
+        await self._housekeeping.stop()
+
+    async def stop(self) -> None:
+        """As `close`, of one that is quiet, but keep the lock."""
         await self._flusher.stop()
         await self._room.stop()
-        await self._housekeeping.stop()
         await self._close_store()
         self._journal.close()
-        self._lock.release()
+
+    # --- one of several replicas
+
+    def others_hold(self, log_offset: int) -> None:
+        """Other replicas hold the log below that offset: what is beyond may not be acknowledged, or read, yet."""
+        self._flusher.limit_moved(log_offset)
+
+    def wake_when_readable(self, log_end: int) -> None:
+        """Have all polls look when the log up to there may be read."""
+        self._flusher.when_readable(log_end, lambda: self._pollers.wake_all(1))
+
+    def give_up(self, error: MessagingError) -> None:
+        """Nothing is acknowledged any more: who waits for that hears the error."""
+        self._flusher.give_up(error)
+
+    async def follow_journal(self, listener: "Callable[[list[bytes]], None]") -> list[bytes]:
+        """All lines of the consumption journal; the listener is called with those that come from here on."""
+        return await self._housekeeping.follow_journal(listener)
+
+    def unfollow_journal(self, listener: "Callable[[list[bytes]], None]") -> None:
+        self._housekeeping.unfollow_journal(listener)
 
     async def _close_store(self) -> None:
         if self._flusher.failure is None:
@@ -206,11 +253,13 @@ class Broker:
 
     # --- sending
 
-    def _check_accepts(self) -> None:
+    def _check_accepts(self, topic: str) -> None:
         if self._flusher.failure is not None:
             raise self._flusher.failure
         if self._room.refuses:
             raise self._room.refusal()
+        if self.gate is not None:
+            self.gate.check_sends(topic)
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[Appended]:
         """Store the messages, in order, and return when that may be acknowledged."""
@@ -220,7 +269,7 @@ class Broker:
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
-        self._check_accepts()
+        self._check_accepts(queue.topic)
         with span("append", queue.topic), self._writing:
             appended = await self._timers.schedule(queue.topic, queue.queue_id, messages)
         self._counts.sent.add(queue.topic, len(messages))
@@ -235,7 +284,7 @@ class Broker:
 
     async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> Appended:
         """Store a half message; see `Transactions.begin`."""
-        self._check_accepts()
+        self._check_accepts(queue.topic)
         with span("append", queue.topic), self._writing:
             appended = await self._transactions.begin(queue.topic, queue.queue_id, half)
         self._counts.sent.add(queue.topic)
@@ -278,6 +327,8 @@ class Broker:
     async def _pop_now(self, order: PopOrder, room: "AnswerRoom | None" = None) -> Pop:
         """What is there; unless that is something, there is no place in `room` afterwards."""
         found = False
+        if self.gate is not None:
+            self.gate.check_serves()
         try:
             pop = await done_when_read(lambda: self._consumption.pop(order, self._clock.now_ms()))
             found = bool(pop.deliveries)
@@ -300,6 +351,8 @@ class Broker:
 
     def pop_at_once(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery] | None:
         """`pop_or_watch` where nothing has to be waited for, which is nearly always; else None."""
+        if self.gate is not None:
+            self.gate.check_serves()
         try:
             pop = self._consumption.pop(order, self._clock.now_ms())
         except WouldBlock:

@@ -50,6 +50,9 @@ class Housekeeping:
         self._room = room
         self._before_removal = before_removal
         self._journal_turn = asyncio.Lock()
+        self._journal_listeners: list[Callable[[list[bytes]], None]] = []
+        self._journaled: list[bytes] = []
+        journal.written = self._journaled.extend
         self._spill_turn = asyncio.Lock()
         self._loops: list[BackgroundLoop] = []
         self._steps: set[asyncio.Future[None]] = set()
@@ -107,11 +110,28 @@ class Housekeeping:
             except OSError:
                 self._consumption.changed_again(key for key, _ in changed)
                 raise
+            self._tell_journaled()
 
     async def forget_group(self, group: str) -> None:
         async with self._journal_turn:
             self._consumption.forget_group(group)
             await asyncio.to_thread(self._journal.drop, group)
+            self._tell_journaled()
+
+    def _tell_journaled(self) -> None:
+        lines, self._journaled[:] = list(self._journaled), []
+        for listener in self._journal_listeners:
+            listener(lines)
+
+    async def follow_journal(self, listener: "Callable[[list[bytes]], None]") -> list[bytes]:
+        """See `Broker.follow_journal`."""
+        async with self._journal_turn:
+            self._journal_listeners.append(listener)
+            return self._journal.live_lines()
+
+    def unfollow_journal(self, listener: "Callable[[list[bytes]], None]") -> None:
+        if listener in self._journal_listeners:
+            self._journal_listeners.remove(listener)
 
     async def _spill(self, entries_min: int = _SPILL_ENTRIES) -> None:
         if not self._room.is_short:

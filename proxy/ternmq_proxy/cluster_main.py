@@ -16,7 +16,6 @@ from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.init_user import make_init_user
 from ternmq_registry.joining import join
 from ternmq_registry.sealing import sealing_of
-from ternmq_rpc.tls.contexts import member_client
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
 from ternmq_runtime.observability.figures import MemberFigures
@@ -104,7 +103,7 @@ class ProxyServer:
         observability = Observability(settings, service="ternmq-proxy", instance=self._name)
         stack.push_async_callback(observability.stop)
         await observability.start()
-        tls = await ProcessTls.begin(settings, stack, member=member_client)
+        tls = await ProcessTls.begin(settings, stack)
         observability.watch_certificates(tls.figures)
         http = HttpFront(
             lambda: self._not_started,

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.server_settings import CertificateSettings, ClientAuth, ClusterTlsSettings, TlsMode, TlsSettings
-from ternmq_rpc.tls.contexts import FrontContexts, front_contexts
+from ternmq_rpc.tls.contexts import FrontContexts, MemberContexts, front_contexts, member_contexts
 from ternmq_rpc.tls.files import TlsFiles
 from ternmq_rpc.tls.opening import PortTls
 from ternmq_rpc.tls.reloading import Reloading, look_forever
@@ -28,7 +28,7 @@ class ProcessTls:
         self,
         settings: CertificateSettings,
         front: Reloading[FrontContexts] | None,
-        member: "Reloading[ssl.SSLContext] | None",
+        member: Reloading[MemberContexts] | None,
     ) -> None:
         self._settings = settings
         self._front = front
@@ -39,13 +39,10 @@ class ProcessTls:
         cls,
         settings: CertificateSettings,
         stack: "AsyncExitStack",
-        *,
-        member: "Callable[[TlsFiles], ssl.SSLContext] | None" = None,
     ) -> "ProcessTls":
-        """Read the files, and look at them until the stack ends. `member` makes what this process is to others of its
-        cluster. StartupError."""
+        """Read the files, and look at them until the stack ends. StartupError."""
         front = await asyncio.to_thread(_front, settings)
-        of_cluster = None if member is None else await asyncio.to_thread(_member, settings, member)
+        of_cluster = await asyncio.to_thread(_member, settings)
         watched: list[Reloading[Any]] = [each for each in (front, of_cluster) if each is not None]
         if watched:
             _watch(watched, stack)
@@ -73,13 +70,13 @@ class ProcessTls:
     def storage(self) -> PortTls | None:
         """TLS of a broker's storage service: without it no proxy is served, if there is any."""
         member = self._member
-        return None if member is None else PortTls(lambda: member.current, plain_too=False)
+        return None if member is None else PortTls(lambda: member.current.server, plain_too=False)
 
     @property
     def to_brokers(self) -> "Callable[[], ssl.SSLContext] | None":
-        """What a proxy connects with, asked for each connection."""
+        """What a proxy or a replica connects with, asked for each connection."""
         member = self._member
-        return None if member is None else lambda: member.current
+        return None if member is None else lambda: member.current.client
 
     def figures(self) -> list[CertificateFigures]:
         """Of each certificate; for any thread."""
@@ -98,16 +95,14 @@ def _front(settings: CertificateSettings) -> Reloading[FrontContexts] | None:
     return Reloading(SERVER, files, make)
 
 
-def _member(
-    settings: CertificateSettings, make: "Callable[[TlsFiles], ssl.SSLContext]"
-) -> "Reloading[ssl.SSLContext] | None":
+def _member(settings: CertificateSettings) -> Reloading[MemberContexts] | None:
     if not isinstance(settings, ClusterTlsSettings):
         return None
     cert, key, ca = settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca
     if cert is None or key is None or ca is None:
         return None
     files = TlsFiles(prefix="cluster_tls", cert=cert, key=key, ca=ca, ca_setting="cluster_tls_ca")
-    return Reloading(CLUSTER, files, make)
+    return Reloading(CLUSTER, files, member_contexts)
 
 
 def _watch(watched: "list[Reloading[Any]]", stack: "AsyncExitStack") -> None:

@@ -39,6 +39,15 @@ class BrokerProcess(MemberProcess):
         super().__init__(folder, "broker", *given, *options, addresses=("storage", "http"))
 
 
+class ReplicaProcess(BrokerProcess):
+    """`ternmq broker --replicas N`: one replica of a shard."""
+
+    def __init__(self, folder: Path, shard: str, replica: str, registry: str, *options: str) -> None:
+        super().__init__(folder, shard, registry, "--replica-name", replica, *options)
+        self.replica = replica
+        self.data = folder / "data"
+
+
 class ProxyProcess(MemberProcess):
     """`ternmq proxy`."""
 
@@ -53,7 +62,8 @@ class ProxyProcess(MemberProcess):
 
 
 class ClusterProcesses:
-    """`with ClusterProcesses(folder) as cluster`: everything runs and is ready; nothing is left afterwards."""
+    """`with ClusterProcesses(folder) as cluster`: everything runs and is ready; nothing is left afterwards. With
+    `replicas` each broker is a shard of so many."""
 
     def __init__(
         self,
@@ -61,15 +71,18 @@ class ClusterProcesses:
         *,
         brokers: int = 2,
         proxies: int = 2,
+        replicas: int = 0,
         broker_options: tuple[str, ...] = (),
         proxy_options: tuple[str, ...] = (),
     ) -> None:
         self._folder = folder
         self._counts = brokers, proxies
+        self._replicas = replicas
         self._options = broker_options, proxy_options
         self._stack = ExitStack()
         self.postgres = Postgres(folder)
         self.brokers: list[BrokerProcess] = []
+        self.replicas: list[ReplicaProcess] = []
         self.proxies: list[ProxyProcess] = []
 
     def __enter__(self) -> Self:
@@ -84,7 +97,10 @@ class ClusterProcesses:
         self._stack.enter_context(self.postgres)
         migrate(self.postgres.url)
         for number in range(self._counts[0]):
-            self.add_broker(f"broker-{number}")
+            if self._replicas:
+                self.add_shard(f"broker-{number}")
+            else:
+                self.add_broker(f"broker-{number}")
         for number in range(self._counts[1]):
             self.add_proxy(f"proxy-{number}")
 
@@ -92,6 +108,16 @@ class ClusterProcesses:
         broker = BrokerProcess(self._folder / name, name, self.postgres.url, *self._options[0])
         self.brokers.append(self._stack.enter_context(broker))
         return broker
+
+    def add_shard(self, name: str) -> None:
+        for replica in "abcde"[: self._replicas]:
+            self.add_replica(name, replica)
+
+    def add_replica(self, shard: str, name: str) -> ReplicaProcess:
+        options = ("--replicas", str(self._replicas), *self._options[0])
+        replica = ReplicaProcess(self._folder / f"{shard}-{name}", shard, name, self.postgres.url, *options)
+        self.replicas.append(self._stack.enter_context(replica))
+        return replica
 
     def add_proxy(self, name: str) -> ProxyProcess:
         proxy = ProxyProcess(self._folder / name, name, self.postgres.url, *self._options[1])
@@ -104,4 +130,4 @@ class ClusterProcesses:
     @property
     def logs(self) -> str:
         """The ends of all processes' logs."""
-        return "\n".join(f"--- {each.name}\n{each.log_tail()}" for each in (*self.brokers, *self.proxies))
+        return "\n".join(f"--- {each.name}\n{each.log_tail()}" for each in (*self.brokers, *self.replicas, *self.proxies))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from ternmq_broker.replication.timing import ReplicationTiming
 
+EVERYTHING = 1 << 62
+"""Beyond the end of every log."""
+
 Members = frozenset[str]
 """Store ids of replicas."""
 
@@ -101,7 +104,7 @@ class Leading:
         return max(self.acknowledged, self._held_by_others() if self._is_enough() else 0)
 
     def _held_by_others(self) -> int:
-        return min((self._position(name) for name in self.members if name != self._me), default=self._own_end)
+        return min((self._position(name) for name in self.members if name != self._me), default=EVERYTHING)
 
     def _position(self, name: str) -> int:
         follower = self._followers.get(name)

@@ -31,7 +31,8 @@ _GATHERED_BYTES_MAX = 256 << 10
 
 
 class Appending:
-    """Appends to the queues of one broker. `check` raises if nothing is accepted now."""
+    """Appends to the queues of one broker. `check` raises if no message of a topic is accepted
+    now."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Appending:
         clock: "Clock",
         errors: "DiskErrors",
         sent: "ByTopic",
-        check: Callable[[], None],
+        check: Callable[[str], None],
     ) -> None:
         self._store = store
         self._flusher = flusher
@@ -90,7 +91,8 @@ class Appending:
     def _store_together(self, came: _Came) -> None:
         before = self._store.end
         try:
-            self._check()
+            for batch, _ in came:
+                self._check(batch.topic)
             with self._errors:
                 firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen

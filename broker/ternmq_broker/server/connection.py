@@ -234,7 +234,12 @@ class ProxyConnection:
         text = cast("FilterText", order.filter)
         if not text.is_sql:
             order = structs.replace(order, filter=ALL if text.expression == "*" else TagFilter.parse(text.expression))
-            deliveries = self._broker.pop_at_once(order, self.ready if watch else None)
+            try:
+                deliveries = self._broker.pop_at_once(order, self.ready if watch else None)
+            except MessagingError as error:
+                if watch and error.code == definition_pb2.HA_NOT_AVAILABLE:
+                    self._refused.add((order.group, order.topic))  # it is told when to ask again
+                raise
             if deliveries is not None:
                 return Done(deliveries)
         return self._pop_later(order, watch=watch)

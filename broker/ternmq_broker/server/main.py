@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_log import DeletionLog
+from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.note_file import NoteFile
 from ternmq_broker.server.proxies import Proxies
+from ternmq_broker.server.replication.files import ReplicaFiles
+from ternmq_broker.server.replication.membership import Membership
+from ternmq_broker.server.replication.replica import Replica
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common.clock import Clock
 from ternmq_common.model import Group
 from ternmq_registry.joining import join
+from ternmq_registry.shards import Joining
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
-from ternmq_rpc.tls.contexts import member_server
 from ternmq_runtime import process
 from ternmq_runtime.observability.figures import MemberFigures
 from ternmq_runtime.observability.http_front import HttpFront
@@ -28,6 +32,8 @@ from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
     from pathlib import Path
 
     from ternmq_common.server_settings import BrokerServerSettings
@@ -56,6 +62,7 @@ class BrokerServer:
         self._clock = clock
         self._not_started: str | None = "the registry was not read yet"
         self._broker: Broker | None = None
+        self._replica: Replica | None = None
         self._lease: Lease | None = None
         self.superseded = asyncio.Event()
         self.address = self.http_address = ""
@@ -66,7 +73,7 @@ class BrokerServer:
         observability = Observability(settings, service="ternmq-broker", instance=settings.broker_name)
         stack.push_async_callback(observability.stop)
         await observability.start()
-        tls = await ProcessTls.begin(settings, stack, member=member_server)
+        tls = await ProcessTls.begin(settings, stack)
         observability.watch_certificates(tls.figures)
         http = HttpFront(
             lambda: self._not_started,
@@ -79,21 +86,73 @@ class BrokerServer:
         self.http_address = await http.listen(settings.http)
         directory = await join(settings, stack)
         self._not_started = "the store is being recovered"
-        broker = self._broker = await self._open(directory, stack)
-        observability.watch_broker(broker.figures)
         front = StorageFront(settings.storage, tls=tls.storage)
         stack.callback(front.close)
         self.address = front.address
-        self._not_started = "the broker is not registered yet"
-        await self._register(broker, directory, front, observability, stack)
+        if settings.replicas > 1 or _is_replicated(directory, settings.broker_name):
+            await self._start_replica(directory, front, observability, tls.to_brokers, stack)
+        else:
+            broker = self._broker = await self._open(directory, stack)
+            observability.watch_broker(broker.figures)
+            self._not_started = "the broker is not registered yet"
+            await self._register(broker, directory, front, observability, stack)
         self._not_started = None
 
-    async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:
-        def rules(group: str) -> Group:
-            return directory.snapshot.groups.get(group) or Group(name=group)
+    async def _start_replica(
+        self,
+        directory: "Directory",
+        front: StorageFront,
+        observability: Observability,
+        tls: "Callable[[], ssl.SSLContext] | None",
+        stack: AsyncExitStack,
+    ) -> None:
+        """Be one of the replicas of the shard, whether it leads or not."""
+        settings = self._settings
+        process.make_data_dir(settings.data_dir)
+        broker_settings = BrokerSettings.of(settings)
+        files = await asyncio.to_thread(ReplicaFiles, broker_settings)
+        store = await asyncio.to_thread(store_id, settings.data_dir, is_used=files.store.end > 0)
+        self._not_started = "the replica has not joined its shard yet"
+        member = Joining(
+            store_id=store,
+            name=settings.replica_name or f"replica-{store[:6]}",
+            address=settings.advertised_storage or front.address,
+            version=version("ternmq"),
+        )
+        membership = Membership(settings, directory, member)
+        try:
+            entry = await membership.join()
+        except BaseException:
+            await asyncio.to_thread(files.close)
+            raise
+        replica = self._replica = Replica(
+            membership,
+            files,
+            DeletionNotes(settings.data_dir),
+            broker_settings,
+            directory,
+            front,
+            observability,
+            self._clock,
+            rules=_rules(directory),
+            over=self.superseded,
+            grace_s=settings.shutdown_grace_ms / 1000,
+            tls=tls,
+        )
+        await front.start()
+        stack.push_async_callback(front.stop, 0)
+        stack.push_async_callback(replica.stop)
+        observability.watch_member(
+            lambda: MemberFigures(
+                registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
+            )
+        )
+        replica.start(entry)
 
+    async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:
         process.make_data_dir(self._settings.data_dir)
-        broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(self._settings), rules, self._clock)
+        settings = BrokerSettings.of(self._settings)
+        broker = await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
         stack.push_async_callback(broker.close)
         broker.start()
         return broker
@@ -145,6 +204,8 @@ class BrokerServer:
             _log.warning("%s", warning)
 
     def _degraded(self) -> str | None:
+        if self._replica is not None:
+            return self._replica.degraded
         return None if self._broker is None else self._broker.degraded
 
     def _problem(self) -> str | None:
@@ -152,8 +213,22 @@ class BrokerServer:
         proxies that know the broker from using it."""
         if self._not_started is not None:
             return self._not_started
+        if self._replica is not None:
+            return self._replica.problem
         assert self._broker is not None
         return self._broker.problem
+
+
+def _is_replicated(directory: "Directory", name: str) -> bool:
+    entry = directory.snapshot.brokers.get(name)
+    return entry is not None and bool(entry.replicas)
+
+
+def _rules(directory: "Directory") -> "Callable[[str], Group]":
+    def rules(group: str) -> Group:
+        return directory.snapshot.groups.get(group) or Group(name=group)
+
+    return rules
 
 
 def store_id(data_dir: "Path", *, is_used: bool) -> str:

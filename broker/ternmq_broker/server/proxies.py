@@ -75,6 +75,10 @@ class Proxies:
         """Sync with the registry no more."""
         self.registry_sync.close()
 
+    def served_again(self) -> None:
+        """What was refused may be asked for again."""
+        self._synced()
+
     def _synced(self) -> None:
         for connection in self._connections:
             connection.learned()

@@ -1,4 +1,4 @@
-"""The gRPC server of a storage broker: one call, `Exchange`, a stream for each proxy."""
+"""The gRPC server of a storage broker: `Exchange`, a stream for each proxy, and `Replicate`, one for each follower."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.connection import ProxyConnection
+from ternmq_broker.server.replication import wire
 from ternmq_common.errors import StartupError
 from ternmq_common.shard.form import FORM, NoFrame
 from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
@@ -32,9 +33,14 @@ class StorageFront:
     def __init__(self, address: str, *, proxy_silence_s: float = PROXY_SILENCE_S, tls: "PortTls | None" = None) -> None:
         """StartupError if the address can't be had. With `tls` only who shows a certificate of the cluster's CA is
         served."""
-        methods = {METHOD: ServedMethod(self._exchange, talks=True)}
+        methods = {
+            METHOD: ServedMethod(self._exchange, talks=True),
+            wire.METHOD: ServedMethod(self._replicate, talks=True),
+        }
         self._server = CallServer(methods.get, tls=tls)
-        self._proxies: Proxies
+        self._proxies: Proxies | None = None
+        self._followers: Callable[[ServedCall], Awaitable[None]] | None = None
+        self._calls: set[ServedCall] = set()
         self._proxy_silence_s = proxy_silence_s
         try:
             self._socket = bound(address)
@@ -44,25 +50,55 @@ class StorageFront:
             ) from error
         self.address = named(address, self._socket)
 
-    async def start(self, proxies: "Proxies") -> None:
+    async def start(self, proxies: "Proxies | None" = None) -> None:
+        """Serve; without proxies as a replica that does not lead, until `lead`."""
         self._proxies = proxies
         await self._server.listen(self._socket)
 
+    async def lead(self, proxies: "Proxies", followers: "Callable[[ServedCall], Awaitable[None]]") -> None:
+        """Serve proxies and followers from now on."""
+        self._proxies, self._followers = proxies, followers
+
+    async def follow(self, grace_s: float) -> None:
+        """Serve proxies no more: answer what they asked, at most for `grace_s` seconds, then break their streams.
+        Followers are served until `forget_followers`."""
+        proxies = self._proxies
+        if proxies is None:
+            return
+        if grace_s:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await proxies.leave()
+        self._proxies = None
+        for call in list(self._calls):
+            call.abort("this replica leads its shard no more", status=Status.UNAVAILABLE)
+
+    def forget_followers(self) -> None:
+        """Who follows is to look for another leader."""
+        self._followers = None
+
     async def stop(self, grace_s: float) -> None:
         """Answer what was asked, at most for `grace_s` seconds, then end the streams."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                await self._proxies.leave()
+        proxies = self._proxies
+        if proxies is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await proxies.leave()
         await self._server.stop(0)
-        self._proxies.close()
+        if proxies is not None:
+            proxies.close()
 
     def close(self) -> None:
         """Let go of an address that was never served."""
         self._socket.close()
 
     async def _exchange(self, call: ServedCall) -> None:
-        connection = ProxyConnection(self._proxies, _writing_to(call))
-        self._proxies.add(connection)
+        proxies = self._proxies
+        if proxies is None:
+            raise CallRefused(Status.UNAVAILABLE, "this replica does not lead its shard")
+        connection = ProxyConnection(proxies, _writing_to(call))
+        proxies.add(connection)
+        self._calls.add(call)
         writer = asyncio.create_task(_write(connection, call), name="answers to a proxy")
         watch = asyncio.create_task(
             _break_when_silent(connection, call, self._proxy_silence_s), name="watch over a proxy"
@@ -79,11 +115,17 @@ class StorageFront:
             _log.error("proxy %s: %s", connection.name or call.peer, why)
             raise CallRefused(Status.INVALID_ARGUMENT, f"that is no frame of form {FORM}: {error}") from error
         finally:
-            self._proxies.remove(connection)
+            self._calls.discard(call)
+            proxies.remove(connection)
             for task in (writer, watch):
                 task.cancel()
             _log.info("proxy %s is gone: %s", connection.name or call.peer, why)
             await asyncio.gather(writer, watch, return_exceptions=True)
+
+    async def _replicate(self, call: ServedCall) -> None:
+        if self._followers is None:
+            raise CallRefused(Status.UNAVAILABLE, "this replica does not lead its shard")
+        await self._followers(call)
 
 
 async def _take_all(connection: ProxyConnection, call: ServedCall) -> None:

@@ -57,16 +57,28 @@ def server_context(
 
 
 def member_server(files: "TlsFiles") -> ssl.SSLContext:
-    """A broker, to whom only proxies with a certificate of the cluster's CA may speak. StartupError. Blocks."""
+    """A broker, to whom only members with a certificate of the cluster's CA may speak. StartupError. Blocks."""
     return server_context(files, auth=ClientAuth.REQUIRED)
 
 
 def member_client(files: "TlsFiles") -> ssl.SSLContext:
-    """A proxy, which speaks only to brokers with a certificate of the cluster's CA for their address. StartupError.
+    """A member that speaks only to brokers with a certificate of the cluster's CA for their address. StartupError.
     Blocks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which verifies, names too
     _prepare(context, files, HTTP_2, TlsVersion.TLS_1_2)
     return context
+
+
+class MemberContexts(NamedTuple):
+    """Of one certificate, of a process that others of its cluster speak to, and that speaks to others."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+def member_contexts(files: "TlsFiles") -> MemberContexts:
+    """See `member_server` and `member_client`."""
+    return MemberContexts(member_server(files), member_client(files))
 
 
 def _prepare(context: ssl.SSLContext, files: "TlsFiles", protocol: str, least: TlsVersion) -> None:

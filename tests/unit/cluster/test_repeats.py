@@ -36,6 +36,9 @@ class OneBroker:
 
     find = broker
 
+    def is_replicated(self, _: str) -> bool:
+        return False
+
     async def ask(self, call: ShardCall, values: Values) -> object:
         self.asked.append((call.name, values))
         outcome = self.outcomes.pop(0)

@@ -52,6 +52,9 @@ class Cluster:
     def find(self, name: str) -> "Broker | None":
         return Broker(name, self) if name in NAMES else None
 
+    def is_replicated(self, _: str) -> bool:
+        return False
+
     def next(self) -> tuple[object, bool]:
         last = len(self.outcomes) == 1
         outcome = self.outcomes[0] if last else self.outcomes.pop(0)

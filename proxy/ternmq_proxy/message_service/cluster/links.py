@@ -103,6 +103,11 @@ class Links:
         broker = self._brokers.get(name)
         return broker is not None and broker.link.connected
 
+    def is_replicated(self, name: str) -> bool:
+        """Whether another replica may take over when the broker is away."""
+        entry = self._directory.snapshot.brokers.get(name)
+        return entry is not None and len(entry.replicas) > 1
+
     def broker(self, name: str) -> RemoteBroker:
         """BrokerUnavailable if there is none of that name."""
         broker = self._brokers.get(name)

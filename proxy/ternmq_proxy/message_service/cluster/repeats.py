@@ -1,4 +1,5 @@
-"""Calls that are made again while their broker is away, for as long as one that restarts needs."""
+"""Calls that are made again while their broker is away, for as long as one that restarts needs, or as another replica
+needs to take over."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
 
 _REPEAT_S = 1.5
+# The default lease, and a second to notice that another one leads.
+_REPEAT_REPLICATED_S = 7.5
 
 
 class Repeats:
@@ -57,7 +60,7 @@ class Repeats:
     async def _repeated(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
         repeated = AsyncRetrying(
             retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
-            stop=stop_after_delay(_REPEAT_S),
+            stop=stop_after_delay(_REPEAT_REPLICATED_S if self._links.is_replicated(broker) else _REPEAT_S),
             wait=wait_random_exponential(multiplier=0.05, max=0.3),
             reraise=True,
         )

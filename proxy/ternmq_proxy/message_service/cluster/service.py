@@ -27,6 +27,7 @@ from ternmq_proxy.message_service.cluster.repeats import Repeats
 from ternmq_proxy.message_service.cluster.routes import Routes
 from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
+from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
     import ssl
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.figures import LinkFigures
 
 _log = logging.getLogger(__name__)
+SEEK_EVERY_S = 0.15
+# A shard whose replicas are all away costs the registry no more than others after that.
+SEEK_S = 30.0
 
 
 class ClusterMessageService:
@@ -75,6 +79,7 @@ class ClusterMessageService:
         sending = ClusterSending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        self._seeking: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
         """Set when a broker can be asked for the first time."""
 
@@ -111,9 +116,9 @@ class ClusterMessageService:
 
     async def close(self) -> None:
         self.polls.close()
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+        for task in filter(None, (self._refreshing, self._seeking)):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self.links.close()
 
     @property
@@ -135,6 +140,22 @@ class ClusterMessageService:
         self.routes.changed()
         self.polls.changed(broker)
         self._telling.link_changed(broker)
+        if self._seeks_leader(broker) and (self._seeking is None or self._seeking.done()):
+            self._seeking = asyncio.create_task(self._seek_leaders(), name="search for leaders")
+
+    def _seeks_leader(self, broker: str) -> bool:
+        """Whether another replica may lead the shard soon."""
+        return self.links.is_replicated(broker) and not self.links.is_connected(broker)
+
+    async def _seek_leaders(self) -> None:
+        """Look at the registry more often while a shard with replicas has lost its leader."""
+        end = time.monotonic() + SEEK_S
+        while time.monotonic() < end and any(self._seeks_leader(broker.name) for broker in self.links.all()):
+            try:
+                await self._directory.refresh()
+            except RegistryUnavailable as error:
+                _log.debug("no leader is found without the registry: %s", error.message)
+            await asyncio.sleep(SEEK_EVERY_S)
 
     def ready(self, broker: str, group: str, topic: str) -> None:
         self.polls.ready(broker, group, topic)

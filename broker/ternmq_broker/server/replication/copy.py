@@ -1,0 +1,168 @@
+"""A follower's store: takes the leader's bytes, makes them durable, brings everything derived of them up to date.
+
+What operations in the log do beside it (a topic that was deleted, a queue that was purged) is written to side files
+when it is acknowledged: until then another leader may have the log cut off before it. Indexes are not written further
+than that either, so that whatever is cut off was in memory only.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.sending.flusher import Flusher
+from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store.message_store import BadCopy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.opening import OpenedStore
+    from ternmq_broker.server.deletion_notes import DeletionNotes
+    from ternmq_broker.server.replication.wire import LogBytes
+    from ternmq_broker.store.message_store import CopiedOperation
+    from ternmq_common.errors import MessagingError
+    from ternmq_common.server_settings import FlushMode
+
+_log = logging.getLogger(__name__)
+_SPILL_ENTRIES = 16_384
+_LOOK_S = 0.2
+# No record is longer, by far; who sends so much without one sends none.
+_PARTIAL_BYTES_MAX = 256 << 20
+
+
+class Copy:
+    """One store that is open, from `start` to `stop`. `on_held` is called whenever more of it is durable."""
+
+    def __init__(
+        self, opened: "OpenedStore", flush: "FlushMode", notes: "DeletionNotes", on_held: "Callable[[], None]"
+    ) -> None:
+        self.store = opened.store
+        self._journal = opened.journal
+        self._room = opened.room
+        self._notes = notes
+        self._on_held = on_held
+        self._flusher = Flusher(opened.store, flush)
+        self._partial = b""
+        self._operations: deque[CopiedOperation] = deque()
+        self._log_start = 0
+        self._failed: BaseException | None = None
+        self._spill_turn = asyncio.Lock()
+        self._loop = BackgroundLoop(
+            self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
+        )
+        self.acknowledged = 0
+
+    def start(self) -> None:
+        self.store.spill_limit = self.acknowledged
+        self._flusher.start()
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Make durable what there is, and end; the store stays open."""
+        await self._loop.stop()
+        await self._flusher.stop()
+        async with self._spill_turn:
+            pass
+
+    @property
+    def failure(self) -> "MessagingError | None":
+        """Why the disk can't be relied on any more."""
+        return self._flusher.failure
+
+    @property
+    def held(self) -> int:
+        """Up to where the log is held, as the flush mode has it."""
+        return self._flusher.readable_end
+
+    @property
+    def wanted(self) -> int:
+        """The log offset of the next byte that is wanted."""
+        return self.store.end + len(self._partial)
+
+    async def settled(self) -> int:
+        """The end of the log, when all of it is durable."""
+        self._partial = b""
+        await self._flusher.durable(self.store.end)
+        return self.store.end
+
+    # --- taking
+
+    def take(self, log: "LogBytes") -> None:
+        """Take the next bytes. BadCopy, BadRecord: they are none of this log, and the store is to be opened anew;
+        OSError: the disk did not take them."""
+        if log.position != self.wanted:
+            raise BadCopy(f"bytes of log offset {log.position} came, and {self.wanted} was next")
+        store = self.store
+        data = self._partial + log.data if self._partial else log.data
+        whole = store.whole_records(data)
+        if not whole and len(data) > _PARTIAL_BYTES_MAX:
+            raise BadRecord(f"has no end in {len(data)} bytes")
+        self._partial = data[whole:]
+        if whole:
+            self._operations += store.take_copied(log.base, data[:whole] if self._partial else data)
+            self._flusher.when_acknowledged(store.end, self._held)
+
+    def _held(self, error: "MessagingError | None") -> None:
+        if error is None:
+            self._on_held()
+
+    def heard(self, acknowledged: int, log_start: int) -> None:
+        """What the leader says of its log."""
+        self.acknowledged = max(self.acknowledged, min(acknowledged, self.store.end))
+        self._log_start = max(self._log_start, log_start)
+        self._limit_spill()
+
+    def _limit_spill(self) -> None:
+        waiting = self._operations[0].log_offset if self._operations else self.acknowledged
+        self.store.spill_limit = min(self.acknowledged, waiting)
+
+    async def replace_journal(self, lines: list[bytes]) -> None:
+        """Have the leader's journal instead of what was there. BadCopy if it is none."""
+        await asyncio.to_thread(self._journal.replace_all, lines)
+
+    async def add_to_journal(self, lines: list[bytes]) -> None:
+        """Lines that the leader's journal got. BadCopy if they are none."""
+        await asyncio.to_thread(self._journal.take_lines, lines)
+
+    # --- what follows from it
+
+    async def _look_after(self) -> None:
+        await self._finish_operations()
+        if not self._room.is_short:
+            self.store.mark_durable()
+        await self._spill(_SPILL_ENTRIES)
+        if count := self.store.removable_below(self._log_start):
+            await self._remove(count)
+
+    async def _finish_operations(self) -> None:
+        while self._operations and self._operations[0].end <= self.acknowledged:
+            operation = self._operations[0]
+            if operation.finish is not None:
+                await asyncio.to_thread(operation.finish)
+            if operation.deletion is not None:
+                await asyncio.to_thread(self._notes.add, operation.deletion)
+            self._operations.popleft()
+            self._limit_spill()
+
+    async def _spill(self, entries_min: int) -> None:
+        async with self._spill_turn:
+            while job := self.store.prepare_spill(entries_min=entries_min):
+                try:
+                    await asyncio.to_thread(job.write)
+                except OSError:
+                    self.store.give_up_spill(job)
+                    raise
+                for _ in self.store.finish_spill_slowly(job):
+                    await asyncio.sleep(0)
+                await asyncio.to_thread(self.store.prepare_checkpoint())
+
+    async def _remove(self, count: int) -> None:
+        """The leader's retention has removed these segments: whatever was still needed of them is further on."""
+        await self._spill(entries_min=1)
+        removal = self.store.prepare_removal(count)
+        await asyncio.to_thread(removal.write)
+        self.store.finish_removal(removal)
+        await asyncio.to_thread(self.store.delete_removed)
+        _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.start)

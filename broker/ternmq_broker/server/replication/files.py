@@ -1,0 +1,70 @@
+"""The files of a replica, whose store is opened anew when its log is cut off, or begins anew as a copy of the leader's.
+
+Everything blocks, and is for a thread. The lock is kept from `open` to `close`.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.opening import OpenedStore, open_files, open_store
+from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.joining import begin_copy
+from ternmq_broker.store.truncating import truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.broker_settings import BrokerSettings
+    from ternmq_broker.store.join_state import JoinState
+    from ternmq_broker.store.message_store import MessageStore
+
+
+class ReplicaFiles:
+    """One replica's files, open. StartupError of every method says what stands in the way."""
+
+    def __init__(self, settings: "BrokerSettings") -> None:
+        self._settings = settings
+        self.opened = open_store(settings)
+        self.opened.store.is_replicated = True
+        self._is_open = True
+
+    @property
+    def store(self) -> "MessageStore":
+        return self.opened.store
+
+    def reopen(self) -> None:
+        """Let go of the store as it is, and open it again."""
+        self._with_files_closed(lambda _: None)
+
+    def cut(self, end: int) -> str | None:
+        """Cut the log off; the name below `set-aside/` of what was cut off, None if it was nothing."""
+        kept: list[str | None] = []
+        self._with_files_closed(lambda folders: kept.append(truncate(folders, end)))
+        return kept[0]
+
+    def begin_as(self, state: "JoinState") -> None:
+        """Have an empty log that begins as the leader's does; what was there is gone."""
+        self._with_files_closed(lambda folders: begin_copy(folders, state))
+
+    def _with_files_closed(self, change: "Callable[[DiskFolders], object]") -> None:
+        opened = self.opened
+        if self._is_open:
+            opened.store.abandon()
+            opened.journal.close()
+            self._is_open = False
+        change(DiskFolders(self._settings.folder))
+        store, journal, room = open_files(self._settings)
+        store.is_replicated = True
+        self.opened = OpenedStore(opened.lock, store, journal, room)
+        self._is_open = True
+
+    def let_go(self) -> None:
+        """A broker that ended has closed the store and the journal."""
+        self._is_open = False
+
+    def close(self) -> None:
+        """Leave nothing to be recovered, and let go of all."""
+        if self._is_open:
+            self.opened.store.close()
+            self.opened.journal.close()
+            self._is_open = False
+        self.opened.lock.release()

@@ -1,0 +1,371 @@
+"""A follower of a shard: finds the leader in the registry, copies its log and journal, takes over when that is due.
+
+What is decided is `replication/following.py`'s. Two tasks do it: one looks at the registry, one has the stream to the
+leader. Before this replica asks for the leadership the stream has ended, so that it holds nothing more for a leader
+that it replaces.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.replication.following import Following
+from ternmq_broker.server.replication import wire
+from ternmq_broker.server.replication.copy import Copy
+from ternmq_broker.server.replication.membership import in_sync, view_of
+from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, Said
+from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store.message_store import BadCopy
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.shard import form
+from ternmq_common.shard.form import NoFrame
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_rpc.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_stream.client import connect
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from ternmq_broker.server.deletion_notes import DeletionNotes
+    from ternmq_broker.server.replication.files import ReplicaFiles
+    from ternmq_broker.server.replication.membership import Membership
+    from ternmq_common.cluster import BrokerEntry
+    from ternmq_rpc.grpc_stream.stream import Stream
+
+_log = logging.getLogger(__name__)
+_LOOKS_PER_LEASE = 8
+_CONNECT_S = 3.0
+_AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
+_HAD_ALL_MAX = 1000
+_JOURNAL_BYTES_MAX = 1 << 30
+
+
+class _Refused(Exception):
+    """The leader does not want this follower; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """This replica leads the shard, as `entry` has it, by a lease that was asked for at `leased_at_s`; `acknowledged`
+    is up to where the log was, as the leader before has said."""
+
+    entry: "BrokerEntry"
+    leased_at_s: float
+    acknowledged: int
+
+
+class Follower:
+    """Follows until it is elected. `problem` says why it has not all that the leader has, None if it has."""
+
+    def __init__(
+        self,
+        membership: "Membership",
+        files: "ReplicaFiles",
+        notes: "DeletionNotes",
+        *,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._membership = membership
+        self._files = files
+        self._notes = notes
+        self._tls = tls
+        self._seconds = seconds
+        self._following = Following(membership.store_id, membership.timing, seconds())
+        self._copy: Copy
+        self._stream: Stream | None = None
+        self._said: Said | None = None
+        self._had_all: deque[tuple[float, int]] = deque()  # when the leader's log ended where
+        self._had_all_s = 0.0
+        self._looked = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self._told_why = ""
+        self._is_marked = False
+        self._stream_epoch = 0
+        self._heard_s = 0.0
+        self._journal: list[bytes] = []
+        self._journal_bytes = 0
+        self._changing: asyncio.Task[None] | None = None
+        self.problem: str | None = "it has not found its leader yet"
+
+    async def run(self, entry: "BrokerEntry") -> Election:
+        """Follow, and return when this replica leads; `entry` is the shard as it was found. StartupError: this replica
+        was removed."""
+        self._following.saw(view_of(entry), self._seconds())
+        self._begin_copy()
+        try:
+            while True:
+                stream = asyncio.create_task(self._follow_forever(), name="copy of the leader's log")
+                try:
+                    await self._watch_until_due(stream)
+                finally:
+                    stream.cancel()
+                    await asyncio.gather(stream, return_exceptions=True)
+                    if self._changing is not None:
+                        await asyncio.gather(self._changing, return_exceptions=True)
+                # From here on nothing is held for another leader.
+                if (election := await self._elected()) is not None:
+                    return election
+        finally:
+            await self._copy.stop()
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the leader's log is not held, as it was when the leader said something last."""
+        return 0 if self._said is None else max(0, self._said.end - self._copy.held)
+
+    @property
+    def position(self) -> int:
+        """Up to where the log is durable."""
+        return self._files.store.synced
+
+    # --- the registry
+
+    async def _watch_until_due(self, stream: "asyncio.Task[None]") -> None:
+        """Return when this replica is to ask for the leadership, or has it."""
+        timing = self._membership.timing
+        look_s, next_pulse_s = timing.lease_s / _LOOKS_PER_LEASE, 0.0
+        while True:
+            if stream.done():
+                stream.result()
+                raise AssertionError("the stream to the leader ends by an exception only")
+            now_s = self._seconds()
+            try:
+                if now_s >= next_pulse_s:
+                    next_pulse_s = now_s + timing.lease_s / 3
+                    await self._pulse()
+                entry, asked_s = await self._membership.look()
+                self._following.saw(view_of(entry), asked_s)
+                self._looked.set()
+                self._look_at_stream()
+                await self._note_in_sync(entry)
+            except RegistryUnavailable as error:
+                _log.debug("the registry can't be looked at: %s", error.message)
+            if self._following.is_elected() or self._following.may_take_over(self._seconds()):
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(look_s):
+                    await self._look_now.wait()
+            self._look_now.clear()
+
+    def _look_at_stream(self) -> None:
+        """End one to a leader that leads no more, or says nothing."""
+        stream, lease_s = self._stream, self._membership.timing.lease_s
+        if stream is None:
+            return
+        if self._stream_epoch < self._following.epoch:
+            stream.abort("the shard has another leader")
+        elif self._seconds() - self._heard_s > lease_s:
+            stream.abort(f"the leader said nothing for {lease_s:g} s")
+
+    async def _pulse(self) -> None:
+        applied = await self._membership.pulse(self.position)
+        if applied is None:
+            raise StartupError(f"replica {self._membership.name} was removed from shard {self._membership.shard}")
+        await asyncio.to_thread(self._notes.prune, applied)
+
+    async def _note_in_sync(self, entry: "BrokerEntry") -> None:
+        """While this replica is not in sync its records may vouch for more than is durable here."""
+        if self._membership.store_id in in_sync(entry) and self._is_marked:
+            self._is_marked = False
+            await asyncio.to_thread(self._files.store.clear_catching_up)
+
+    async def _elected(self) -> Election | None:
+        """Ask for the leadership, also if it was given: then for an epoch of its own. None if another one has it."""
+        membership, view = self._membership, self._following.view
+        assert view is not None
+        epoch = None
+        asked_s = self._seconds()
+        try:
+            epoch = await membership.lead(view.epoch)
+        except RegistryUnavailable as error:
+            _log.warning("whether this replica leads is not known: %s", error.message)
+        entry = await self._look_until_known()
+        if epoch is None or entry.epoch != epoch:
+            _log.info("replica %s leads", membership.named([entry.store_id]))
+            return None
+        return Election(entry, asked_s, self._copy.acknowledged)
+
+    async def _look_until_known(self) -> "BrokerEntry":
+        while True:
+            try:
+                entry, asked_s = await self._membership.look()
+            except RegistryUnavailable:
+                await asyncio.sleep(_AGAIN_MAX_S)
+            else:
+                self._following.saw(view_of(entry), asked_s)
+                return entry
+
+    # --- the leader
+
+    async def _follow_forever(self) -> None:
+        wait_s = _AGAIN_S
+        while True:
+            began_s = self._seconds()
+            why = await self._follow_until_lost()
+            if why != self._told_why:
+                self._told_why = why
+                _log.warning("this replica has no leader to follow: %s", why)
+            self.problem = why
+            wait_s = _AGAIN_S if self._seconds() - began_s > _AGAIN_MAX_S else min(2 * wait_s, _AGAIN_MAX_S)
+            self._looked.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._looked.wait()
+
+    async def _follow_until_lost(self) -> str:
+        """Why the leader can't be followed any more."""
+        view, entry = self._following.view, self._membership.entry
+        if view is None or entry is None or view.leader == self._membership.store_id:
+            return "the registry names no other replica as the leader"
+        if not entry.address:
+            return "the leader has no address yet"
+        tls = None if self._tls is None else self._tls()
+        try:
+            stream = await connect(entry.address, wire.METHOD, timeout_s=_CONNECT_S, tls=tls)
+        except StreamBroken as error:
+            return str(error)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                lead = await self._greet(stream, view.epoch)
+            await self._agree(stream, lead)
+            await self._take_forever(stream)
+        except (StreamBroken, _Refused) as error:
+            return str(error)
+        except TimeoutError:
+            return "the leader does not answer"
+        except NoFrame as error:
+            return f"the leader sent what is no frame: {error}"
+        except (BadCopy, BadRecord, OSError) as error:
+            _log.error("what the leader sent can't be taken: %s", error)
+            await self._begin_again(None)
+            return f"what the leader sent can't be taken: {error}"
+        except MessagingError as error:
+            return error.message
+        finally:
+            self._stream = None
+            stream.abort("the follower has no use for it any more")
+        return "it ended the stream"
+
+    async def _greet(self, stream: "Stream", epoch: int) -> Lead:
+        membership, store = self._membership, self._files.store
+        end = await self._copy.settled()
+        hello = Follow(
+            membership.shard, membership.store_id, membership.name, epoch, store.key, store.epochs, store.start, end
+        )
+        stream.write(form.frame([wire.FOLLOW.piece(hello)]))
+        for piece in form.pieces(await stream.read() or b"\x90"):
+            if piece.what == wire.REFUSED.what:
+                raise _Refused(f"the leader refuses it: {wire.REFUSED.of(piece)[:500]}")
+            if piece.what == wire.LEAD.what:
+                lead = wire.LEAD.of(piece)
+                if not self._following.accepts(lead.epoch):
+                    raise _Refused(f"the leader is of epoch {lead.epoch}, and there is a later one")
+                return lead
+        raise _Refused("the leader ended the stream")
+
+    async def _agree(self, stream: "Stream", lead: Lead) -> None:
+        """Have the log end where it is the leader's."""
+        store, membership = self._files.store, self._membership
+        if lead.state is not None:
+            _log.info("the log begins anew, as the leader's does, at log offset %d", lead.state.log_start)
+            await self._begin_again(lead)
+        elif lead.common < store.end:
+            await self._begin_again(lead)
+        elif lead.common > store.end:
+            raise NoFrame("the leader takes the log to be longer than it is")
+        view = self._following.view
+        if view is not None and membership.store_id not in view.in_sync and not self._is_marked:
+            await asyncio.to_thread(self._files.store.mark_catching_up)
+            self._is_marked = True
+        self._had_all.clear()
+        self._had_all_s = 0.0
+        self._said = None
+        self._stream, self._stream_epoch, self._heard_s = stream, lead.epoch, self._seconds()
+        stream.write(form.frame([wire.READY.piece(self._files.store.end)]))
+
+    async def _begin_again(self, lead: Lead | None) -> None:
+        """Open the store anew, cut off or begun as `lead` says; to the end, also for who waits no more."""
+        self._changing = asyncio.create_task(self._reopen(lead), name="store that is opened anew")
+        await asyncio.shield(self._changing)
+
+    async def _reopen(self, lead: Lead | None) -> None:
+        acknowledged = self._copy.acknowledged
+        await self._copy.stop()
+        files = self._files
+        if lead is None:
+            await asyncio.to_thread(files.reopen)
+        elif lead.state is not None:
+            acknowledged = 0
+            await asyncio.to_thread(files.begin_as, lead.state)
+        else:
+            await asyncio.to_thread(files.cut, lead.common)
+        self._begin_copy()
+        self._copy.acknowledged = acknowledged
+
+    def _begin_copy(self) -> None:
+        self._copy = Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer)
+        self._copy.start()
+
+    async def _take_forever(self, stream: "Stream") -> None:
+        self.problem = "it has not all yet that the leader has"
+        self._journal, self._journal_bytes = [], 0
+        while frames := await stream.read_all():
+            for data in frames:
+                for piece in form.pieces(data):
+                    await self._take(piece)
+            if self._copy.failure is not None:
+                raise self._copy.failure
+
+    async def _take(self, piece: form.Piece) -> None:
+        if piece.what == wire.LOG.what:
+            log = wire.LOG.of(piece)
+            self._copy.take(log)
+            self._heard(log.said)
+            await asyncio.sleep(0)
+        elif piece.what == wire.BEAT.what:
+            self._heard(wire.BEAT.of(piece))
+            self._answer()
+        elif piece.what == wire.JOURNAL.what:
+            await self._copy.add_to_journal(wire.JOURNAL.of(piece))
+        elif piece.what == wire.WHOLE_JOURNAL.what:
+            await self._take_journal(wire.WHOLE_JOURNAL.of(piece))
+        elif piece.what == wire.ELECTED.what:
+            self._look_now.set()
+
+    async def _take_journal(self, part: JournalPart) -> None:
+        self._journal += part.lines
+        self._journal_bytes += sum(map(len, part.lines))
+        if self._journal_bytes > _JOURNAL_BYTES_MAX:
+            raise NoFrame("its journal has no end")
+        if part.is_last:
+            lines, self._journal, self._journal_bytes = self._journal, [], 0
+            await self._copy.replace_journal(lines)
+
+    def _heard(self, said: Said) -> None:
+        self._said, self._heard_s = said, self._seconds()
+        self._copy.heard(said.acknowledged, said.start)
+        if len(self._had_all) < _HAD_ALL_MAX:
+            self._had_all.append((said.asked_s, said.end))
+
+    def _answer(self) -> None:
+        """Tell the leader what is held."""
+        stream, said = self._stream, self._said
+        if stream is None or said is None:
+            return
+        held = self._copy.held
+        while self._had_all and self._had_all[0][1] <= held:
+            self._had_all_s, _ = self._had_all.popleft()
+        promises = self._following.heard(self._seconds())
+        with contextlib.suppress(StreamBroken):  # the reader hears it
+            stream.write(form.frame([wire.HELD.piece(Held(held, self._had_all_s, said.asked_s, promises))]))
+        if held >= said.end:
+            self.problem = None
+            if self._told_why:
+                self._told_why = ""
+                _log.info("this replica has all that the leader has")

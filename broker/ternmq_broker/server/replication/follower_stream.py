@@ -1,0 +1,208 @@
+"""One follower, as its leader sees it: the log and the journal go out, what it holds comes in.
+
+The follower lets at most `WINDOW_BYTES` be on the way that it has not said to hold, so that a slow one fills nobody's
+memory. One that is far behind gets the log no faster than `catch_up_bytes_per_s`, from reads that never wait for the
+disk on the loop, so that what is live keeps its latency.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_broker.replication.epochs import EpochMarks
+from ternmq_broker.server.replication import wire
+from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, LogBytes
+from ternmq_broker.store.files import WouldBlock
+from ternmq_common.shard import form
+from ternmq_common.shard.form import FORM, NoFrame
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.served_call import CallRefused
+
+if TYPE_CHECKING:
+    from ternmq_broker.server.replication.leader import ReplicatingLeader
+    from ternmq_rpc.grpc_stream.served_call import ServedCall
+
+_log = logging.getLogger(__name__)
+WINDOW_BYTES = 8 << 20
+_CHUNK_BYTES = 256 << 10
+# Behind by so much it catches up; by less it keeps up, at whatever speed.
+_CATCHING_UP_BYTES = 4 << 20
+_JOURNAL_PART_BYTES = 512 << 10
+_MARKS_MAX = 1000
+
+
+class FollowerStream:
+    """Serves one stream, from its first frame on."""
+
+    def __init__(self, leader: "ReplicatingLeader", call: "ServedCall") -> None:
+        self._leader = leader
+        self._call = call
+        self._store = leader.store
+        self._woken = asyncio.Event()
+        self._beat_due = False
+        self._journal: list[bytes] = []
+        self._why = ""
+        self.replica = self.name = ""
+        self.sent = self.held = 0
+        self.heard_s = 0.0
+
+    @property
+    def why(self) -> object:
+        """Why it has ended."""
+        return self._why or self._call.broken or "it ended its stream"
+
+    def end(self, why: str) -> None:
+        """Break it off."""
+        self._why = why
+        self._call.abort(why, status=Status.UNAVAILABLE)
+
+    async def serve(self) -> None:
+        """Until it ends or breaks. CallRefused: it may not follow, or says what nobody should."""
+        try:
+            hello = wire.FOLLOW.of(await self._next_piece())
+            refusal = await self._leader.refusal_of(hello)
+            if refusal is None and (len(hello.marks) > _MARKS_MAX or hello.form != FORM):
+                refusal = "it says what this version does not; let the replicas of a shard be of one version"
+            if refusal is not None:
+                self._call.write(form.frame([wire.REFUSED.piece(refusal)]))
+                await self._call.end()
+                return
+            self.replica, self.name = hello.store_id, hello.name
+            await self._begin(hello)
+            await self._converse()
+        except NoFrame as error:
+            _log.error("replica %s: it sent what is no frame of form %d: %s", self.name or self._call.peer, FORM, error)
+            raise CallRefused(Status.INVALID_ARGUMENT, f"that is no frame of form {FORM}: {error}") from error
+
+    async def _next_piece(self) -> "form.Piece":
+        data = await self._call.read()
+        if data is None:
+            raise NoFrame("it ended before it began")
+        pieces = form.pieces(data)
+        if len(pieces) != 1:
+            raise NoFrame("it did not say one thing")
+        return pieces[0]
+
+    async def _begin(self, hello: Follow) -> None:
+        """Agree on where its log goes on from."""
+        store, lead = self._store, None
+        if hello.end > hello.start and hello.key == store.key:
+            try:
+                marks = EpochMarks.of(hello.marks)
+            except ValueError as error:
+                raise NoFrame(str(error)) from error
+            common = EpochMarks.of(store.epochs).common_end(store.end, marks, hello.end)
+            if common >= store.start and common > hello.start:
+                lead = Lead(self._leader.epoch, common)
+        if lead is None:
+            state = await asyncio.to_thread(store.join_state)
+            lead = Lead(self._leader.epoch, state.log_start, state)
+        self._call.write(form.frame([wire.LEAD.piece(lead)]))
+        ready = wire.READY.of(await self._next_piece())
+        if ready != lead.common:
+            raise NoFrame(f"its log is to end at {lead.common}, not {ready}")
+        self.sent = self.held = ready
+        cut = hello.end - ready if lead.state is None else 0
+        _log.info(
+            "replica %s follows from log offset %d on%s, %d bytes behind",
+            self.name,
+            ready,
+            f", without the {cut} bytes that it had beyond" if cut > 0 else "",
+            store.end - ready,
+        )
+
+    async def _converse(self) -> None:
+        leader = self._leader
+        leader.joined(self)
+        writer = asyncio.create_task(self._write(), name=f"log for {self.name}")
+        try:
+            reader = asyncio.ensure_future(self._read())
+            done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (reader, writer):
+                task.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+            leader.left(self)
+
+    # --- in
+
+    async def _read(self) -> None:
+        while frames := await self._call.read_all():
+            for data in frames:
+                for piece in form.pieces(data):
+                    if piece.what == wire.HELD.what:
+                        self._held(wire.HELD.of(piece))
+
+    def _held(self, held: Held) -> None:
+        if held.position > self.sent:
+            raise NoFrame(f"it says that it holds the log up to {held.position}, and was sent {self.sent}")
+        self.held = max(self.held, held.position)
+        self._leader.answered(self, held)
+        if self.sent < self._store.end:
+            self._woken.set()
+
+    # --- out
+
+    def wake(self) -> None:
+        """There is more of the log."""
+        self._woken.set()
+
+    def beat(self) -> None:
+        """Say something, though there may be nothing to say."""
+        self._beat_due = True
+        self._woken.set()
+
+    def journaled(self, lines: list[bytes]) -> None:
+        """These lines were added to the journal."""
+        self._journal += lines
+        self._woken.set()
+
+    async def elected(self, epoch: int) -> None:
+        """It leads now, in that epoch."""
+        self._call.write(form.frame([wire.ELECTED.piece(epoch)]))
+        await self._call.drained()
+
+    async def _write(self) -> None:
+        await self._write_journal(await self._leader.whole_journal(self))
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            if self._journal:
+                lines, self._journal = self._journal, []
+                self._call.write(form.frame([wire.JOURNAL.piece(lines)]))
+            while self.sent < self._store.end and self.sent - self.held < WINDOW_BYTES:
+                began_s = loop.time()
+                is_behind = self._store.end - self.sent > _CATCHING_UP_BYTES
+                size = await self._write_log()
+                await self._call.drained()
+                if is_behind:
+                    await asyncio.sleep(max(0.0, size / self._leader.catch_up_bytes_per_s - (loop.time() - began_s)))
+            if self._beat_due:
+                self._beat_due = False
+                self._call.write(form.frame([wire.BEAT.piece(self._leader.said())]))
+
+    async def _write_journal(self, lines: list[bytes]) -> None:
+        part: list[bytes] = []
+        size = 0
+        for line in lines:
+            part.append(line)
+            size += len(line)
+            if size >= _JOURNAL_PART_BYTES:
+                self._call.write(form.frame([wire.WHOLE_JOURNAL.piece(JournalPart(part, is_last=False))]))
+                await self._call.drained()
+                part, size = [], 0
+        self._call.write(form.frame([wire.WHOLE_JOURNAL.piece(JournalPart(part, is_last=True))]))
+
+    async def _write_log(self) -> int:
+        """Send the next bytes; how many."""
+        try:
+            base, data = self._store.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
+        except WouldBlock:
+            base, data = await asyncio.to_thread(self._store.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
+        self._beat_due = False
+        self._call.write(form.frame([wire.LOG.piece(LogBytes(self._leader.said(), base, self.sent, data))]))
+        self.sent += len(data)
+        return len(data)

@@ -1,0 +1,322 @@
+"""The leader of a shard with replicas: gives them the log, and goes by what they hold.
+
+What is decided is `replication/leading.py`'s; here it is done: streams to followers, heartbeats and changes of the
+in-sync set in the registry, and what all that means for the broker: up to where it acknowledges and lets read, whether
+it takes sends, whether it hands out.
+"""
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.replication.leading import EVERYTHING, InSyncChange, Leading
+from ternmq_broker.server.replication.follower_stream import FollowerStream
+from ternmq_broker.server.replication.wire import Follow, Held, Said
+from ternmq_common.cluster import ReplicationMode
+from ternmq_common.errors import MessagingError
+from ternmq_common.server_settings import FlushMode
+from ternmq_common.turn_end import turn_end
+from ternmq_protos.v2 import definition_pb2
+from ternmq_registry.errors import RegistryUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ternmq_broker.broker import Broker
+    from ternmq_broker.replication.timing import ReplicationTiming
+    from ternmq_broker.server.replication.membership import Membership
+    from ternmq_common.cluster import BrokerEntry, BrokerLoad
+    from ternmq_rpc.grpc_stream.served_call import ServedCall
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.05
+_BEATS_PER_LEASE = 10
+_AGAIN_S = 0.25
+
+
+class NotServing(MessagingError):
+    """The leader may not hand out anything now, since another replica may be the leader."""
+
+
+class TooFewReplicas(MessagingError):
+    """A message can't be held by enough replicas now; one that needs not to be can be stored all the same."""
+
+
+class ReplicatingLeader:
+    """One leadership, in one epoch. `deposed` is set when the registry has another leader, or epoch."""
+
+    def __init__(
+        self,
+        membership: "Membership",
+        broker: "Broker",
+        entry: "BrokerEntry",
+        *,
+        leased_at_s: float,
+        acknowledged: int,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        """`entry` is the shard as the registry had it when this became its leader."""
+        self._membership = membership
+        self._broker = broker
+        self.store = broker.store
+        self.epoch = entry.epoch
+        self._timing: ReplicationTiming = membership.timing
+        self._mode = membership.settings.replication
+        self.catch_up_bytes_per_s = membership.settings.catch_up_bytes_per_second
+        self._flushes = membership.settings.flush is FlushMode.SYNC
+        self._seconds = seconds
+        self._leading = Leading(
+            membership.store_id,
+            {replica.store_id for replica in entry.replicas if replica.in_sync},
+            min_insync=entry.min_insync,
+            timing=self._timing,
+            now_s=seconds(),
+            leased_at_s=leased_at_s,
+            start=self.store.end,
+            acknowledged=acknowledged,
+            waits_for_replicas=self._mode is ReplicationMode.SYNC,
+        )
+        self._followers: dict[str, FollowerStream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticks = BackgroundLoop(
+            self._tick, name="replication", what="a step of replication failed", every_s=_TICK_S
+        )
+        self._next_beat_s = self._again_s = 0.0
+        self._was_serving = True
+        self._wakes_followers = False
+        self._is_moving = False
+        self.deposed = asyncio.Event()
+        self.move_to = ""
+        self.asked_to_move = asyncio.Event()
+        self.on_served_again: Callable[[], None] = lambda: None
+
+    # --- life
+
+    async def begin(self) -> None:
+        """Begin the leader's part of the log; for a broker that has not started yet."""
+        store = self.store
+        remember = store.begin_epoch(self.epoch)
+        await asyncio.to_thread(store.sync)
+        await asyncio.to_thread(remember)
+        self._turn_end = turn_end()
+        store.appended = self._appended
+        self._moved()
+
+    def start(self, load: "Callable[[], BrokerLoad]") -> None:
+        """Renew the lease and look after followers from now on; the broker has started."""
+        self._ticks.start()
+        self._spawn(self._renew_forever(load), "heartbeat")
+        self._broker.wake_when_readable(self.store.end)
+
+    async def stop(self) -> None:
+        """Lead no more. Nothing is acknowledged from here on that was not before."""
+        self.store.appended = None
+        await self._ticks.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for follower in list(self._followers.values()):
+            follower.end("its leader leads no more")
+
+    def _spawn(self, work: "Coroutine[None, None, None]", name: str) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- followers
+
+    async def serve(self, call: "ServedCall") -> None:
+        """Serve the stream of a follower."""
+        await FollowerStream(self, call).serve()
+
+    async def refusal_of(self, hello: Follow) -> str | None:
+        """Why who says that may not follow, None if it may."""
+        if hello.shard != self._membership.shard:
+            return f"this is shard {self._membership.shard}, not {hello.shard}"
+        if hello.epoch > self.epoch:
+            return f"this was the leader in epoch {self.epoch}, and {hello.epoch} is a later one"
+        if not await self._membership.is_replica(hello.store_id):
+            return "it is no replica of this shard, as the registry has it"
+        if hello.end > hello.start and hello.key != self.store.key:
+            return "its data is of another store; start it with an empty --data-dir"
+        return None
+
+    def joined(self, follower: FollowerStream) -> None:
+        before = self._followers.get(follower.replica)
+        if before is not None:
+            before.end("it has come again")
+        self._followers[follower.replica] = follower
+        follower.heard_s = self._seconds()
+        self._leading.connected(follower.replica, follower.held, self._seconds())
+        self._moved()
+
+    def left(self, follower: FollowerStream) -> None:
+        self._broker.unfollow_journal(follower.journaled)
+        if self._followers.get(follower.replica) is follower:
+            del self._followers[follower.replica]
+            self._leading.gone(follower.replica, self._seconds())
+            _log.info("replica %s follows no more: %s", follower.name, follower.why)
+
+    def answered(self, follower: FollowerStream, held: Held) -> None:
+        """What a follower holds."""
+        if self._followers.get(follower.replica) is not follower:
+            return
+        now_s, position = self._seconds(), held.position
+        follower.heard_s = now_s
+        answered = partial(self._leading.answered, follower.replica, position)
+        answered(asked_s=min(held.had_all_s, now_s), end_then=position, promises=False)
+        answered(asked_s=min(held.heard_s, now_s), end_then=EVERYTHING, promises=held.promises)
+        self._moved()
+
+    async def whole_journal(self, follower: FollowerStream) -> list[bytes]:
+        """All lines of the journal; what is added from here on the follower hears by itself."""
+        return await self._broker.follow_journal(follower.journaled)
+
+    def said(self) -> Said:
+        """What goes along with everything that is said."""
+        self._look()
+        store = self.store
+        return Said(self._seconds(), store.start, store.end, self._leading.acknowledged)
+
+    # --- what moved
+
+    def _appended(self) -> None:
+        """The log has grown: followers get it at the end of this turn, while the disk takes it."""
+        if not self._wakes_followers and self._followers:
+            self._wakes_followers = True
+            self._turn_end.work(self._wake_followers)
+
+    def _wake_followers(self) -> None:
+        self._wakes_followers = False
+        for follower in self._followers.values():
+            follower.wake()
+
+    def _look(self) -> None:
+        end = self.store.end
+        self._leading.own(end, self.store.synced if self._flushes else end)
+
+    def _moved(self) -> None:
+        """What is acknowledged may have moved."""
+        self._look()
+        store, acknowledged = self.store, self._leading.acknowledged
+        store.vouch_limit = store.spill_limit = acknowledged
+        self._broker.others_hold(self._leading.others_hold)
+
+    # --- what the broker asks
+
+    def check_serves(self) -> None:
+        """NotServing while another replica may be the leader."""
+        if not self._leading.may_serve(self._seconds()):
+            raise NotServing(
+                definition_pb2.HA_NOT_AVAILABLE,
+                f"broker {self._membership.shard} can't prolong its lease, and does nothing until it can",
+            )
+
+    def check_sends(self, topic: str) -> None:
+        """NotServing, or TooFewReplicas if a message of the topic can't be held by as many as it is to be."""
+        self.check_serves()
+        if self.is_async(topic):
+            return
+        refusal = self._leading.refusal(self._seconds())
+        if refusal is not None:
+            raise TooFewReplicas(
+                definition_pb2.HA_NOT_AVAILABLE, f"broker {self._membership.shard} takes no messages now: {refusal}"
+            )
+
+    def is_async(self, topic: str) -> bool:
+        """Whether a message of the topic is acknowledged when the leader has it."""
+        return self._membership.mode_of(topic, self._mode) is ReplicationMode.ASYNC
+
+    @property
+    def in_sync(self) -> frozenset[str]:
+        return self._leading.in_sync
+
+    def has_all(self, replica: str) -> bool:
+        """Whether the replica holds the log to its end."""
+        follower = self._followers.get(replica)
+        return follower is not None and follower.held >= self.store.end and replica in self._leading.in_sync
+
+    def behind_bytes(self) -> dict[str, int]:
+        """By how much each follower that is connected is behind, by its store id."""
+        return {name: self.store.end - follower.held for name, follower in self._followers.items()}
+
+    async def tell_elected(self, replica: str, epoch: int) -> None:
+        """The registry has made that follower the leader."""
+        if replica in self._followers:
+            await self._followers[replica].elected(epoch)
+
+    # --- over and over
+
+    async def _tick(self) -> None:
+        now_s = self._seconds()
+        self._moved()
+        if now_s >= self._next_beat_s:
+            self._next_beat_s = now_s + self._timing.lease_s / _BEATS_PER_LEASE
+            for follower in list(self._followers.values()):
+                follower.beat()
+                if now_s - follower.heard_s > 2 * self._timing.lease_s:
+                    follower.end("it says nothing")
+        serves = self._leading.may_serve(now_s)
+        if serves != self._was_serving:
+            self._was_serving = serves
+            if serves:
+                _log.info("this replica serves again")
+                self.on_served_again()
+            else:
+                _log.warning(
+                    "the lease ran out, and not every in-sync replica lets this one lead: it hands out nothing"
+                )
+        if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
+            self._spawn(self._change(change), "in-sync set")
+
+    async def _change(self, change: InSyncChange) -> None:
+        membership = self._membership
+        try:
+            actual = await membership.set_in_sync(self.epoch, change.expected, change.wanted)
+        except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
+            self._again_s = self._seconds() + _AGAIN_S
+            self._leading.changed(None)
+            if isinstance(error, RegistryUnavailable):
+                _log.warning("the in-sync set can't be changed now: %s", error.message)
+            else:
+                _log.exception("the in-sync set can't be changed now")
+            return
+        if actual is None:
+            self.depose("the registry has another epoch")
+            return
+        self._leading.changed(actual)
+        _log.info("in sync are %s", membership.named(actual))
+        self._moved()
+
+    async def _renew_forever(self, load: "Callable[[], BrokerLoad]") -> None:
+        membership, beat_s = self._membership, self._timing.lease_s / 3
+        is_renewed = True
+        while not self.deposed.is_set():
+            await asyncio.sleep(beat_s if is_renewed else beat_s / 4)
+            asked_s = self._seconds()
+            try:
+                entry = await membership.renew(self.epoch, load(), self.store.synced)
+            except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
+                if is_renewed:
+                    _log.warning("the lease can't be renewed: %s", error)
+                is_renewed = False
+                continue
+            if entry is None:
+                self.depose("the registry has another leader")
+                return
+            if not is_renewed:
+                _log.info("the lease is renewed again")
+            is_renewed = True
+            self._leading.renewed(asked_s)
+            if entry.move_to and entry.move_to != membership.store_id:
+                self.move_to = entry.move_to
+                self.asked_to_move.set()
+
+    def depose(self, why: str) -> None:
+        """Another replica leads."""
+        if not self.deposed.is_set():
+            _log.warning("this replica leads shard %s no more: %s", self._membership.shard, why)
+            self.deposed.set()

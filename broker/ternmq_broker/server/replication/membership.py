@@ -1,0 +1,149 @@
+"""A replica's place in its shard, as the registry has it: every question that this process has for the registry."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_broker.replication.following import ShardView
+from ternmq_broker.replication.timing import ReplicationTiming
+from ternmq_common.errors import StartupError
+from ternmq_registry.shards import Joining
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ternmq_broker.replication.leading import Members
+    from ternmq_common.cluster import BrokerEntry, BrokerLoad, ReplicationMode
+    from ternmq_common.server_settings import BrokerServerSettings
+    from ternmq_registry.directory import Directory
+
+
+class Membership:
+    """One replica of one shard. Every call raises RegistryUnavailable when the registry can't be reached."""
+
+    def __init__(
+        self,
+        settings: "BrokerServerSettings",
+        directory: "Directory",
+        replica: Joining,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.shard = settings.broker_name
+        self.store_id = replica.store_id
+        self.name = replica.name
+        self.timing = ReplicationTiming(lease_s=settings.lease_ms / 1000, lag_s=settings.replica_lag_ms / 1000)
+        self._replica = replica
+        self._directory = directory
+        self._registry = directory.registry
+        self._seconds = seconds
+        self._entry: BrokerEntry | None = None
+
+    @property
+    def entry(self) -> "BrokerEntry | None":
+        """The shard as it was when it was last looked at."""
+        return self._entry
+
+    async def join(self) -> "BrokerEntry":
+        """Be one of the replicas; StartupError says why not."""
+        settings = self.settings
+        entry = await asyncio.to_thread(
+            self._registry.join_shard,
+            self.shard,
+            self._replica,
+            settings.lease_ms,
+            replicas=settings.replicas,
+            min_insync=settings.min_insync,
+            replication=settings.replication,
+            rejoin=settings.rejoin,
+        )
+        self._entry = entry
+        return entry
+
+    async def look(self) -> tuple["BrokerEntry", float]:
+        """The shard now, and when it was asked for. StartupError if this replica is none any more."""
+        asked_s = self._seconds()
+        _, brokers = await asyncio.to_thread(self._registry.look)
+        entry = brokers.get(self.shard)
+        if entry is None or all(replica.store_id != self.store_id for replica in entry.replicas):
+            raise StartupError(f"replica {self.name} was removed from shard {self.shard}")
+        self._entry = entry
+        return entry, asked_s
+
+    async def is_replica(self, store_id: str) -> bool:
+        """Whether the shard has a replica with that store."""
+        if store_id not in self._ids():
+            await self.look()
+        return store_id in self._ids()
+
+    def _ids(self) -> "Members":
+        return frozenset() if self._entry is None else frozenset(each.store_id for each in self._entry.replicas)
+
+    async def pulse(self, position: int) -> int | None:
+        """This replica lives, and holds the log up to there; up to which version deletions are done on the shard. None:
+        it was removed."""
+        return await asyncio.to_thread(
+            self._registry.heartbeat_replica, self.shard, self.store_id, position, self.settings.lease_ms
+        )
+
+    async def lead(self, epoch: int) -> int | None:
+        """Ask for the leadership; the new epoch, None if another one has it."""
+        settings = self.settings
+        return await asyncio.to_thread(
+            self._registry.lead,
+            self.shard,
+            self.store_id,
+            epoch,
+            settings.lease_ms,
+            min_insync=settings.min_insync,
+            replication=settings.replication,
+        )
+
+    async def renew(self, epoch: int, load: "BrokerLoad", position: int) -> "BrokerEntry | None":
+        """Prolong the leader's lease; None if the epoch is another one by now."""
+        lease_ms = self.settings.lease_ms
+        if not await asyncio.to_thread(self._registry.heartbeat, self.shard, epoch, load, lease_ms):
+            return None
+        await self.pulse(position)
+        entry, _ = await self.look()
+        return entry if entry.epoch == epoch else None
+
+    async def set_in_sync(self, epoch: int, expected: "Members", wanted: "Members") -> "Members | None":
+        """Change the in-sync set; what it is then, None if the epoch is another one by now."""
+        if await asyncio.to_thread(self._registry.set_in_sync, self.shard, epoch, expected, wanted):
+            await self.look()
+            return wanted
+        entry, _ = await self.look()
+        return in_sync(entry) if entry.epoch == epoch else None
+
+    async def hand_over(self, epoch: int, target: str) -> int | None:
+        """Make another replica the leader; its epoch, None if this one leads no more, or the other one can't."""
+        return await asyncio.to_thread(self._registry.hand_over, self.shard, epoch, target, self.settings.lease_ms)
+
+    async def give_up(self, epoch: int) -> None:
+        """The leader ends: its lease does too."""
+        await asyncio.to_thread(self._registry.deregister, self.shard, epoch)
+
+    async def leave(self) -> None:
+        """The process ends."""
+        await asyncio.to_thread(self._registry.leave_shard, self.shard, self.store_id)
+
+    def named(self, ids: "Iterable[str]") -> str:
+        """The names of replicas, for the log."""
+        names = {} if self._entry is None else {each.store_id: each.name for each in self._entry.replicas}
+        return ", ".join(sorted(names.get(each, each) for each in ids)) or "none"
+
+    def mode_of(self, topic: str, mode: "ReplicationMode") -> "ReplicationMode":
+        """Whether a message of the topic waits for replicas: as the topic says, else as the shard does."""
+        known = self._directory.snapshot.topics.get(topic)
+        return mode if known is None or known.replication is None else known.replication
+
+
+def in_sync(entry: "BrokerEntry") -> "Members":
+    """The in-sync set of a shard, by store ids."""
+    return frozenset(replica.store_id for replica in entry.replicas if replica.in_sync)
+
+
+def view_of(entry: "BrokerEntry") -> ShardView:
+    """What a follower goes by."""
+    return ShardView(epoch=entry.epoch, leader=entry.store_id, leader_live=entry.live, in_sync=in_sync(entry))

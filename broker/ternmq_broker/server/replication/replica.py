@@ -1,0 +1,252 @@
+"""One replica of a shard: leads or follows, as the registry says, from the start of its process to its end.
+
+Who led and leads no more goes on as a follower by itself: what nobody acknowledged of its log is set aside when the
+next leader says so. Who is to end, or to give the leadership away, first lets proxies go, as a broker does that ends,
+then has an in-sync follower hold all, and then the registry names that one.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.server.deletion_log import DeletionLog
+from ternmq_broker.server.load import Load
+from ternmq_broker.server.proxies import Proxies
+from ternmq_broker.server.replication.follower import Election, Follower
+from ternmq_broker.server.replication.leader import ReplicatingLeader
+from ternmq_broker.server.replication.membership import in_sync
+from ternmq_common.errors import MessagingError, StartupError
+from ternmq_protos.v2 import definition_pb2
+from ternmq_registry.errors import RegistryUnavailable
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from ternmq_broker.broker_settings import BrokerSettings
+    from ternmq_broker.server.deletion_notes import DeletionNotes
+    from ternmq_broker.server.replication.files import ReplicaFiles
+    from ternmq_broker.server.replication.membership import Membership
+    from ternmq_broker.server.storage_front import StorageFront
+    from ternmq_common.clock import Clock
+    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.model import Group
+    from ternmq_registry.directory import Directory
+    from ternmq_runtime.observability.observability import Observability
+
+_log = logging.getLogger(__name__)
+_HAND_OVER_S = 2.0
+_AGAIN_S = 0.5
+_POLL_S = 0.01
+
+
+class Replica:
+    """All of a replica but its process. `over` is set when it can't go on: it was removed, or can't open its files."""
+
+    def __init__(
+        self,
+        membership: "Membership",
+        files: "ReplicaFiles",
+        notes: "DeletionNotes",
+        settings: "BrokerSettings",
+        directory: "Directory",
+        front: "StorageFront",
+        observability: "Observability",
+        clock: "Clock",
+        *,
+        rules: "Callable[[str], Group]",
+        over: asyncio.Event,
+        grace_s: float,
+        tls: "Callable[[], ssl.SSLContext] | None",
+    ) -> None:
+        self._membership = membership
+        self._files = files
+        self._notes = notes
+        self._settings = settings
+        self._directory = directory
+        self._front = front
+        self._observability = observability
+        self._clock = clock
+        self._rules = rules
+        self._over = over
+        self._grace_s = grace_s
+        self._tls = tls
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.follower: Follower | None = None
+        self.leader: ReplicatingLeader | None = None
+        self.broker: Broker | None = None
+
+    # --- what there is to see
+
+    @property
+    def problem(self) -> str | None:
+        """Why it is not ready: it leads and takes no messages, or has not all that its leader has."""
+        if self.broker is not None and self.leader is not None:
+            return self.broker.problem
+        return "it becomes leader or follower" if self.follower is None else self.follower.problem
+
+    @property
+    def degraded(self) -> str | None:
+        return None if self.broker is None else self.broker.degraded
+
+    # --- life
+
+    def start(self, entry: "BrokerEntry") -> None:
+        """Lead or follow from now on; `entry` is the shard as this replica has joined it."""
+        self._task = asyncio.create_task(self._run(entry), name="replica")
+
+    async def stop(self) -> None:
+        """Give the leadership away if there is somebody to take it, and end."""
+        self._stopping.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        with contextlib.suppress(MessagingError):  # its lease runs out by itself
+            await self._membership.leave()
+        try:
+            await asyncio.to_thread(self._files.close)
+        except OSError as error:
+            _log.error("the indexes could not be written, so that the next start takes longer: %s", error)
+
+    async def _run(self, entry: "BrokerEntry") -> None:
+        try:
+            while not self._stopping.is_set():
+                election = await self._elected(entry)
+                if election is None:
+                    return
+                await self._lead(election)
+                if not self._stopping.is_set():
+                    await asyncio.to_thread(self._files.reopen)
+                    entry = await self._look()
+        except StartupError as error:
+            _log.critical("this replica of shard %s ends: %s", self._membership.shard, error)
+            self._over.set()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("this replica of shard %s ends unexpectedly", self._membership.shard)
+            self._over.set()
+
+    async def _look(self) -> "BrokerEntry":
+        while True:
+            try:
+                return (await self._membership.look())[0]
+            except RegistryUnavailable as error:
+                _log.warning("the registry can't be looked at: %s", error.message)
+                await asyncio.sleep(_AGAIN_S)
+
+    # --- following
+
+    async def _elected(self, entry: "BrokerEntry") -> Election | None:
+        """Be a follower until this replica leads; None if the process is to end."""
+        if entry.store_id == self._membership.store_id and (election := await self._restarted(entry)) is not None:
+            return election
+        follower = self.follower = Follower(self._membership, self._files, self._notes, tls=self._tls)
+        following = asyncio.create_task(follower.run(await self._look()), name="follower")
+        ending = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({following, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return following.result() if following.done() else None
+        finally:
+            for task in (following, ending):
+                task.cancel()
+            await asyncio.gather(following, ending, return_exceptions=True)
+            self.follower = None
+
+    async def _restarted(self, entry: "BrokerEntry") -> Election | None:
+        """The registry has this replica as the leader: lead again, in a new epoch; None if that is over."""
+        asked_s = time.monotonic()
+        epoch = await self._membership.lead(entry.epoch)
+        if epoch is None:
+            return None
+        entry, _ = await self._membership.look()
+        return Election(entry, asked_s, 0) if entry.epoch == epoch else None
+
+    # --- leading
+
+    async def _lead(self, election: Election) -> None:
+        """Lead until another one does, or this replica gives it away; afterwards the files are closed."""
+        membership, files = self._membership, self._files
+        broker = await asyncio.to_thread(Broker.over, files.opened, self._settings, self._rules, self._clock)
+        files.let_go()
+        leader = ReplicatingLeader(
+            membership, broker, election.entry, leased_at_s=election.leased_at_s, acknowledged=election.acknowledged
+        )
+        broker.gate = leader
+        await leader.begin()
+        broker.start()
+        deletion_log = DeletionLog(broker, self._directory, self._notes)
+        proxies = Proxies(broker, self._directory, deletion_log, self._observability.continued)
+        leader.start(Load(broker.figures, proxies).now)
+        leader.on_served_again = proxies.served_again
+        try:
+            await self._begin_deletions(deletion_log, leader)
+            if not leader.deposed.is_set():
+                self._observability.watch_broker(broker.figures)
+                self.broker, self.leader = broker, leader
+                await self._front.lead(proxies, leader.serve)
+                _log.info("this replica leads shard %s in epoch %d", membership.shard, leader.epoch)
+                await self._until_over(leader)
+        finally:
+            self.broker = self.leader = None
+            await self._end(broker, leader, proxies)
+
+    async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
+        """What was deleted while nobody led is removed before messages are taken."""
+        while not leader.deposed.is_set():
+            try:
+                await deletion_log.begin()
+            except RegistryUnavailable as error:
+                _log.warning("what was deleted meanwhile can't be looked up: %s", error.message)
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
+
+    async def _until_over(self, leader: ReplicatingLeader) -> None:
+        events = (leader.deposed, leader.asked_to_move, self._stopping)
+        waits = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies) -> None:
+        """Serve no more; and if that is wished, have another replica lead."""
+        if leader.deposed.is_set():
+            await self._front.follow(0)
+        else:
+            await self._front.follow(self._grace_s)
+            await broker.quiesce()
+            if not await self._handed_over(leader) and self._stopping.is_set():
+                with contextlib.suppress(MessagingError):  # the lease runs out by itself
+                    await self._membership.give_up(leader.epoch)
+        proxies.close()
+        self._front.forget_followers()
+        await leader.stop()
+        text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
+        broker.give_up(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
+        await broker.stop()
+
+    async def _handed_over(self, leader: ReplicatingLeader) -> bool:
+        """Have an in-sync replica that holds all lead; whether there was one in time."""
+        membership = self._membership
+        try:
+            async with asyncio.timeout(_HAND_OVER_S):
+                entry = await self._look()
+                targets = [leader.move_to] if leader.move_to else sorted(in_sync(entry) - {membership.store_id})
+                if not targets:
+                    return False
+                while not (ready := [each for each in targets if leader.has_all(each)]):  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL_S)
+                epoch = await membership.hand_over(leader.epoch, ready[0])
+                if epoch is not None:
+                    _log.info("replica %s leads now, in epoch %d", membership.named(ready[:1]), epoch)
+                    await leader.tell_elected(ready[0], epoch)
+                    return True
+        except TimeoutError:
+            _log.warning("no replica had all in time, so the leadership was not given away")
+        except MessagingError as error:
+            _log.warning("the leadership could not be given away: %s", error.message)
+        return False
