@@ -543,8 +543,9 @@ class Broker:
         self._consumption.in_flight.freed_anywhere(self._pollers)
         with self._writing:
             self._transactions.forget_topic(topic)
-            remember = self._store.forget_topic(topic)
+            remember = self._store.forget_topic(topic, version)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
+        await self._replicated()
 
     async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
         """See `Storage.purge`. Groups' claims on what is gone end as if retention had removed it."""
@@ -557,12 +558,19 @@ class Broker:
                 self._consumption.forget_topic(queue.topic)
             self._consumption.in_flight.freed_anywhere(self._pollers)
             await self._room.with_reserve(self._housekeeping.write_journal, all_of_it=True)
+        await self._replicated()
+
+    async def _replicated(self) -> None:
+        """What was done by an operation of the log lasts when that is acknowledged; in a store without replicas it does."""
+        if self._store.is_replicated:
+            await self._flusher.durable(self._store.end)
 
     async def forget_group(self, group: str, *, version: int = 0) -> None:
         """Drop the group's progress, its retries and its dead letters."""
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:
+            self._store.forget_group(group, version)
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), all_of_it=True)
         self._consumption.in_flight.freed_anywhere(self._pollers)
         await self.forget_topic(retry_topic(group))

@@ -1,6 +1,7 @@
 """Sends: what all requests of a turn of the event loop bring is one write to the log, and waits for one sync.
 
-Each request is stored whole or not at all, and hears of its own end alone.
+Each request is stored whole or not at all, and hears of its own end alone. In a shard with replicas some topics do not
+wait for those: their requests are answered when this disk has them, and can be read when the others do.
 """
 
 import asyncio
@@ -53,6 +54,8 @@ class Appending:
         self._check = check
         self._came: _Came = []
         self._bytes = 0
+        self.answers_alone: Callable[[str], bool] = _never
+        """Whether requests of that topic do not wait for other replicas; asked only if there are any."""
         self._turn_end: TurnEnd
 
     def start(self) -> None:
@@ -100,7 +103,25 @@ class Appending:
             return
         for batch, _ in came:
             self._sent.add(batch.topic, len(batch.messages))
+        if self._flusher.is_limited:
+            self._answer_apart(came, firsts)
+            return
         self._flusher.when_acknowledged(self._store.end, partial(self._acknowledged, came, firsts))
+
+    def _answer_apart(self, came: _Came, firsts: list[int]) -> None:
+        """Answer those of each topic when that may be."""
+        end = self._store.end
+        alone: dict[bool, list[int]] = {False: [], True: []}
+        for number, (batch, _) in enumerate(came):
+            alone[self.answers_alone(batch.topic)].append(number)
+        if numbers := alone[False]:
+            those = [came[number] for number in numbers], [firsts[number] for number in numbers]
+            self._flusher.when_acknowledged(end, partial(self._acknowledged, *those))
+        if numbers := alone[True]:
+            some = [came[number] for number in numbers]
+            answer = partial(self._answer, some, [firsts[number] for number in numbers])
+            self._flusher.when_acknowledged(end, answer, alone=True)
+            self._flusher.when_readable(end, partial(self._wake, some))
 
     def _refuse(self, came: _Came, error: Exception, *, apart: bool) -> None:
         """They were not stored together. Each may be by itself, if nothing was written (`apart`): where the disk had no
@@ -121,3 +142,15 @@ class Appending:
         if error is None:
             for topic, messages in readable.items():
                 self._pollers.wake_topic(topic, messages)
+
+    def _answer(self, came: _Came, firsts: list[int], error: MessagingError | None) -> None:
+        for (_, done), first in zip(came, firsts, strict=True):
+            tell(done, first, error)
+
+    def _wake(self, came: _Came) -> None:
+        for batch, _ in came:
+            self._pollers.wake_topic(batch.topic, len(batch.messages))
+
+
+def _never(_topic: str) -> bool:
+    return False

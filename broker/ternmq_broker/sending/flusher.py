@@ -3,6 +3,8 @@
 While a sync runs in its thread, the loop goes on appending; whoever came meanwhile is covered by the next one. Nobody
 waits for company by the clock, but the loop first works off what it has at hand, so that it is in the same sync.
 
+In a shard with replicas they have a say too: `limit` is the position up to which they allow acknowledging.
+
 The thread and the loop wake each other through pipes: a handful of bytecodes on either side. Each hand-over of the
 interpreter lock costs a busy broker more than the sync itself, and an executor's queue and future take several.
 """
@@ -15,6 +17,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
 from ternmq_common.server_settings import FlushMode
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
 
 _log = logging.getLogger(__name__)
+_Waiting = deque[tuple[int, "Done"]]
 _ASYNC_FLUSH_INTERVAL_S = 0.5
 # So many turns a loop with nothing else to do takes in less than a tenth of a millisecond. A busy one works off in them
 # what it has at hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
@@ -41,14 +45,18 @@ _BEFORE_SYNC_S = 0.003
 class Flusher:
     """Says when appended messages may be acknowledged and read.
 
-    SYNC: after the sync that covers them. ASYNC: at once; a sync follows within half a second. When a sync fails, what
-    the disk holds is unknown, so from then on everything is refused.
+    SYNC: after the sync that covers them. ASYNC: at once; a sync follows within half a second. Both: when `limit` is
+    there too. When a sync fails, what the disk holds is unknown, so from then on everything is refused.
     """
 
     def __init__(self, store: "MessageStore", mode: FlushMode) -> None:
         self._store = store
         self._mode = mode
-        self._waiting: deque[tuple[int, Done]] = deque()
+        self.limit = NO_LIMIT
+        """Other replicas allow acknowledging up to this log offset; `limit_moved` raises it."""
+        self._waiting: _Waiting = deque()  # for this disk and the limit
+        self._waiting_here: _Waiting = deque()  # for this disk
+        self._waiting_there: _Waiting = deque()  # for the limit
         self._is_under_way = False
         self._later: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
@@ -62,7 +70,17 @@ class Flusher:
     @property
     def readable_end(self) -> int:
         """Consumers may read the log below this offset."""
-        return self._store.synced if self._mode is FlushMode.SYNC else self._store.end
+        return min(self.limit, self._store.synced if self._mode is FlushMode.SYNC else self._store.end)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there are replicas that have a say."""
+        return self.limit < NO_LIMIT
+
+    def limit_moved(self, limit: int) -> None:
+        """Other replicas allow acknowledging up to that log offset, which never falls."""
+        self.limit = limit
+        self._release()
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -76,42 +94,49 @@ class Flusher:
         """Return when the log up to `log_end` may be acknowledged; `then` is called then, even if the caller left."""
         if self.failure is not None:
             raise self.failure
-        if self._mode is FlushMode.ASYNC:
-            self._begin_later()
-            then()
+        if self._mode is FlushMode.SYNC:
+            await self._after(self._waiting, log_end, then)
             return
-        await self._after_sync(log_end, then)
+        self._begin_later()
+        if self.limit >= log_end:
+            then()
+        else:
+            await self._after(self._waiting_there, log_end, then)
 
-    def when_acknowledged(self, log_end: int, done: "Done") -> None:
-        """Have `done` called when the log up to `log_end` may be acknowledged, which may be at once."""
+    def when_acknowledged(self, log_end: int, done: "Done", *, alone: bool = False) -> None:
+        """Have `done` called when the log up to `log_end` may be acknowledged, which may be at once; `alone`: whatever
+        other replicas have of it."""
         if self.failure is not None:
             done(self.failure)
-        elif self._mode is FlushMode.ASYNC:
-            self._begin_later()
-            done(None)
-        else:
-            self._waiting.append((log_end, done))
+        elif self._mode is FlushMode.SYNC:
+            (self._waiting_here if alone else self._waiting).append((log_end, done))
             self._begin()
+        else:
+            self._begin_later()
+            if alone or self.limit >= log_end:
+                done(None)
+            else:
+                self._waiting_there.append((log_end, done))
 
     def when_readable(self, log_end: int, then: "Callable[[], None]") -> None:
         """Have `then` called when consumers may read the log up to `log_end`; not at all if the disk fails first."""
         if self.failure is not None:
             return
-        if self._mode is FlushMode.ASYNC:
+        if self._mode is FlushMode.ASYNC and self.limit >= log_end:
             self._begin_later()
             then()
             return
-        self._waiting.append((log_end, lambda error: then() if error is None else None))
-        self._begin()
+        self.when_acknowledged(log_end, lambda error: then() if error is None else None)
 
     async def durable(self, log_end: int) -> None:
-        """Return when the log up to `log_end` survives a power cut, whatever the mode."""
+        """Return when the log up to `log_end` survives a power cut, whatever the mode, and another leader: what it was
+        copied from goes then, from the log or from the journal."""
         if self.failure is not None:
             raise self.failure
-        if self._store.synced < log_end:
-            await self._after_sync(log_end, lambda: None)
+        if min(self._store.synced, self.limit) < log_end:
+            await self._after(self._waiting, log_end, _nothing)
 
-    async def _after_sync(self, log_end: int, then: "Callable[[], None]") -> None:
+    async def _after(self, waiting: _Waiting, log_end: int, then: "Callable[[], None]") -> None:
         future = self._loop.create_future()
 
         def done(error: MessagingError | None) -> None:
@@ -123,8 +148,9 @@ class Flusher:
             if error is None:
                 then()
 
-        self._waiting.append((log_end, done))
-        self._begin()
+        waiting.append((log_end, done))
+        if waiting is not self._waiting_there:
+            self._begin()
         await future
 
     def _begin(self) -> None:
@@ -162,36 +188,56 @@ class Flusher:
         if self._error is not None:
             self._fail(self._error)
         else:
-            self._release(self._store.synced)
+            self._release()
         is_behind = self.failure is None and self._store.synced < self._store.end
-        if is_behind and (self._waiting or self._stopping):
+        if is_behind and (self._waiting or self._waiting_here or self._stopping):
             self._begin()
         elif is_behind:
             self._begin_later()
         elif self._stopping and not self._stopped.done():
             self._stopped.set_result(None)
 
-    def _release(self, durable: int) -> None:
-        while self._waiting and self._waiting[0][0] <= durable:
-            _, done = self._waiting.popleft()
-            tell(done, None)
+    def _release(self) -> None:
+        synced = self._store.synced
+        _tell_below(self._waiting, min(synced, self.limit))
+        if self._waiting_here:
+            _tell_below(self._waiting_here, synced)
+        if self._waiting_there:
+            _tell_below(self._waiting_there, self.limit)
 
     def _fail(self, error: Exception) -> None:
         _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=error)
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
-        waiting, self._waiting = self._waiting, deque()
-        for _, done in waiting:
-            tell(done, self.failure)
+        self._refuse_all(self.failure)
+
+    def _refuse_all(self, error: MessagingError) -> None:
+        for waiting in (self._waiting, self._waiting_here, self._waiting_there):
+            refused = list(waiting)
+            waiting.clear()
+            for _, done in refused:
+                tell(done, error)
 
     async def stop(self) -> None:
-        """Sync what is left, answer who waits, end."""
+        """Sync what is left, answer who waits, end. Who waits for other replicas hears that they did not come."""
         self._stopping = True
         if self.failure is None:
             self._begin()
             await self._stopped
+            text = "the broker stopped before other replicas had the message; whether it is stored is not sure"
+            self._refuse_all(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
         self._loop.remove_reader(self._done)
         os.close(self._ask)  # the thread reads the end of the pipe, and ends
         await asyncio.to_thread(self._worker.join)
         for fd in (self._asked, self._done, self._tell):
             os.close(fd)
+
+
+def _tell_below(waiting: _Waiting, position: int) -> None:
+    while waiting and waiting[0][0] <= position:
+        _, done = waiting.popleft()
+        tell(done, None)
+
+
+def _nothing() -> None:
+    """Who waits goes on by itself."""

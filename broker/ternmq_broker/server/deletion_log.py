@@ -96,9 +96,9 @@ class DeletionLog:
         if deletion.version <= self._done_up_to or deletion in self._done:
             return
         if deletion.kind is Deleted.TOPIC:
-            await self._broker.forget_topic(deletion.name)
+            await self._broker.forget_topic(deletion.name, version=deletion.version)
         else:
-            await self._broker.forget_group(deletion.name)
+            await self._broker.forget_group(deletion.name, version=deletion.version)
         self._done.add(deletion)
         await self._note()
 

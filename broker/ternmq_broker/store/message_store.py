@@ -4,6 +4,9 @@
 Checkpoint  what was known durable, and what the indexes have beside their files. Absent or stale it is never wrong,
             only slower and less watchful.
 Deletions   (`forgotten`) for topics that were deleted, where the log ended then: their timers below that never appear.
+Replicas    a leader's store appends; a follower's takes the bytes of its leader's log (`copying`). What is not
+            acknowledged may be taken back by another leader (`truncating`): files beside the log do not speak of what
+            lies above `spill_limit`.
 Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 """
 
@@ -14,14 +17,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ternmq_broker.store import side_files, store_format
+from ternmq_broker.store.applied_operations import FORGOTTEN, AppliedOperations
+from ternmq_broker.store.catching_up import CatchingUp
+from ternmq_broker.store.copying import AcceptedRanges, CopyTaking, TakenCopy, whole_bytes
 from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
-from ternmq_broker.store.log.commit_log import CommitLog
+from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
 from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
 from ternmq_broker.store.log.record import BadRecord, Origin, Record, RecordKind, referring, unplaced
 from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.operations import Operation, OperationKind
 from ternmq_broker.store.replaying.replay import REPLAY_SIZES, Replay, ReplaySizes
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
@@ -33,14 +40,15 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
+    from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.log.record import Reference, Unplaced
     from ternmq_broker.store.timers.timer_index import TimerIndex
+    from ternmq_common.cluster import Deletion
     from ternmq_common.model import HeldTopic
 
 _log = logging.getLogger(__name__)
 _CHECKPOINT = "checkpoint"
 _MESSAGE = RecordKind.MESSAGE.value
-_FORGOTTEN = "forgotten"
 _ACCEPTED = "accepted-damage"
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
 _SPAN_FACTOR = 4
@@ -84,9 +92,18 @@ class MessageStore:
         segment_bytes: int,
         accept_corruption: bool = False,
         replay_sizes: ReplaySizes = REPLAY_SIZES,
+        spill_limit: int = NO_LIMIT,
     ) -> None:
-        """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, OSError."""
+        """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, OSError.
+
+        A replica gives 0 for `spill_limit`; it is then what its files knew to be acknowledged when it was last open.
+        """
         self._replay_sizes = replay_sizes
+        self.spill_limit = spill_limit
+        """Index, checkpoint and side files speak of no more of the log; in a store with replicas that is what was
+        acknowledged, and the owner raises it."""
+        self.is_replicated = False
+        """Whether operations are written, for other replicas."""
         self._root = folders.root
         self._set_aside = SetAside(folders.set_aside)
         known = store_format.read(folders.root, folders.commit_log)
@@ -95,49 +112,70 @@ class MessageStore:
         if known is None and not is_layout_1:
             found.write(self._root)
         files = SideFiles(self._set_aside, accept_damage=accept_corruption, plain=is_layout_1)
-        self._forgotten: dict[str, int] = _as_dict(files.needed(self._root, _FORGOTTEN))
+        self._operations = AppliedOperations(self._root, files)
+        self._catching_up = CatchingUp(self._root, files)
         self._last_ms = 0
         self._durable_watermarks = DurableWatermarks(self._root)
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
-        durable = max(found.layout_1_below, self._durable_watermarks.highest)
-        self.recovered = self._recover(folders, files, durable, accept=accept_corruption)
+        durable = max(min(found.layout_1_below, self._catching_up.since), self._durable_watermarks.highest)
+        replay = self._recover(folders, files, durable, accept=accept_corruption)
+        newly_accepted = self._recovery.newly_accepted
         if self._log.end < self._derived.covered_most:
             # Damage was accepted at the end of the log, and the indexes speak of what is gone.
             self._derived.close()
             Derived.remove_files(folders.index, folders.timers)
-            folders.root.remove(_CHECKPOINT)
-            self.recovered = self._recover(folders, files, 0, accept=True)
+            if _CHECKPOINT in folders.root.names():
+                folders.root.remove(_CHECKPOINT)
+            replay = self._recover(folders, files, 0, accept=True)
+        if self.spill_limit < NO_LIMIT:
+            self.spill_limit = min(self.spill_limit, self._log.end)
+        self.recovered = replay.count
         self._index.load_low_watermarks(files)
+        if newly_accepted:
+            self.save_checkpoint()
+            self._durable_watermarks.clear()
+        elif replay.was_long:
+            self._save_after(replay)
+        self._operations.look_at_marks(self._log)
+        self._copy_taking: CopyTaking | None = None
         if is_layout_1:
             self._bring_up_to_date(found.key)
         self._set_aside_files = len(self._set_aside.names())
+        self._accepted = AcceptedRanges(self._recovery.accepted.items())
 
-    def _recover(self, folders: "StoreFolders", files: SideFiles, durable: int, *, accept: bool) -> int:
-        """Open the indexes, and add what the log says beyond them; how many records that were."""
+    def _recover(self, folders: "StoreFolders", files: SideFiles, durable: int, *, accept: bool) -> Replay:
+        """Open the indexes, and add what the log says beyond them."""
         checkpoint = _as_dict(files.derived(self._root, _CHECKPOINT))
         self._last_ms = max(self._last_ms, checkpoint.get("stored_ms", 0))
         self._derived = Derived(folders.index, folders.timers)
         self._index = self._derived.index
         self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
+        durable = max(durable, checkpoint.get("durable", 0), self._derived.promised)
+        self.spill_limit = max(self.spill_limit, durable)
         recovery = self._recovery = LogRecovery(
             self._log,
             self._set_aside,
-            durable=max(durable, checkpoint.get("durable", 0), self._derived.promised),
+            durable=durable,
+            disbelieved_from=self._catching_up.since,
             accepted=_ranges(files.derived(self._root, _ACCEPTED)),
             accept=accept,
             contradicts=self._derived.contradiction,
         )
-        replay = Replay(self._log, self._derived, self._replay_sizes)
+        operations = self._operations
+        replay = Replay(
+            self._log,
+            self._derived,
+            operations,
+            self._replay_sizes,
+            spill_limit=self.spill_limit,
+            whole=operations.is_damaged or (operations.is_lost and checkpoint.get("epochs", 0) > 0),
+        )
         replay.run(recovery)
         self._last_ms = max(self._last_ms, replay.stored_ms)
-        if replay.was_long:
-            self._save_after(replay)
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
-            self.save_checkpoint()
-            self._durable_watermarks.clear()
-        return replay.count
+        return replay
 
     def _save_after(self, replay: Replay) -> None:
         try:
@@ -147,7 +185,7 @@ class MessageStore:
 
     def _bring_up_to_date(self, key: int) -> None:
         """Make a store of layout 1 one of today's; the file `format` is written last."""
-        side_files.write(self._root, _FORGOTTEN, self._forgotten)
+        side_files.write(self._root, FORGOTTEN, self._operations.forgotten)
         self._index.write_low_watermarks()
         self.save_checkpoint()
         StoreFormat(key, self._log.end).write(self._root)
@@ -159,7 +197,7 @@ class MessageStore:
     def mark_durable(self) -> None:
         """While nothing is written there is no later record that vouches for the last ones; so let the file do it."""
         synced = self._log.synced
-        if synced == self._log.end and synced > self._durable_watermarks.highest:
+        if synced == self._log.end and self._durable_watermarks.highest < synced <= self.spill_limit:
             self._durable_watermarks.add(synced)
 
     @property
@@ -409,7 +447,7 @@ class MessageStore:
             entries_min = max(entries_min, min(_SPILL_ENTRIES_MAX, _ROWS_FOR_QUEUE * derived.index.queues_in_memory))
         if derived.entries_in_memory < entries_min:
             return None
-        return derived.prepare_spill(self._log.segment_bases, self._log.synced)
+        return derived.prepare_spill(self._log.segment_bases, min(self._log.synced, self.spill_limit))
 
     def finish_spill(self, spill: Spill) -> None:
         """`spill.write` is done: let go of what is on disk."""
@@ -425,8 +463,19 @@ class MessageStore:
 
     def prepare_checkpoint(self) -> "Callable[[], None]":
         """What is returned remembers how far the log is durable, and how far the indexes are; in a thread."""
-        checkpoint = {"durable": self._log.synced, "stored_ms": self._last_ms, **self._derived.checkpoint()}
-        return lambda: side_files.write(self._root, _CHECKPOINT, checkpoint)
+        durable = min(self._log.synced, self.spill_limit)
+        checkpoint: dict[str, Any] = {"durable": durable, "stored_ms": self._last_ms, **self._derived.checkpoint()}
+        if self._operations.marks:
+            checkpoint["epochs"] = len(self._operations.marks)
+        # First: no replay will come to what lies below the checkpoint.
+        write_files = self._operations.prepare_files(self._index, self.spill_limit)
+
+        def write() -> None:
+            if write_files is not None:
+                write_files()
+            side_files.write(self._root, _CHECKPOINT, checkpoint)
+
+        return write
 
     def save_checkpoint(self) -> None:
         self.prepare_checkpoint()()
@@ -435,6 +484,8 @@ class MessageStore:
         """How many of the oldest segments hold only messages stored before that time. Reads, so for a thread."""
         expired = 0
         for count, following in enumerate(self._log.segment_bases[1:], start=1):
+            if following > self.spill_limit:
+                break  # the index could not speak of all that goes
             try:
                 is_empty = following == self._log.end
                 first_ms = self._last_ms if is_empty else self._log.head_at(following).stored_ms
@@ -483,7 +534,7 @@ class MessageStore:
     def prepare_removal(self, count: int) -> Removal:
         """Have the messages of the oldest segments found no more. Their segments stay until that is durable, since else
         a queue without messages would begin again at 0."""
-        return Removal(count, self._index.prepare_drop(self.segment_end(count)))
+        return Removal(count, self._index.prepare_drop(self.segment_end(count), self.spill_limit))
 
     def finish_removal(self, removal: Removal) -> None:
         """`removal.write` is done: forget the segments. Their files wait for `delete_removed`."""
@@ -498,16 +549,18 @@ class MessageStore:
         self._log.delete_detached()
         self._index.delete_detached()
 
-    def forget_topic(self, topic: str) -> "Callable[[], None]":
+    def forget_topic(self, topic: str, version: int = 0) -> "Callable[[], None]":
         """No message of the topic can be found any more, and its timers never appear; half messages are the caller's to
-        settle. What is returned makes that last, in a thread."""
-        self._forgotten = {name: end for name, end in self._forgotten.items() if end > self._log.start}
-        self._forgotten[topic] = self._log.end
-        forgotten = dict(self._forgotten)
+        settle. What is returned makes that last, in a thread; in a replicated store it lasts as soon as the log is
+        acknowledged up to its present end. `version` is the registry's; OSError."""
+        if self.is_replicated:
+            self._operate(Operation(OperationKind.TOPIC_FORGOTTEN, version, topic))
+            return _nothing
+        finish_topic = self._operations.forget_topic(topic, self._log.start, self._log.end)
         finish_index = self._index.forget_topic(topic)
 
         def finish() -> None:
-            side_files.write(self._root, _FORGOTTEN, forgotten)
+            finish_topic()
             finish_index()
 
         return finish
@@ -515,8 +568,22 @@ class MessageStore:
     def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
         """No message of the queue below that offset can be found any more. What waits for its time, or for the end of
         its transaction, is in no queue and stays. What is returned makes that last, in a thread: of several queues each
-        is purged or is not, whatever happens meanwhile."""
-        return self._index.purge(topic, queue_id, below)
+        is purged or is not, whatever happens meanwhile; a replicated store is as with `forget_topic`."""
+        if not self.is_replicated:
+            return self._index.purge(topic, queue_id, below)
+        if self.bounds(topic, queue_id)[0] < below:
+            self._operate(Operation(OperationKind.PURGED, below, topic, queue_id))
+        return _nothing
+
+    def forget_group(self, group: str, version: int) -> None:
+        """Tell other replicas that the group was deleted by that version of the registry: they note it. OSError."""
+        if self.is_replicated:
+            self._operate(Operation(OperationKind.GROUP_FORGOTTEN, version, group))
+
+    def _operate(self, operation: Operation) -> None:
+        """Write the operation, and do what it says."""
+        [location] = self.append_drafts([operation.draft()], self._last_ms)
+        self._operations.apply(operation, location.log_offset, self._log.end, self._index)
 
     def lost_up_to(self, topic: str, queue_id: int, end: int) -> None:
         """Let the queue go on at `end`, if it is not further: for a repair, that no offset is given twice."""
@@ -530,7 +597,104 @@ class MessageStore:
 
     def is_forgotten(self, topic: str, log_offset: int) -> bool:
         """Whether the topic was deleted after the record at that place was stored for it."""
-        return log_offset < self._forgotten.get(topic, 0)
+        return log_offset < self._operations.forgotten.get(topic, 0)
+
+    # --- replicas
+
+    @property
+    def vouch_limit(self) -> int:
+        """Records that are appended vouch for no more of the log than this: what all replicas in sync have durable."""
+        return self._log.vouch_limit
+
+    @vouch_limit.setter
+    def vouch_limit(self, log_offset: int) -> None:
+        self._log.vouch_limit = log_offset
+
+    @property
+    def appended(self) -> "Callable[[], None] | None":
+        """Called after each append, by its thread."""
+        return self._log.appended
+
+    @appended.setter
+    def appended(self, tell: "Callable[[], None] | None") -> None:
+        self._log.appended = tell
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """Epochs, and the log offsets where their marks begin; the newest thousand, in the log's order."""
+        return list(self._operations.marks)
+
+    def begin_epoch(self, epoch: int) -> "Callable[[], None]":
+        """This replica leads from here on: what is appended behind the mark is its own. What is returned makes the mark
+        and all that was copied durable, for a thread. OSError.
+
+        Deletions that the log speaks of are the caller's to note before, all of them (`give_deletions`)."""
+        assert not self._operations.marks or self._operations.marks[-1][0] < epoch
+        self._operate(Operation(OperationKind.EPOCH, epoch))
+        self._operations.noted()
+        write_marks = self._operations.prepare_epochs()
+        believe = self._catching_up.end() if self._catching_up.is_under_way else None
+
+        def finish() -> None:
+            self.sync()
+            write_marks()
+            if believe is not None:
+                believe()
+
+        return finish
+
+    def give_deletions(self) -> "list[Deletion]":
+        """All deletions of which the log speaks, acknowledged or not, that are not known to be noted."""
+        return self._operations.give_deletions()
+
+    def log_bytes(self, log_offset: int, size_max: int, *, may_block: bool) -> tuple[int, bytes]:
+        """For a follower: where the segment begins that has that log offset, and up to so many bytes from there on, to
+        the segment's end at most; none at the log's end. BadRecord if retention has removed them. WouldBlock."""
+        return self._log.bytes_at(log_offset, size_max, may_block=may_block)
+
+    def whole_bytes(self, data: bytes) -> int:
+        """How many of these bytes, which go on where the log ends, are whole records; the rest is to be kept until more
+        has come. BadRecord: they are no records."""
+        return whole_bytes(data, self._log.end, self._log.layouts, self._accepted)
+
+    def take_copied(self, base: int, data: bytes) -> TakenCopy:
+        """Take whole records of the leader's log, which go on where this one ends; `base` is where their segment begins
+        there. OSError: nothing was taken. BadCopy: they can't be right, the log is as it was, and the store is to be
+        opened anew."""
+        taking = self._copy_taking
+        if taking is None:
+            skipped = self._recovery.skipped_bytes
+            taking = CopyTaking(self._log, self._derived, self._operations, self._accepted, skipped)
+            self._copy_taking = taking
+        self._operations.noted()
+        count = taking.take(base, data)
+        self._last_ms = max(self._last_ms, taking.stored_ms)
+        return TakenCopy(self._log.end, count, [], self._operations.give_deletions(self.spill_limit))
+
+    def accept_damage(self, ranges: "Sequence[Range]") -> None:
+        """Stretches of the leader's log that it has stepped over: they are taken as they are. Blocks; OSError."""
+        if self._accepted.add(ranges):
+            side_files.write(self._root, _ACCEPTED, self._accepted.ranges())
+
+    def begin_catching_up(self) -> "Callable[[], None]":
+        """The leader does not count this replica in sync: records from the log's end on say nothing about what is
+        durable here. What is returned makes that last, in a thread, before any are taken."""
+        return self._catching_up.begin(self._log.end)
+
+    def caught_up(self) -> "Callable[[], None]":
+        """What comes from now on was written while this replica was in sync, and all before must be durable here: that
+        is for the caller to know. What is returned makes that last, in a thread."""
+        return self._catching_up.end()
+
+    @property
+    def is_catching_up(self) -> bool:
+        return self._catching_up.is_under_way
+
+    def removable_below(self, log_start: int) -> int:
+        """For a follower: how many of the oldest segments lie below the leader's log start, and can be removed now
+        (`prepare_removal`, after a spill of everything)."""
+        limit = min(log_start, self._log.synced, self.spill_limit)
+        return sum(following <= limit for following in self._log.segment_bases[1:])
 
     def close(self) -> None:
         """Leave nothing to be recovered: everything durable, the whole index on disk. OSError: something was not
@@ -552,6 +716,10 @@ class MessageStore:
         self._log.close()
         self._derived.close()
         self._durable_watermarks.close()
+
+
+def _nothing() -> None:
+    """The log has it."""
 
 
 def _as_dict(content: object) -> dict[str, Any]:

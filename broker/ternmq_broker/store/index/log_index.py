@@ -5,25 +5,27 @@ Files       one for each segment of the commit log, of the same name; a sequence
 Watermarks  low ones: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
             emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
             the offset at which the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
+            The file does not speak of what an operation did that is not acknowledged (`undecided`).
 Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
             belongs to the store's own.
 """
 
 import bisect
 import logging
-import threading
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ternmq_broker.store import side_files
 from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.files import Folder, StoreFile
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, IndexRun, key_hash
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
+from ternmq_broker.store.latest_file import LatestFile
+from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.timers.timer_merge import breathe
+from ternmq_broker.store.undecided import Undecided
 from ternmq_common.model import HeldTopic
 
 if TYPE_CHECKING:
@@ -115,8 +117,8 @@ class LogIndex:
         # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
         self._keys = (array("I"), array("Q"))
         self._detached = DetachedFiles(folder)
-        self._saving_watermarks = threading.Lock()
-        self._watermarks_made = self._watermarks_saved = 0
+        self._watermarks = LatestFile(folder, _LOW_WATERMARKS)
+        self._undecided: Undecided[QueueIndex, tuple[int, int]] = Undecided()  # low watermark and origin
         self.entries_in_memory = 0
         self.covered = 0
         self.promised = 0
@@ -217,7 +219,8 @@ class LogIndex:
         """Nothing is left of that queue below `floor`, its low watermark; see `write_low_watermarks`."""
         queue = self.queue(topic, queue_id)
         queue.raise_first(low_watermark)
-        queue.origin = origin
+        queue.origin = max(queue.origin, origin)  # an operation of the log may have raised it already
+        self._undecided.raise_to(queue, (low_watermark, origin))
 
     def load_low_watermarks(self, files: "SideFiles") -> None:
         """To be called when all records are known. DamagedFile.
@@ -234,7 +237,15 @@ class LogIndex:
             if end:
                 self.begins_at(topic, queue_id, min(low_watermark, end), min(origin, end))
         if too_high:
-            self.write_low_watermarks()  # before there are messages that the old ones would hide
+            self.save_low_watermarks(0)()  # before there are messages that the old ones would hide
+
+    def take_low_watermarks(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
+        """Those of another replica, whose log was the same: raise what is lower here."""
+        for topic, queue_id, low_watermark, origin in low_watermarks:
+            known = self._queues.get((topic, queue_id))
+            end = known.end if known is not None else low_watermark if self._is_cut else 0
+            if end:
+                self.begins_at(topic, queue_id, min(low_watermark, end), min(origin, end))
 
     # --- adding and finding
 
@@ -411,7 +422,7 @@ class LogIndex:
             if queue.topic == topic:
                 queue.raise_first(queue.end)
                 queue.origin = queue.end
-        return self._save_low_watermarks()
+        return self.save_low_watermarks()
 
     def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
         """The queue's messages below that offset can't be found any more; it goes on at its end. One that is emptied
@@ -421,15 +432,54 @@ class LogIndex:
             queue.raise_first(min(below, queue.end))
             if queue.first == queue.end:
                 queue.origin = queue.end
-        return self._save_low_watermarks()
+        return self.save_low_watermarks()
 
-    def prepare_drop(self, log_start: int) -> "Callable[[], None]":
+    def forget_topic_at(self, topic: str, log_offset: int, decided_at: int) -> None:
+        """As `forget_topic`, by an operation of the log that begins at `log_offset` and ends at `decided_at`: messages
+        behind it stay. `save_low_watermarks` makes it last. May read files."""
+        for queue in list(self._queues.values()):
+            if queue.topic == topic:
+                end = self._end_at(queue, log_offset)
+                self._begin_again(queue, end, end, decided_at)
+
+    def purge_at(self, topic: str, queue_id: int, below: int, log_offset: int, decided_at: int) -> None:
+        """As `purge`, in the same way."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None and queue.first < below:
+            end = self._end_at(queue, log_offset)
+            first = min(below, end)
+            self._begin_again(queue, first, end if first == end else queue.origin, decided_at)
+
+    def _begin_again(self, queue: QueueIndex, first: int, origin: int, decided_at: int) -> None:
+        if first > queue.first or origin > queue.origin:
+            self._undecided.add(queue, decided_at, (queue.first, queue.origin))
+            queue.raise_first(first)
+            queue.origin = max(queue.origin, origin)
+
+    def _end_at(self, queue: QueueIndex, log_offset: int) -> int:
+        """Where the queue ended when the log ended there."""
+        below = queue.tail_below(log_offset)
+        if below or log_offset >= self.covered:
+            return queue.tail_first + below
+        low, high = queue.first, queue.tail_first
+        while low < high:
+            middle = (low + high) // 2
+            [location] = self.locate(queue.topic, queue.queue_id, middle, 1)
+            if location.log_offset < log_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def prepare_drop(self, log_start: int, acknowledged: int = NO_LIMIT) -> "Callable[[], None]":
         """The log is about to begin at `log_start`: what lies below can't be found any more. What is returned makes
         that last; for a thread, and before anything is deleted."""
         is_dropped = self._blocks_before(log_start).__contains__
         for queue in self._queues.values():
             queue.raise_first(queue.first_without(is_dropped))
-        return self._save_low_watermarks()
+        for queue in self._undecided:
+            self._undecided.raise_to(queue, (queue.first_held_without(is_dropped), 0))
+        return self.save_low_watermarks(acknowledged)
 
     def drop_before(self, log_start: int) -> None:
         """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`."""
@@ -450,23 +500,30 @@ class LogIndex:
         while self._detached:
             self._detached.delete_first()
 
-    def _save_low_watermarks(self) -> "Callable[[], None]":
-        low_watermarks = [
-            (queue.topic, queue.queue_id, queue.first, queue.origin) for queue in self._queues.values() if queue.first
-        ]
-        number = self._watermarks_made = self._watermarks_made + 1
+    def low_watermarks(self, acknowledged: int = NO_LIMIT) -> "list[tuple[str, int, int, int]]":
+        """Topic, queue id, low watermark and origin of the queues that have any, without what operations did that end
+        above that log offset."""
+        self._undecided.decide(acknowledged)
+        if not self._undecided:
+            return [
+                (queue.topic, queue.queue_id, queue.first, queue.origin)
+                for queue in self._queues.values()
+                if queue.first
+            ]
+        found: list[tuple[str, int, int, int]] = []
+        for queue in self._queues.values():
+            first, origin = self._undecided.decided(queue, (queue.first, queue.origin))
+            if first:
+                found.append((queue.topic, queue.queue_id, first, origin))
+        return found
 
-        def save() -> None:
-            with self._saving_watermarks:
-                if number > self._watermarks_saved:  # else later ones are there, and floors only rise
-                    side_files.write(self._folder, _LOW_WATERMARKS, low_watermarks)
-                    self._watermarks_saved = number
-
-        return save
+    def save_low_watermarks(self, acknowledged: int = NO_LIMIT) -> "Callable[[], None]":
+        """What is returned makes lasting what is known of low watermarks, up to that log offset; for a thread."""
+        return self._watermarks.prepare(self.low_watermarks(acknowledged))
 
     def write_low_watermarks(self) -> None:
         """Make lasting what is known of low watermarks."""
-        self._save_low_watermarks()()
+        self.save_low_watermarks()()
 
     def close(self) -> None:
         for file in self._files.values():

@@ -118,8 +118,12 @@ class QueueIndex:
 
     def first_without(self, is_dropped: "Callable[[int], bool]") -> int:
         """The first offset that is left when those blocks, which are the oldest, are dropped."""
+        return max(self.first, self.first_held_without(is_dropped))
+
+    def first_held_without(self, is_dropped: "Callable[[int], bool]") -> int:
+        """The same, of all whose records are in the log, whether or not they can still be found."""
         count = self._runs_in(is_dropped)
-        return max(self.first, self._run_firsts[count] if count < len(self._run_firsts) else self.tail_first)
+        return self._run_firsts[count] if count < len(self._run_firsts) else self.tail_first
 
     def drop_runs(self, is_dropped: "Callable[[int], bool]") -> None:
         """Forget the runs of blocks that are dropped, which are the oldest."""

@@ -4,6 +4,7 @@ Segments    files named by the log offset of their first byte, 20 digits. A segm
             only the last one grows. A batch may be cut between two records to go into two segments.
             A segment that grows reserves room ahead; its zeros are no record.
 Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
+Copies      a replica's log has the bytes of its leader's, in segments that begin where the leader's do.
 Recovery    is `log_recovery`'s: it tells a torn tail from damage.
 Threads     one thread appends and rolls; `sync` may run in another, and a lock keeps files open under it; readers
             need no lock.
@@ -19,13 +20,15 @@ from ternmq_broker.store.files import DiskFolder, StoreFile
 from ternmq_broker.store.log.record import BadRecord, Head, Record, encode, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.log.record import Unplaced
     from ternmq_broker.store.log.record_layouts import RecordLayouts
 
+NO_LIMIT = 1 << 62
+"""Above every log offset."""
 _NAME_DIGITS = 20
 _RESERVE_BYTES = 16 << 20
 
@@ -75,6 +78,10 @@ class CommitLog:
         self._open_files = threading.Lock()
         self._detached = DetachedFiles(folder)
         self.synced = self.start
+        self.vouch_limit = NO_LIMIT
+        """Records vouch for no more of the log: all that is above may be missing on another replica."""
+        self.appended: Callable[[], None] | None = None
+        """Called after each `append`, by its thread."""
         self.records = 0
         """How many were appended since the log was opened."""
 
@@ -97,7 +104,7 @@ class CommitLog:
         pieces: list[bytes] = []
         position = began
         room = self._segments[-1].base + self._segment_bytes
-        synced, key = self.synced, self.layouts.key
+        vouched, key = min(self.synced, self.vouch_limit), self.layouts.key
         try:
             for record in records:
                 size = size_of(record)
@@ -107,14 +114,44 @@ class CommitLog:
                     self._roll()
                     room = position + self._segment_bytes
                 offsets.append(position)
-                pieces += encode(record, position, synced, key)
+                pieces += encode(record, position, vouched, key)
                 position += size
             self._segments[-1].file.append(pieces)
         except Exception:
             self.cut(began)
             raise
         self.records += len(offsets)
+        if self.appended is not None:
+            self.appended()
         return offsets
+
+    def append_copied(self, base: int, data: bytes) -> None:
+        """Write bytes of the leader's log at the end, as they are; `base` is where their segment begins there, either
+        the last one here or one that begins with them. BadRecord if it is neither; OSError. Then nothing is written."""
+        began = self.end
+        if base != self._bases[-1] and not self._segments[-1].file.size:
+            self.cut(began)  # it was begun, and the leader that is now never did
+        if base != self._bases[-1]:
+            if base != began:
+                raise BadRecord(f"is of a segment that begins at {base}; here it would be at {began}")
+            self._roll()
+        try:
+            self._segments[-1].file.append([data])
+        except Exception:
+            self.cut(began)
+            raise
+
+    def begin_at(self, base: int) -> None:
+        """Let an empty log begin there."""
+        [segment] = self._segments
+        assert not segment.file.size
+        if segment.base != base:
+            self._segments = [self._create(base)]
+            self._bases = [base]
+            self._folder.sync_names()
+            self._remove(segment)
+            self._folder.sync_names()
+            self._unsealed_from = self.synced = base
 
     def roll(self) -> None:
         """Begin a new segment, so that the last one can be removed when it is old."""
@@ -153,6 +190,16 @@ class CommitLog:
         """Up to `size` bytes from there, within one segment; WouldBlock as in `StoreFile.read`."""
         segment = self._segment_of(log_offset)
         return segment.file.read(log_offset - segment.base, size, may_block=may_block)
+
+    def bytes_at(self, log_offset: int, size_max: int, *, may_block: bool = True) -> tuple[int, bytes]:
+        """For a copy: where the segment begins that has that log offset, and up to so many of its bytes from there on,
+        none at the end of the log. Bytes that damage has taken from a segment's end are zeros. BadRecord if retention
+        has removed them; WouldBlock."""
+        segment = self._segment_of(log_offset)
+        size = min(size_max, self.following_segment(log_offset) - log_offset)
+        there = max(0, min(size, segment.end - log_offset))
+        data = segment.file.read(log_offset - segment.base, there, may_block=may_block) if there else b""
+        return segment.base, data if len(data) == size else data + bytes(size - len(data))
 
     def head_at(self, log_offset: int) -> Head:
         """The header of the record that begins there; BadRecord if none does."""

@@ -11,6 +11,9 @@ Damage      a bad record for which somebody vouches was acknowledged once. The s
             the next start steps over them by itself.
 Impossible  a whole record that contradicts those before it, such as a queue offset that was given before, or one that
             leaves out more messages than the damaged bytes had room for, is treated as a bad one.
+Copies      a replica that was not in sync has records whose marks speak of other disks than its own. From a log offset
+            on (`disbelieved_from`) they vouch for nothing. Accepted damage that the log ends in, since a copy came no
+            further, is a torn tail.
 Newer       bytes that look like a record of a layout that this program does not know, with none that it knows behind
             them, are refused and never cut.
 Layout 1    its records vouch for nothing. While a store is brought up to date, a bad one is damage if a whole one
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_walk import LogWalk
 from ternmq_broker.store.log.record import PLACE_AT, BadRecord, Head, NewerRecord
 
@@ -71,6 +75,7 @@ class LogRecovery:
         set_aside: "SetAside",
         *,
         durable: int,
+        disbelieved_from: int = NO_LIMIT,
         accepted: "Iterable[Range]" = (),
         accept: bool = False,
         contradicts: "Callable[[Placed, int], str | None]" = lambda _placed, _lost_max: None,
@@ -78,6 +83,7 @@ class LogRecovery:
         self._log = log
         self._set_aside = set_aside
         self._durable = durable
+        self._disbelieved_from = disbelieved_from
         self._accept = accept
         self._contradicts = contradicts
         self.accepted = {begin: end for begin, end in accepted if end > log.start}
@@ -133,6 +139,10 @@ class LogRecovery:
         if known < self._log.end:
             self.skipped_bytes += known - bad
             return known
+        if bad in self.accepted:
+            self._keep_tail(bad, str(error), is_torn=True)
+            self.newly_accepted = True
+            return None
         following = self._next_head(bad)
         if following is None and isinstance(error, NewerRecord):
             raise NewerFormat(f"the record at log offset {bad} {error}") from error
@@ -148,7 +158,7 @@ class LogRecovery:
     def _vouched_to(self, bad: int, following: int | None) -> int:
         """Up to where the log was durable, by all that is known and what whole records behind `bad` say."""
         durable = self._durable
-        while following is not None and durable <= bad:
+        while following is not None and durable <= bad and following < self._disbelieved_from:
             if following < self._log.layouts.layout_1_below:
                 return following
             head = self._log.head_at(following)

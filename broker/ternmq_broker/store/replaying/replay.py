@@ -11,10 +11,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.log.commit_log import NO_LIMIT
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.replaying.plain_records import PlainRecords
 from ternmq_broker.store.replaying.stretches import Stretches
 
 if TYPE_CHECKING:
+    from ternmq_broker.store.applied_operations import AppliedOperations
     from ternmq_broker.store.derived import Derived
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.log_recovery import LogRecovery
@@ -39,12 +42,24 @@ REPLAY_SIZES = ReplaySizes()
 class Replay:
     """One pass over the log. `count` is how many records it had, `stored_ms` when the newest was stored, 0 for none."""
 
-    def __init__(self, log: "CommitLog", derived: "Derived", sizes: ReplaySizes = REPLAY_SIZES) -> None:
+    def __init__(
+        self,
+        log: "CommitLog",
+        derived: "Derived",
+        operations: "AppliedOperations",
+        sizes: ReplaySizes = REPLAY_SIZES,
+        *,
+        spill_limit: int = NO_LIMIT,
+        whole: bool = False,
+    ) -> None:
+        """Nothing above `spill_limit` is moved to disk; with `whole` the log is read from its start."""
         self._log = log
         self._sizes = sizes
         self._derived = derived
+        self._operations = operations
+        self._spill_limit = spill_limit
         self._plain = PlainRecords(derived.index, log.layouts.key)
-        self._begin = max(derived.covered, log.start)
+        self._begin = log.start if whole else max(derived.covered, log.start)
         self._began = self._told = time.monotonic()
         self._stretches: Stretches | None = None
         self._disk_takes = True
@@ -62,6 +77,8 @@ class Replay:
     def _run(self, recovery: "LogRecovery") -> None:
         for placed in recovery.records(self._begin, self._take_plain):
             self._derived.replay(placed)
+            if placed.record.kind is RecordKind.OPERATION:
+                self._operations.replay(placed, self._derived.index)
             self.stored_ms = max(self.stored_ms, placed.record.stored_ms)
             self.count += 1
             self._look_after(placed.log_offset + placed.size)
@@ -104,6 +121,7 @@ class Replay:
 
     def _spill(self, log_offset: int) -> None:
         """A disk that takes nothing is no reason not to start: only a broker that runs can make room."""
+        log_offset = min(log_offset, self._spill_limit)
         self._log.sync_below(log_offset)
         while job := self._derived.prepare_spill(self._log.segment_bases, log_offset):
             try:

@@ -1,0 +1,163 @@
+"""What operations of the log have brought about beside the index, and when side files may say so.
+
+Known       everywhere at once: epoch marks, deleted topics, low watermarks; a replay finds what no file says yet.
+Written     with a checkpoint, which ends the replays of what lies below, and only what is acknowledged: another leader
+            may take back the rest (`undecided`). Epoch marks name their places, which are looked at when it is opened.
+Files       `forgotten`, `{topic: log offset where the log ended when it was deleted}`;
+            `epochs`, of stores with replicas only: `{"marks": [[epoch, log offset] ...], "deletions": [[log offset,
+            version, kind, name] ...]}`; the log has it all too. `deletions` are those that their owner was not seen to
+            note, each with where its operation ends.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ternmq_broker.store.latest_file import LatestFile
+from ternmq_broker.store.log.commit_log import NO_LIMIT
+from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store.operations import OperationKind, operation_of
+from ternmq_broker.store.undecided import Undecided
+from ternmq_common.cluster import Deleted, Deletion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.index.log_index import LogIndex
+    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store.operations import Operation
+    from ternmq_broker.store.side_files import SideFiles
+
+FORGOTTEN = "forgotten"
+EPOCHS = "epochs"
+MARKS_MAX = 1000
+
+
+class AppliedOperations:
+    """One store's. `marks` are epochs and the log offsets where their marks begin, in the log's order, the newest
+    `MARKS_MAX`; `forgotten` says where the log ended when a topic was deleted."""
+
+    def __init__(self, root: "Folder", files: "SideFiles") -> None:
+        """DamagedFile of `forgotten`."""
+        forgotten = files.needed(root, FORGOTTEN)
+        self.forgotten: dict[str, int] = forgotten if isinstance(forgotten, dict) else {}
+        self._forgotten_before: Undecided[str, tuple[int]] = Undecided()
+        found: Any = files.derived(root, EPOCHS)
+        self.is_lost = not isinstance(found, dict)
+        """Whether no file says what the log has of epochs."""
+        self.is_damaged = self.is_lost and root.content(EPOCHS) is not None
+        known: dict[str, Any] = found if isinstance(found, dict) else {}
+        self.marks: list[tuple[int, int]] = [(epoch, log_offset) for epoch, log_offset in known.get("marks", ())]
+        self._unnoted = {
+            end: Deletion(version, Deleted(kind), name) for end, version, kind, name in known.get("deletions", ())
+        }
+        self._given: list[int] = []
+        self._forgotten_file = LatestFile(root, FORGOTTEN)
+        self._epochs_file = LatestFile(root, EPOCHS)
+        self._unwritten: list[int] = []  # where operations end that no side file speaks of
+        self._written_to = 0
+
+    # --- operations, in the log's order
+
+    def replay(self, placed: "Placed", index: "LogIndex") -> None:
+        """A record that was found in the log, or came from the leader."""
+        operation = operation_of(placed.record)
+        if operation is not None:
+            end = placed.log_offset + placed.size
+            self.apply(operation, placed.log_offset, end, index)
+            if operation.deletion is not None:
+                self._unnoted[end] = operation.deletion
+
+    def apply(self, operation: "Operation", log_offset: int, end: int, index: "LogIndex") -> None:
+        """The operation's record is in the log, from `log_offset` up to `end`."""
+        match operation.kind:
+            case OperationKind.EPOCH:
+                self._mark(operation.number, log_offset)
+            case OperationKind.TOPIC_FORGOTTEN:
+                before = self.forgotten.get(operation.name, 0)
+                if before < end:
+                    self._forgotten_before.add(operation.name, end, (before,))
+                    self.forgotten[operation.name] = end
+                index.forget_topic_at(operation.name, log_offset, end)
+            case OperationKind.PURGED:
+                index.purge_at(operation.name, operation.queue_id, operation.number, log_offset, end)
+        self._unwritten.append(end)
+
+    def _mark(self, epoch: int, log_offset: int) -> None:
+        while self.marks and self.marks[-1][1] >= log_offset:
+            self.marks.pop()  # it is met again, or others are behind it, which are to come
+        self.marks = [*self.marks, (epoch, log_offset)][-MARKS_MAX:]
+
+    def contradiction(self, record: "Record") -> str | None:
+        """Why a record that came from the leader can't come next."""
+        operation = operation_of(record)
+        if operation is None or operation.kind is not OperationKind.EPOCH:
+            return None
+        last = self.marks[-1][0] if self.marks else -1
+        return f"begins epoch {operation.number} after epoch {last}" if operation.number <= last else None
+
+    def look_at_marks(self, log: "CommitLog") -> None:
+        """Drop marks that are not in the log, now that it is whole: they were cut off and others may be there."""
+        self.marks = [mark for mark in self.marks if mark[1] < log.start or _is_there(log, *mark)]
+
+    def forget_topic(self, topic: str, log_start: int, log_end: int) -> "Callable[[], None]":
+        """In a store without replicas: the topic is deleted now. What is returned makes that last; for a thread."""
+        self.forgotten = {name: end for name, end in self.forgotten.items() if end > log_start}
+        self.forgotten[topic] = log_end
+        return self._forgotten_file.prepare(dict(self.forgotten))
+
+    # --- deletions, for who notes them
+
+    def give_deletions(self, acknowledged: int = NO_LIMIT) -> list[Deletion]:
+        """Those whose operations end at or below that log offset and that are not noted; `noted` is to follow."""
+        self._given = sorted(end for end in self._unnoted if end <= acknowledged)
+        return [self._unnoted[end] for end in self._given]
+
+    def noted(self) -> None:
+        """What was given is noted, durably."""
+        for end in self._given:
+            self._unnoted.pop(end, None)
+        self._given = []
+
+    # --- side files
+
+    def forgotten_for_good(self, acknowledged: int) -> dict[str, int]:
+        """`forgotten` without what may be taken back."""
+        self._forgotten_before.decide(acknowledged)
+        decided = {name: self._forgotten_before.decided(name, (end,))[0] for name, end in self.forgotten.items()}
+        return {name: end for name, end in decided.items() if end}
+
+    def prepare_files(self, index: "LogIndex", acknowledged: int) -> "Callable[[], None] | None":
+        """What is returned has the files speak of all operations that end at or below that log offset, in a thread;
+        None if they do."""
+        self._unwritten = [end for end in self._unwritten if end > self._written_to]
+        upto = max((end for end in self._unwritten if end <= acknowledged), default=0)
+        if not upto:
+            return None
+        writes = (
+            self._forgotten_file.prepare(self.forgotten_for_good(acknowledged)),
+            index.save_low_watermarks(acknowledged),
+            self.prepare_epochs(),
+        )
+
+        def write() -> None:
+            for each in writes:
+                each()
+            self._written_to = max(self._written_to, upto)
+
+        return write
+
+    def prepare_epochs(self) -> "Callable[[], None]":
+        """What is returned makes the marks last; for a thread."""
+        deletions = [(end, each.version, each.kind.value, each.name) for end, each in self._unnoted.items()]
+        return self._epochs_file.prepare({"marks": list(self.marks), "deletions": deletions})
+
+
+def _is_there(log: "CommitLog", epoch: int, log_offset: int) -> bool:
+    if log_offset >= log.end:
+        return False
+    with contextlib.suppress(BadRecord):  # damage that was accepted: what the file says is all there is
+        operation = operation_of(log.record_at(log_offset))
+        return operation is not None and (operation.kind, operation.number) == (OperationKind.EPOCH, epoch)
+    return True

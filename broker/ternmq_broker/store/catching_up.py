@@ -1,0 +1,46 @@
+"""From where on records of a copy are not believed when they say what was durable: the file `catching-up`.
+
+A record says how far the log was durable on all replicas in sync when its leader wrote it. A replica that is not in
+sync gets it later, and may lose power with the record on its disk and what lies before it missing. That is no damage.
+So before such a replica takes bytes, the file says where they begin; then a start believes its own marks only. When the
+replica is in sync again, all that it took is durable here too, and the file says so: null.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.latest_file import LatestFile
+from ternmq_broker.store.log.commit_log import NO_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.side_files import SideFiles
+
+NAME = "catching-up"
+
+
+class CatchingUp:
+    """`since` is that log offset, `NO_LIMIT` if everything is believed."""
+
+    def __init__(self, root: "Folder", files: "SideFiles") -> None:
+        """DamagedFile."""
+        self.since = since_by(files.needed(root, NAME))
+        self._file = LatestFile(root, NAME)
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.since < NO_LIMIT
+
+    def begin(self, log_end: int) -> "Callable[[], None]":
+        self.since = min(self.since, log_end)
+        return self._file.prepare(self.since)
+
+    def end(self) -> "Callable[[], None]":
+        self.since = NO_LIMIT
+        return self._file.prepare(None)
+
+
+def since_by(content: object) -> int:
+    """What the file says, None if there is none."""
+    return content if isinstance(content, int) else NO_LIMIT

@@ -1,0 +1,178 @@
+"""Takes the bytes of a leader's log: the same bytes at the same places, and the indexes brought up to date with them.
+
+Whole       only whole records are taken. `whole_bytes` says how many there are in a buffer that may end in the middle
+            of one.
+Fast        most are plain, and cost a follower a few microseconds each (`plain_records`); others go the way that they
+            go when a store is opened.
+Checked     every checksum, that each message is the next one of its queue, that epochs rise. What is wrong is nowhere
+            in the log afterwards; but the indexes may know some of it.
+Damage      that the leader has stepped over is taken as it is, if the copy was told where it is.
+"""
+
+import bisect
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from ternmq_broker.store.log.commit_log import Placed
+from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, RecordKind
+from ternmq_broker.store.replaying.plain_records import PlainRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ternmq_broker.store.applied_operations import AppliedOperations
+    from ternmq_broker.store.derived import Derived
+    from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.log.log_recovery import Range
+    from ternmq_broker.store.log.record_layouts import RecordLayouts
+    from ternmq_common.cluster import Deletion
+
+_RECORD_BYTES_MIN = 44
+_BEGIN = struct.Struct("<3sBIQ")
+_CHECK_AT = HEADER_BYTES - 4
+_CHECK = struct.Struct("<I")
+
+
+class BadCopy(Exception):
+    """What came is not what a leader's log can have there. Nothing of it is in the log, but the indexes may know some
+    of it: the store is to be let go of (`abandon`) and opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenCopy:
+    """What was taken. `writes` are to be called in a thread, in order, and `deletions` to be noted, durably, before
+    more is taken; the deletions are those that are acknowledged by now, so they come some time after their bytes."""
+
+    log_end: int
+    records: int
+    writes: "list[Callable[[], None]]" = field(default_factory=list)
+    deletions: "list[Deletion]" = field(default_factory=list)
+
+
+class AcceptedRanges:
+    """Stretches of damage that are stepped over, by log offset."""
+
+    def __init__(self, ranges: "Iterable[Range]" = ()) -> None:
+        self._ends: dict[int, int] = {}
+        self._begins: list[int] = []
+        self.add(ranges)
+
+    def add(self, ranges: "Iterable[Range]") -> bool:
+        """Whether some are new."""
+        new = {begin: end for begin, end in ranges if self._ends.get(begin, 0) < end}
+        self._ends |= new
+        self._begins = sorted(self._ends)
+        return bool(new)
+
+    def end_of(self, log_offset: int) -> int | None:
+        """Where the stretch ends that has that log offset; None if none does."""
+        at = bisect.bisect_right(self._begins, log_offset) - 1
+        if at < 0:
+            return None
+        end = self._ends[self._begins[at]]
+        return end if log_offset < end else None
+
+    def ranges(self) -> "list[Range]":
+        return sorted(self._ends.items())
+
+
+def whole_bytes(data: bytes, log_offset: int, layouts: "RecordLayouts", accepted: AcceptedRanges) -> int:
+    """How many of these bytes, which begin at `log_offset`, are whole records, by their headers; BadRecord if a record
+    can't begin where one would. What the records hold is not looked at."""
+    at, end, key = 0, len(data), layouts.key
+    view = memoryview(data)
+    while at < end:
+        place = log_offset + at
+        stepped_over = accepted.end_of(place)
+        if stepped_over is not None:
+            at = min(end, stepped_over - log_offset)
+            continue
+        if end - at < layouts.header_bytes(place):
+            break
+        magic, _, size, named = _BEGIN.unpack_from(data, at)
+        (check,) = _CHECK.unpack_from(data, at + _CHECK_AT) if end - at >= HEADER_BYTES else (0,)
+        if (
+            place < layouts.layout_1_below
+            or magic != MAGIC_BYTES
+            or named != place
+            or crc32(view[at : at + _CHECK_AT]) ^ key != check
+        ):
+            size = layouts.decode_head(data[at : at + HEADER_BYTES], place).size
+        if size < layouts.header_bytes(place):
+            raise BadRecord(f"is {size} bytes by its header, which are less than a header")
+        if at + size > end:
+            break
+        at += size
+    return at
+
+
+class CopyTaking:
+    """Takes bytes for one store. `stored_ms` is when the newest record that was taken was stored."""
+
+    def __init__(
+        self,
+        log: "CommitLog",
+        derived: "Derived",
+        operations: "AppliedOperations",
+        accepted: AcceptedRanges,
+        skipped_bytes: int,
+    ) -> None:
+        """`skipped_bytes` is what recovery has stepped over: so much room there was for messages that are missing."""
+        self._log = log
+        self._derived = derived
+        self._operations = operations
+        self._accepted = accepted
+        self._skipped_bytes = skipped_bytes
+        self._plain = PlainRecords(derived.index, log.layouts.key)
+        self.stored_ms = 0
+
+    def take(self, base: int, data: bytes) -> int:
+        """How many records were taken; see `MessageStore.take_copied`."""
+        began = self._log.end
+        try:
+            self._log.append_copied(base, data)
+        except BadRecord as error:
+            raise BadCopy(f"what came for log offset {began} {error}") from error
+        self._plain.forget()  # others change the index too
+        try:
+            return self._read(data, began)
+        except Exception as error:
+            self._log.cut(began)
+            raise BadCopy(f"of {len(data)} bytes that came for log offset {began} a record {error}") from error
+
+    def _read(self, data: bytes, began: int) -> int:
+        at = count = 0
+        while at < len(data):
+            log_offset = began + at
+            stepped_over = self._accepted.end_of(log_offset)
+            if stepped_over is not None:
+                following = min(len(data), stepped_over - began)
+                self._skipped_bytes += following - at
+                at = following
+                continue
+            end, taken = self._plain.take(data, at, log_offset)
+            if taken:
+                self.stored_ms = max(self.stored_ms, self._plain.stored_ms)
+            else:
+                end = at + self._read_one(data, at, log_offset)
+                taken = 1
+            at, count = end, count + taken
+        return count
+
+    def _read_one(self, data: bytes, at: int, log_offset: int) -> int:
+        """Take a record of any kind; its size. BadRecord."""
+        layouts = self._log.layouts
+        size = layouts.decode_head(data[at : at + layouts.header_bytes(log_offset)], log_offset).size
+        record = layouts.decode(data[at : at + size], log_offset)
+        placed = Placed(log_offset, size, record)
+        problem = self._derived.contradiction(placed, self._skipped_bytes // _RECORD_BYTES_MIN)
+        problem = problem or self._operations.contradiction(record)
+        if problem is not None:
+            raise BadRecord(problem)
+        self._derived.replay(placed)
+        if record.kind is RecordKind.OPERATION:
+            self._operations.replay(placed, self._derived.index)
+        self.stored_ms = max(self.stored_ms, record.stored_ms)
+        return size

@@ -1,0 +1,33 @@
+"""A side file that is written whole, by whichever thread comes: what is newer is never replaced by what is older."""
+
+import threading
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import side_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.store.files import Folder
+
+
+class LatestFile:
+    """One such file. `prepare` belongs to the store's thread."""
+
+    def __init__(self, folder: "Folder", name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._writing = threading.Lock()
+        self._made = self._written = 0
+
+    def prepare(self, content: object) -> "Callable[[], None]":
+        """What is returned makes the content last, unless a later one is there already; for a thread. OSError."""
+        number = self._made = self._made + 1
+
+        def write() -> None:
+            with self._writing:
+                if number > self._written:
+                    side_files.write(self._folder, self._name, content)
+                    self._written = number
+
+        return write

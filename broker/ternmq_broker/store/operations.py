@@ -1,0 +1,69 @@
+"""Operations of a store with replicas: records of the log that say what was done beside storing messages.
+
+    topic  queue id  rest
+           0         `epoch <n>`                  a leader's part of the log begins here
+    T      0         `forgotten <version>`        topic T was deleted: its messages and timers before are gone
+    T      q         `purged <below>`             messages of queue q of topic T before, with offsets below, are gone
+    G      0         `group forgotten <version>`  group G was deleted
+
+The version is the registry's, 0 for a topic that went with its group. All are records of kind operation without an
+origin; those with one are about half messages (`half_index`). Only a leader writes them, before it does what they say;
+whoever copies or reads the log does the same where they stand. So all replicas agree at every position of the log.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.drafts import Draft
+from ternmq_broker.store.log.record import RecordKind
+from ternmq_common.cluster import Deleted, Deletion
+from ternmq_common.model import NewMessage
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.log.record import Record
+
+_REST = re.compile(rb"(epoch|forgotten|purged|group forgotten) (0|[1-9]\d{0,18})")
+
+
+class OperationKind(enum.Enum):
+    EPOCH = "epoch"
+    TOPIC_FORGOTTEN = "forgotten"
+    PURGED = "purged"
+    GROUP_FORGOTTEN = "group forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`number` is the epoch, the version, or the queue offset below which messages are gone; `name` a topic's or
+    group's."""
+
+    kind: OperationKind
+    number: int
+    name: str = ""
+    queue_id: int = 0
+
+    def draft(self) -> Draft:
+        """The record that says so."""
+        rest = f"{self.kind.value} {self.number}".encode()
+        return Draft(RecordKind.OPERATION, self.name, self.queue_id, NewMessage(0, b"", rest, ()))
+
+    @property
+    def deletion(self) -> Deletion | None:
+        """What is to be noted of it, if it was deleted by that version of the registry."""
+        if self.number and self.kind is OperationKind.TOPIC_FORGOTTEN:
+            return Deletion(self.number, Deleted.TOPIC, self.name)
+        if self.number and self.kind is OperationKind.GROUP_FORGOTTEN:
+            return Deletion(self.number, Deleted.GROUP, self.name)
+        return None
+
+
+def operation_of(record: "Record") -> Operation | None:
+    """The operation that the record is, if it is one of these."""
+    if record.kind is not RecordKind.OPERATION or record.origin is not None:
+        return None
+    said = _REST.fullmatch(record.rest)
+    if said is None:
+        return None
+    return Operation(OperationKind(said[1].decode()), int(said[2]), record.topic, record.queue_id)
