@@ -226,6 +226,10 @@ class Broker:
         """Other replicas hold the log below that offset: what is beyond may not be acknowledged, or read, yet."""
         self._flusher.limit_moved(log_offset)
 
+    def answers_alone(self, is_alone: "Callable[[str], bool]") -> None:
+        """Of which topics sends are answered when this replica has them."""
+        self._appending.answers_alone = is_alone
+
     def wake_when_readable(self, log_end: int) -> None:
         """Have all polls look when the log up to there may be read."""
         self._flusher.when_readable(log_end, lambda: self._pollers.wake_all(1))

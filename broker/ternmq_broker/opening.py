@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from ternmq_broker.disk_room import DiskRoom, disk_bytes
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.joining import UNFINISHED, wiped
 from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -45,7 +47,7 @@ def make_room_to_start(folder: "Path") -> None:
             disk = disk_bytes(folder)
 
 
-def open_store(settings: "BrokerSettings") -> OpenedStore:
+def open_store(settings: "BrokerSettings", *, is_replica: bool = False) -> OpenedStore:
     """Open or make the store and recover it; blocks. StartupError says what stands in the way."""
     try:
         make_room_to_start(settings.folder)
@@ -57,15 +59,29 @@ def open_store(settings: "BrokerSettings") -> OpenedStore:
             "give this user the right and the room to write there, or choose another --data-dir"
         ) from error
     try:
-        with told(settings.folder):
-            store = MessageStore(
-                folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
-            )
-            journal = ProgressJournal(folders.consumption)
-            room = _room(settings)
+        if is_replica and UNFINISHED in folders.root.names():
+            _log.info("the store was being wiped, to be copied from its leader anew; that begins again")
+            wiped(folders)
+        return open_files(settings, lock, is_replica=is_replica)
     except BaseException:
         lock.release()
         raise
+
+
+def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool = False) -> OpenedStore:
+    """As `open_store`, for who has the lock. What is derived of a replica's log is never written beyond what it knows
+    to be acknowledged."""
+    folders = DiskFolders(settings.folder)
+    with told(settings.folder):
+        store = MessageStore(
+            folders,
+            segment_bytes=settings.segment_bytes,
+            accept_corruption=settings.accept_corruption,
+            spill_limit=0 if is_replica else NO_LIMIT,
+        )
+        store.is_replicated = is_replica
+        journal = ProgressJournal(folders.consumption)
+        room = _room(settings)
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)
     return OpenedStore(lock, store, journal, room)

@@ -211,6 +211,12 @@ class Flusher:
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         self._refuse_all(self.failure)
 
+    def give_up(self, error: MessagingError) -> None:
+        """Another replica leads: nothing that waits is acknowledged any more, nor is anything to come."""
+        if self.failure is None:
+            self.failure = error
+            self._refuse_all(error)
+
     def _refuse_all(self, error: MessagingError) -> None:
         for waiting in (self._waiting, self._waiting_here, self._waiting_there):
             refused = list(waiting)

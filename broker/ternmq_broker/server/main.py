@@ -21,6 +21,7 @@ from ternmq_broker.server.replication.membership import Membership
 from ternmq_broker.server.replication.replica import Replica
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common.clock import Clock
+from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
 from ternmq_registry.joining import join
 from ternmq_registry.shards import Joining
@@ -108,6 +109,11 @@ class BrokerServer:
     ) -> None:
         """Be one of the replicas of the shard, whether it leads or not."""
         settings = self._settings
+        if settings.accept_corruption:
+            raise StartupError(
+                "a replica never goes on without records that were acknowledged (accept_corruption): start it with an "
+                "empty --data-dir, and it copies what its leader has"
+            )
         process.make_data_dir(settings.data_dir)
         broker_settings = BrokerSettings.of(settings)
         files = await asyncio.to_thread(ReplicaFiles, broker_settings)

@@ -1,19 +1,17 @@
 """A follower's store: takes the leader's bytes, makes them durable, brings everything derived of them up to date.
 
-What operations in the log do beside it (a topic that was deleted, a queue that was purged) is written to side files
-when it is acknowledged: until then another leader may have the log cut off before it. Indexes are not written further
-than that either, so that whatever is cut off was in memory only.
+Nothing is written beside the log of what is not acknowledged yet (`MessageStore.spill_limit`): until then another
+leader may have the log cut off before it, and whatever is cut off was in memory only.
 """
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.sending.flusher import Flusher
+from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.message_store import BadCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_broker.opening import OpenedStore
     from ternmq_broker.server.deletion_notes import DeletionNotes
     from ternmq_broker.server.replication.wire import LogBytes
-    from ternmq_broker.store.message_store import CopiedOperation
+    from ternmq_broker.store.copying import TakenCopy
     from ternmq_common.errors import MessagingError
     from ternmq_common.server_settings import FlushMode
 
@@ -45,17 +43,14 @@ class Copy:
         self._on_held = on_held
         self._flusher = Flusher(opened.store, flush)
         self._partial = b""
-        self._operations: deque[CopiedOperation] = deque()
         self._log_start = 0
-        self._failed: BaseException | None = None
         self._spill_turn = asyncio.Lock()
         self._loop = BackgroundLoop(
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
-        self.acknowledged = 0
+        self.acknowledged = opened.store.spill_limit
 
     def start(self) -> None:
-        self.store.spill_limit = self.acknowledged
         self._flusher.start()
         self._loop.start()
 
@@ -89,20 +84,28 @@ class Copy:
 
     # --- taking
 
-    def take(self, log: "LogBytes") -> None:
+    async def take(self, log: "LogBytes") -> None:
         """Take the next bytes. BadCopy, BadRecord: they are none of this log, and the store is to be opened anew;
         OSError: the disk did not take them."""
         if log.position != self.wanted:
             raise BadCopy(f"bytes of log offset {log.position} came, and {self.wanted} was next")
         store = self.store
         data = self._partial + log.data if self._partial else log.data
-        whole = store.whole_records(data)
+        whole = store.whole_bytes(data)
         if not whole and len(data) > _PARTIAL_BYTES_MAX:
             raise BadRecord(f"has no end in {len(data)} bytes")
         self._partial = data[whole:]
         if whole:
-            self._operations += store.take_copied(log.base, data[:whole] if self._partial else data)
+            taken = store.take_copied(log.base, data[:whole] if self._partial else data)
             self._flusher.when_acknowledged(store.end, self._held)
+            if taken.writes or taken.deletions:
+                await asyncio.to_thread(self._finish, taken)
+
+    def _finish(self, taken: "TakenCopy") -> None:
+        for write in taken.writes:
+            write()
+        for deletion in taken.deletions:
+            self._notes.add(deletion)
 
     def _held(self, error: "MessagingError | None") -> None:
         if error is None:
@@ -112,11 +115,7 @@ class Copy:
         """What the leader says of its log."""
         self.acknowledged = max(self.acknowledged, min(acknowledged, self.store.end))
         self._log_start = max(self._log_start, log_start)
-        self._limit_spill()
-
-    def _limit_spill(self) -> None:
-        waiting = self._operations[0].log_offset if self._operations else self.acknowledged
-        self.store.spill_limit = min(self.acknowledged, waiting)
+        self.store.spill_limit = max(self.store.spill_limit, self.acknowledged)
 
     async def replace_journal(self, lines: list[bytes]) -> None:
         """Have the leader's journal instead of what was there. BadCopy if it is none."""
@@ -129,22 +128,11 @@ class Copy:
     # --- what follows from it
 
     async def _look_after(self) -> None:
-        await self._finish_operations()
         if not self._room.is_short:
             self.store.mark_durable()
         await self._spill(_SPILL_ENTRIES)
         if count := self.store.removable_below(self._log_start):
             await self._remove(count)
-
-    async def _finish_operations(self) -> None:
-        while self._operations and self._operations[0].end <= self.acknowledged:
-            operation = self._operations[0]
-            if operation.finish is not None:
-                await asyncio.to_thread(operation.finish)
-            if operation.deletion is not None:
-                await asyncio.to_thread(self._notes.add, operation.deletion)
-            self._operations.popleft()
-            self._limit_spill()
 
     async def _spill(self, entries_min: int) -> None:
         async with self._spill_turn:

@@ -5,16 +5,15 @@ Everything blocks, and is for a thread. The lock is kept from `open` to `close`.
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.opening import OpenedStore, open_files, open_store
+from ternmq_broker.opening import open_files, open_store
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.joining import begin_copy
-from ternmq_broker.store.truncating import truncate
+from ternmq_broker.store.joining import JoinState, begin_copy
+from ternmq_broker.store.truncating import truncated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.broker_settings import BrokerSettings
-    from ternmq_broker.store.join_state import JoinState
     from ternmq_broker.store.message_store import MessageStore
 
 
@@ -23,8 +22,7 @@ class ReplicaFiles:
 
     def __init__(self, settings: "BrokerSettings") -> None:
         self._settings = settings
-        self.opened = open_store(settings)
-        self.opened.store.is_replicated = True
+        self.opened = open_store(settings, is_replica=True)
         self._is_open = True
 
     @property
@@ -38,10 +36,10 @@ class ReplicaFiles:
     def cut(self, end: int) -> str | None:
         """Cut the log off; the name below `set-aside/` of what was cut off, None if it was nothing."""
         kept: list[str | None] = []
-        self._with_files_closed(lambda folders: kept.append(truncate(folders, end)))
+        self._with_files_closed(lambda folders: kept.append(truncated(folders, end)))
         return kept[0]
 
-    def begin_as(self, state: "JoinState") -> None:
+    def begin_as(self, state: JoinState) -> None:
         """Have an empty log that begins as the leader's does; what was there is gone."""
         self._with_files_closed(lambda folders: begin_copy(folders, state))
 
@@ -52,9 +50,7 @@ class ReplicaFiles:
             opened.journal.close()
             self._is_open = False
         change(DiskFolders(self._settings.folder))
-        store, journal, room = open_files(self._settings)
-        store.is_replicated = True
-        self.opened = OpenedStore(opened.lock, store, journal, room)
+        self.opened = open_files(self._settings, opened.lock, is_replica=True)
         self._is_open = True
 
     def let_go(self) -> None:

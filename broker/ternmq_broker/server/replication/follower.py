@@ -18,8 +18,8 @@ from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
 from ternmq_broker.server.replication.membership import in_sync, view_of
 from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, Said
+from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.message_store import BadCopy
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.shard import form
 from ternmq_common.shard.form import NoFrame
@@ -85,7 +85,6 @@ class Follower:
         self._looked = asyncio.Event()
         self._look_now = asyncio.Event()
         self._told_why = ""
-        self._is_marked = False
         self._stream_epoch = 0
         self._heard_s = 0.0
         self._journal: list[bytes] = []
@@ -171,9 +170,9 @@ class Follower:
 
     async def _note_in_sync(self, entry: "BrokerEntry") -> None:
         """While this replica is not in sync its records may vouch for more than is durable here."""
-        if self._membership.store_id in in_sync(entry) and self._is_marked:
-            self._is_marked = False
-            await asyncio.to_thread(self._files.store.clear_catching_up)
+        store = self._files.store
+        if store.is_catching_up and self._membership.store_id in in_sync(entry):
+            await asyncio.to_thread(store.caught_up())
 
     async def _elected(self) -> Election | None:
         """Ask for the leadership, also if it was given: then for an epoch of its own. None if another one has it."""
@@ -280,14 +279,14 @@ class Follower:
         elif lead.common > store.end:
             raise NoFrame("the leader takes the log to be longer than it is")
         view = self._following.view
-        if view is not None and membership.store_id not in view.in_sync and not self._is_marked:
-            await asyncio.to_thread(self._files.store.mark_catching_up)
-            self._is_marked = True
+        store = self._files.store
+        if view is not None and membership.store_id not in view.in_sync and not store.is_catching_up:
+            await asyncio.to_thread(store.begin_catching_up())
         self._had_all.clear()
         self._had_all_s = 0.0
         self._said = None
         self._stream, self._stream_epoch, self._heard_s = stream, lead.epoch, self._seconds()
-        stream.write(form.frame([wire.READY.piece(self._files.store.end)]))
+        stream.write(form.frame([wire.READY.piece(store.end)]))
 
     async def _begin_again(self, lead: Lead | None) -> None:
         """Open the store anew, cut off or begun as `lead` says; to the end, also for who waits no more."""
@@ -295,18 +294,15 @@ class Follower:
         await asyncio.shield(self._changing)
 
     async def _reopen(self, lead: Lead | None) -> None:
-        acknowledged = self._copy.acknowledged
         await self._copy.stop()
         files = self._files
         if lead is None:
             await asyncio.to_thread(files.reopen)
         elif lead.state is not None:
-            acknowledged = 0
             await asyncio.to_thread(files.begin_as, lead.state)
         else:
             await asyncio.to_thread(files.cut, lead.common)
         self._begin_copy()
-        self._copy.acknowledged = acknowledged
 
     def _begin_copy(self) -> None:
         self._copy = Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer)
@@ -325,7 +321,7 @@ class Follower:
     async def _take(self, piece: form.Piece) -> None:
         if piece.what == wire.LOG.what:
             log = wire.LOG.of(piece)
-            self._copy.take(log)
+            await self._copy.take(log)
             self._heard(log.said)
             await asyncio.sleep(0)
         elif piece.what == wire.BEAT.what:

@@ -95,7 +95,7 @@ class FollowerStream:
             if common >= store.start and common > hello.start:
                 lead = Lead(self._leader.epoch, common)
         if lead is None:
-            state = await asyncio.to_thread(store.join_state)
+            state = store.join_state()
             lead = Lead(self._leader.epoch, state.log_start, state)
         self._call.write(form.frame([wire.LEAD.piece(lead)]))
         ready = wire.READY.of(await self._next_piece())

@@ -96,11 +96,10 @@ class ReplicatingLeader:
     # --- life
 
     async def begin(self) -> None:
-        """Begin the leader's part of the log; for a broker that has not started yet."""
+        """Begin the leader's part of the log; for a broker that has not started yet. What was deleted is noted."""
         store = self.store
-        remember = store.begin_epoch(self.epoch)
-        await asyncio.to_thread(store.sync)
-        await asyncio.to_thread(remember)
+        store.vouch_limit = self._leading.acknowledged
+        await asyncio.to_thread(store.begin_epoch(self.epoch))
         self._turn_end = turn_end()
         store.appended = self._appended
         self._moved()
@@ -202,7 +201,8 @@ class ReplicatingLeader:
         """What is acknowledged may have moved."""
         self._look()
         store, acknowledged = self.store, self._leading.acknowledged
-        store.vouch_limit = store.spill_limit = acknowledged
+        store.vouch_limit = acknowledged
+        store.spill_limit = max(store.spill_limit, acknowledged)
         self._broker.others_hold(self._leading.others_hold)
 
     # --- what the broker asks

@@ -168,12 +168,14 @@ class Replica:
     async def _lead(self, election: Election) -> None:
         """Lead until another one does, or this replica gives it away; afterwards the files are closed."""
         membership, files = self._membership, self._files
+        await asyncio.to_thread(self._note_deletions)
         broker = await asyncio.to_thread(Broker.over, files.opened, self._settings, self._rules, self._clock)
         files.let_go()
         leader = ReplicatingLeader(
             membership, broker, election.entry, leased_at_s=election.leased_at_s, acknowledged=election.acknowledged
         )
         broker.gate = leader
+        broker.answers_alone(leader.is_async)
         await leader.begin()
         broker.start()
         deletion_log = DeletionLog(broker, self._directory, self._notes)
@@ -191,6 +193,11 @@ class Replica:
         finally:
             self.broker = self.leader = None
             await self._end(broker, leader, proxies)
+
+    def _note_deletions(self) -> None:
+        """Those that the log speaks of were done, also if nobody acknowledged them: they are in this leader's log."""
+        for deletion in self._files.store.give_deletions():
+            self._notes.add(deletion)
 
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
         """What was deleted while nobody led is removed before messages are taken."""
@@ -214,19 +221,25 @@ class Replica:
 
     async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies) -> None:
         """Serve no more; and if that is wished, have another replica lead."""
+        text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
+        error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         if leader.deposed.is_set():
+            broker.give_up(error)
             await self._front.follow(0)
+            await broker.quiesce()
         else:
             await self._front.follow(self._grace_s)
-            await broker.quiesce()
+            quiet = asyncio.create_task(broker.quiesce(), name="end of the broker")
+            await asyncio.wait({quiet}, timeout=_HAND_OVER_S)
+            if not quiet.done():
+                broker.give_up(error)  # what it waits for is held by too few replicas
+            await quiet
             if not await self._handed_over(leader) and self._stopping.is_set():
                 with contextlib.suppress(MessagingError):  # the lease runs out by itself
                     await self._membership.give_up(leader.epoch)
         proxies.close()
         self._front.forget_followers()
         await leader.stop()
-        text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
-        broker.give_up(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
         await broker.stop()
 
     async def _handed_over(self, leader: ReplicatingLeader) -> bool:

@@ -8,7 +8,7 @@ log, in order, and answers what it hears with `held`. Either end breaks the stre
 
 from msgspec import Struct
 
-from ternmq_broker.store.join_state import JoinState
+from ternmq_broker.store.joining import JoinState
 from ternmq_common.ranges import UInt63
 from ternmq_common.shard.form import FORM, Note
 
