@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry
 
 SHARD = "broker-0"
-FAST = ("--lease-ms", "2s")
+SETTINGS = "lease_ms = \"2s\"\n"
 
 
 class Shard:
@@ -76,10 +76,11 @@ class Shard:
 
 @contextmanager
 def shard_of(folder: Path, *options: str, replicas: int = 3, proxies: int = 2) -> Iterator[Shard]:
-    """A cluster of one shard."""
-    with ClusterProcesses(
-        folder, brokers=1, replicas=replicas, proxies=proxies, broker_options=(*FAST, *options)
-    ) as cluster:
+    """A cluster of one shard, with a lease of 2 s."""
+    config = folder / "broker.toml"
+    config.write_text(SETTINGS)
+    options = ("--config", str(config), *options)
+    with ClusterProcesses(folder, brokers=1, replicas=replicas, proxies=proxies, broker_options=options) as cluster:
         shard = Shard(cluster)
         try:
             yield shard

@@ -1,16 +1,19 @@
 """A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, whatever ends that."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.shard import Shard, shard_of
-from tests.cluster.watching import clients_of, consumed, eventually, health, paused, sent_code
+from tests.cluster.watching import clients_of, consumed, eventually, health, is_empty, paused, sent_code
 from tests.support.cluster_processes import ReplicaProcess
-from tests.support.embedded import RawClient
+from tests.support.embedded import RawClient, code, moment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -69,3 +72,178 @@ async def test_a_killed_leader_is_followed_by_one_that_has_all(shard: Shard, cli
     await shard.in_sync(3)
     assert await shard.leader() is successor
     await logs_are_equal(shard)
+
+
+async def test_a_leader_that_hung_for_longer_than_its_lease_acknowledges_nothing_more(
+    shard: Shard, client: RawClient
+) -> None:
+    await client.create_topic("orders")
+    await sent(client, "orders", b"before")
+    leader = await shard.leader()
+    with paused(leader):
+        hanging = asyncio.create_task(sent_code(client, "orders", b"to the one that hangs"))
+        await shard.led_by_another(leader)
+        await sent(client, "orders", b"meanwhile")
+    await hanging
+    await sent(client, "orders", b"after")
+    await shard.in_sync(3)
+    assert await shard.leader() is not leader
+    bodies = [*await consumed(client, "orders", "readers", 3)]
+    assert {b"before", b"meanwhile", b"after"} <= {*bodies, *await the_rest(client, "orders", "readers")}
+    await logs_are_equal(shard)
+
+
+async def the_rest(client: RawClient, topic: str, group: str) -> list[bytes]:
+    """The bodies of all that can be had now."""
+    bodies: list[bytes] = []
+    while (batch := await client.receive(topic, group)).messages:
+        bodies += batch.bodies
+    return bodies
+
+
+@pytest.mark.parametrize("who", ["follower", "leader"])
+async def test_a_replica_that_lost_its_disk_is_copied_anew(shard: Shard, client: RawClient, who: str) -> None:
+    await client.create_topic("orders")
+    bodies = [b"%d" % number for number in range(40)]
+    await sent(client, "orders", *bodies[:20])
+    half = await consumed(client, "orders", "readers", 10)
+    lost = await shard.leader() if who == "leader" else (await shard.followers())[0]
+    lost.kill9()
+    shutil.rmtree(lost.data)
+    if who == "leader":
+        await shard.led_by_another(lost)
+    await asyncio.to_thread(lost.start)
+    await sent(client, "orders", *bodies[20:])
+    await shard.in_sync(3)
+    assert {*half, *await consumed(client, "orders", "readers", 30)} == set(bodies)
+    await logs_are_equal(shard)
+
+
+async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, client: RawClient) -> None:
+    await client.create_topic("orders")
+    await client.create_topic("later", kind=pb.DELAY)
+    await client.create_topic("paid", kind=pb.TRANSACTION)
+    await sent(client, "orders", *(b"%d" % number for number in range(20)))
+    assert len(await consumed(client, "orders", "readers", 12)) == 12
+    due = moment(await client.server_ms() + 6000)
+    timed = await client.send("later", b"timed", message_type=pb.DELAY, delivery_timestamp=due)
+    assert code(timed) == "OK"
+    half = await client.send("paid", b"half", message_type=pb.TRANSACTION)
+    [entry] = half.entries
+    leader = await shard.leader()
+    await asyncio.sleep(1.5)  # progress is written, and copied, every second
+    leader.kill9()
+    await shard.led_by_another(leader)
+    ending = rpc.EndTransactionRequest(
+        topic={"name": "paid"},
+        message_id=entry.message_id,
+        transaction_id=entry.transaction_id,
+        resolution=pb.COMMIT,
+        source=pb.SOURCE_CLIENT,
+    )
+
+    async def committed() -> bool:
+        return code(await client.call("EndTransaction", ending)) == "OK"
+
+    await eventually(committed, within_s=20, what="the transaction is committed")
+    assert await consumed(client, "paid", "readers", 1) == [b"half"]
+    assert sorted(await consumed(client, "orders", "readers", 8)) == sorted(b"%d" % number for number in range(12, 20))
+    assert await consumed(client, "later", "readers", 1) == [b"timed"]
+
+
+async def test_too_few_replicas_take_no_messages_and_hand_out_those_that_are_there(
+    shard: Shard, client: RawClient
+) -> None:
+    await client.create_topic("orders")
+    await sent(client, "orders", b"before")
+    followers = await shard.followers()
+    for follower in followers:
+        follower.kill9()
+
+    async def refused() -> bool:
+        return (await sent_code(client, "orders"))[0] == "HA_NOT_AVAILABLE"
+
+    await eventually(refused, within_s=20, what="sends are refused")
+    assert (await client.receive("orders", "readers", poll_s=5)).bodies == [b"before"]
+    await asyncio.to_thread(followers[0].start)
+    await sent(client, "orders", b"after")
+
+
+async def test_the_registry_is_away_for_longer_than_the_lease_and_nobody_notices(
+    shard: Shard, client: RawClient
+) -> None:
+    await client.create_topic("orders")
+    leader = await shard.leader()
+    shard.cluster.postgres.kill()
+    for number in range(12):
+        assert (await sent_code(client, "orders", b"%d" % number))[0] == "OK", shard.cluster.logs
+        await asyncio.sleep(0.5)
+    assert len(await consumed(client, "orders", "readers", 12)) == 12
+    shard.cluster.postgres.start()
+    await shard.in_sync(3)
+    await sent(client, "orders", b"after")
+    assert await shard.leader() is leader
+
+
+async def test_a_planned_move_is_seen_by_no_client(shard: Shard, client: RawClient) -> None:
+    await client.create_topic("orders", kind=pb.FIFO)
+    stop = asyncio.Event()
+    codes: list[str] = []
+
+    async def send_on() -> None:
+        while not stop.is_set():
+            number = len(codes)
+            answer = await client.send("orders", b"%d" % number, message_group="one", message_type=pb.FIFO)
+            codes.append(code(answer))
+
+    sending = asyncio.create_task(send_on())
+    leader = await shard.leader()
+    for target in await shard.followers():
+        await asyncio.to_thread(shard.registry.ask_to_move, shard.name, target.replica)
+        leader = await shard.led_by_another(leader)
+        assert leader is target
+        await shard.in_sync(3)
+    assert await asyncio.to_thread(leader.terminate) == 0
+    await shard.led_by_another(leader)
+    count = len(codes)
+    await eventually(lambda: is_true(len(codes) > count), within_s=20, what="sends go on")
+    stop.set()
+    await sending
+    assert set(codes) == {"OK"}
+    bodies: list[bytes] = []
+    while len(bodies) < len(codes):
+        bodies += await consumed(client, "orders", "readers", 1)
+    assert bodies == [b"%d" % number for number in range(len(codes))]
+
+
+async def is_true(value: object) -> bool:
+    return bool(value)
+
+
+async def test_a_topic_that_was_deleted_stays_deleted_with_every_leader(shard: Shard, client: RawClient) -> None:
+    await client.create_topic("orders")
+    await sent(client, "orders", b"old")
+    deleted = await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name="orders"))
+    assert code(deleted) == "OK"
+    await client.create_topic("orders")
+    await sent(client, "orders", b"new")
+    leader = await shard.leader()
+    leader.kill9()
+    await shard.led_by_another(leader)
+    assert await consumed(client, "orders", "readers", 1) == [b"new"]
+    assert await is_empty(client, "orders", "readers")
+
+
+async def test_a_follower_is_ready_when_it_has_all(shard: Shard, client: RawClient) -> None:
+    for replica in shard.replicas:
+
+        async def ready(replica: ReplicaProcess = replica) -> bool:
+            return (await health(replica, "ready"))[0] == 200
+
+        await eventually(ready, within_s=10, what=f"{replica.replica} is ready")
+    follower, other = await shard.followers()
+    for each in (follower, other, await shard.leader()):
+        each.kill9()
+    await asyncio.to_thread(follower.start)
+    status, text = await health(follower, "ready")
+    assert status == 503, text

@@ -1,10 +1,10 @@
 """What a process of a cluster has."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ternmq_common.addresses import is_wildcard, parsed_address
 from ternmq_common.cluster import ReplicationMode
-from ternmq_common.limits import SECOND_MS
+from ternmq_common.limits import MIB, SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.server_settings.storage import MEMBER_NAME, MEMBER_NAME_ALLOWED, StorageSettings
@@ -56,6 +56,9 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
 
     replica_lag_ms: int = 1500
     """How long a replica that follows may be behind, in milliseconds, before it is not in sync any more."""
+
+    catch_up_bytes_per_second: int = field(default=64 * MIB, metadata={"flag": "--catch-up-rate"})
+    """Bytes a second that the leader gives a replica that is far behind, so that what is live keeps its latency."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

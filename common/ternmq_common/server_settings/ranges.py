@@ -25,6 +25,7 @@ RANGES = {
     "replicas": (1, REPLICAS_MAX),
     "min_insync": (0, REPLICAS_MAX),
     "replica_lag_ms": (100, MINUTE_MS),
+    "catch_up_bytes_per_second": (64 * KIB, 64 * GIB),
     "registry_wait_ms": (0, HOUR_MS),
     "connections_max": (1, 1_000_000),
     "connection_streams_max": (1, 100_000),

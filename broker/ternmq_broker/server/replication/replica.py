@@ -178,7 +178,7 @@ class Replica:
         broker.answers_alone(leader.is_async)
         await leader.begin()
         broker.start()
-        deletion_log = DeletionLog(broker, self._directory, self._notes)
+        deletion_log = DeletionLog(broker, self._directory, self._membership.settings.data_dir)
         proxies = Proxies(broker, self._directory, deletion_log, self._observability.continued)
         leader.start(Load(broker.figures, proxies).now)
         leader.on_served_again = proxies.served_again
