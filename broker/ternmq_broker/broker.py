@@ -565,7 +565,7 @@ class Broker:
         await self._replicated()
 
     async def _replicated(self) -> None:
-        """What was done by an operation of the log lasts when that is acknowledged; in a store without replicas it does."""
+        """With replicas, what was done by an operation of the log lasts when that is acknowledged."""
         if self._store.is_replicated:
             await self._flusher.durable(self._store.end)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.disk_room import DiskRoom, disk_bytes
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.joining import UNFINISHED, wiped
+from ternmq_broker.store.joining import UNFINISHED, UnfinishedCopy, wiped
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
@@ -101,6 +101,10 @@ def told(folder: "Path") -> "Iterator[None]":
         raise StartupError(
             f"in {folder} {error}; restore it from a copy, or start with --accept-corruption to go on without what it "
             "says"
+        ) from error
+    except UnfinishedCopy as error:
+        raise StartupError(
+            f"in {folder} {error}, and that did not come to its end; start it as a replica, which begins again"
         ) from error
     except NewerFormat as error:
         raise StartupError(

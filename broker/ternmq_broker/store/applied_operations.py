@@ -87,7 +87,8 @@ class AppliedOperations:
     def _mark(self, epoch: int, log_offset: int) -> None:
         while self.marks and self.marks[-1][1] >= log_offset:
             self.marks.pop()  # it is met again, or others are behind it, which are to come
-        self.marks = [*self.marks, (epoch, log_offset)][-MARKS_MAX:]
+        if not self.marks or self.marks[-1][0] < epoch:
+            self.marks = [*self.marks, (epoch, log_offset)][-MARKS_MAX:]
 
     def contradiction(self, record: "Record") -> str | None:
         """Why a record that came from the leader can't come next."""
@@ -121,6 +122,10 @@ class AppliedOperations:
         self._given = []
 
     # --- side files
+
+    def files_are_behind(self, log_offset: int) -> None:
+        """Something else is known that is to be written as soon as the log is acknowledged up to there."""
+        self._unwritten.append(max(1, log_offset))
 
     def forgotten_for_good(self, acknowledged: int) -> dict[str, int]:
         """`forgotten` without what may be taken back."""

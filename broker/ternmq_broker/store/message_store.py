@@ -23,6 +23,7 @@ from ternmq_broker.store.copying import AcceptedRanges, CopyTaking, TakenCopy, w
 from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
+from ternmq_broker.store.joining import JOINED, JoinState, check_finished
 from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
 from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
@@ -94,7 +95,8 @@ class MessageStore:
         replay_sizes: ReplaySizes = REPLAY_SIZES,
         spill_limit: int = NO_LIMIT,
     ) -> None:
-        """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, OSError.
+        """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, UnfinishedCopy,
+        OSError.
 
         A replica gives 0 for `spill_limit`; it is then what its files knew to be acknowledged when it was last open.
         """
@@ -105,6 +107,7 @@ class MessageStore:
         self.is_replicated = False
         """Whether operations are written, for other replicas."""
         self._root = folders.root
+        check_finished(self._root)
         self._set_aside = SetAside(folders.set_aside)
         known = store_format.read(folders.root, folders.commit_log)
         is_layout_1 = known is None and any(name.isdigit() for name in folders.commit_log.names())
@@ -138,6 +141,8 @@ class MessageStore:
         elif replay.was_long:
             self._save_after(replay)
         self._operations.look_at_marks(self._log)
+        self._joined = _as_dict(files.needed(self._root, JOINED))
+        self._take_joined(self._log.end)
         self._copy_taking: CopyTaking | None = None
         if is_layout_1:
             self._bring_up_to_date(found.key)
@@ -630,6 +635,7 @@ class MessageStore:
 
         Deletions that the log speaks of are the caller's to note before, all of them (`give_deletions`)."""
         assert not self._operations.marks or self._operations.marks[-1][0] < epoch
+        self._take_joined(NO_LIMIT)
         self._operate(Operation(OperationKind.EPOCH, epoch))
         self._operations.noted()
         write_marks = self._operations.prepare_epochs()
@@ -646,6 +652,26 @@ class MessageStore:
     def give_deletions(self) -> "list[Deletion]":
         """All deletions of which the log speaks, acknowledged or not, that are not known to be noted."""
         return self._operations.give_deletions()
+
+    def join_state(self) -> JoinState:
+        """What another store has to know that is to begin as a copy of this one."""
+        return JoinState(
+            key=self._log.layouts.key,
+            layout_1_below=self._log.layouts.layout_1_below,
+            log_start=self._log.start,
+            log_end=self._log.end,
+            low_watermarks=self._index.low_watermarks(self.spill_limit),
+            forgotten=self._operations.forgotten_for_good(self.spill_limit),
+            accepted=self._accepted.ranges(),
+            epochs=self.epochs,
+        )
+
+    def _take_joined(self, log_end: int) -> None:
+        """What the leader knew when this copy began, as soon as the log has come so far."""
+        if self._joined and self._joined["end"] <= log_end:
+            self._index.take_low_watermarks(self._joined["floors"])
+            self._joined = {}
+            self._operations.files_are_behind(min(self._log.end, self.spill_limit))
 
     def log_bytes(self, log_offset: int, size_max: int, *, may_block: bool) -> tuple[int, bytes]:
         """For a follower: where the segment begins that has that log offset, and up to so many bytes from there on, to
@@ -669,6 +695,7 @@ class MessageStore:
         self._operations.noted()
         count = taking.take(base, data)
         self._last_ms = max(self._last_ms, taking.stored_ms)
+        self._take_joined(self._log.end)
         return TakenCopy(self._log.end, count, [], self._operations.give_deletions(self.spill_limit))
 
     def accept_damage(self, ranges: "Sequence[Range]") -> None:

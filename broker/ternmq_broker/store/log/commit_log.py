@@ -164,7 +164,7 @@ class CommitLog:
         self._names_unsynced = True
 
     def _create(self, base: int) -> _Segment:
-        return _Segment(base, self._folder.create(_name(base), reserve_bytes=self._reserve_bytes))
+        return _Segment(base, self._folder.create(name_of_segment(base), reserve_bytes=self._reserve_bytes))
 
     def sync(self) -> int:
         """Make durable what was appended before this call, and return up to where. For the flusher's thread."""
@@ -231,7 +231,7 @@ class CommitLog:
 
     def path_of(self, base: int) -> "Path | None":
         """The file of the segment that begins there, if it is on a disk as it is here."""
-        return self._folder.path / _name(base) if isinstance(self._folder, DiskFolder) else None
+        return self._folder.path / name_of_segment(base) if isinstance(self._folder, DiskFolder) else None
 
     def following_segment(self, log_offset: int) -> int:
         """Where the next segment begins; the end of the log in the last one."""
@@ -272,7 +272,7 @@ class CommitLog:
         """Forget the oldest segments, never the one that grows; their files wait for `delete_detached`."""
         assert count < len(self._segments)
         for segment in self._segments[:count]:
-            self._detached.add(_name(segment.base), segment.file)
+            self._detached.add(name_of_segment(segment.base), segment.file)
         self._segments = self._segments[count:]
         self._bases = [segment.base for segment in self._segments]
 
@@ -286,7 +286,7 @@ class CommitLog:
 
     def _remove(self, segment: _Segment) -> None:
         segment.file.close()
-        self._folder.remove(_name(segment.base))
+        self._folder.remove(name_of_segment(segment.base))
 
     def close(self) -> None:
         """Give back reserved room, and let go of the files; syncs nothing."""
@@ -297,5 +297,6 @@ class CommitLog:
             self._detached.close()
 
 
-def _name(base: int) -> str:
+def name_of_segment(base: int) -> str:
+    """The file of the segment that begins there."""
     return f"{base:0{_NAME_DIGITS}d}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ternmq_broker.store.files import Folder
 
 NAME = "durable"
@@ -21,6 +23,11 @@ def decoded(data: bytes) -> tuple[list[int], int]:
     whole = len(data) - len(data) % _ENTRY.size
     marks = [log_offset for log_offset, check in _ENTRY.iter_unpack(data[:whole]) if check == _check(log_offset)]
     return marks, len(data) - len(marks) * _ENTRY.size
+
+
+def encoded(marks: "Iterable[int]") -> bytes:
+    """The bytes of a file of these log offsets."""
+    return b"".join(_ENTRY.pack(log_offset, _check(log_offset)) for log_offset in marks)
 
 
 def _check(log_offset: int) -> int:

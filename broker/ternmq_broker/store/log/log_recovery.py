@@ -206,6 +206,11 @@ class LogRecovery:
             name,
         )
 
+    def keep_from(self, begin: int) -> str | None:
+        """Copy all bytes from there on, to be cut off by the caller; the copy's name, None if there are only zeros."""
+        end = self._end_of_bytes(begin)
+        return self._copy(begin, end) if end > begin else None
+
     def _copy(self, begin: int, end: int) -> str:
         return self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", self._pieces(begin, end))
 

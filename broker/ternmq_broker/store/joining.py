@@ -1,0 +1,104 @@
+"""How a store begins as a copy of another one's log, offline.
+
+State       what a leader's store has beside its log, at one moment (`MessageStore.join_state`). The copy begins where
+            the leader's log begins, and has no byte of it yet.
+Deletions   of before there were replicas are no operations of the log. `forgotten` speaks of places in the log, and is
+            the copy's at once; low watermarks are kept in `joined` until the copy has come to where the log ended at
+            that moment, since until then it has not all the messages that they are about.
+Unfinished  while a store is wiped, or begun, the file `unfinished` is there, and it can't be opened.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import applied_operations, catching_up, side_files, store_format
+from ternmq_broker.store.log import durable_watermarks
+from ternmq_broker.store.log.commit_log import name_of_segment
+from ternmq_broker.store.store_format import StoreFormat
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder, StoreFolders
+
+JOINED = "joined"
+UNFINISHED = "unfinished"
+_ROOT_FILES = (
+    "checkpoint",
+    durable_watermarks.NAME,
+    applied_operations.FORGOTTEN,
+    applied_operations.EPOCHS,
+    catching_up.NAME,
+    "accepted-damage",
+    JOINED,
+    store_format.NAME,
+    store_format.COPY,
+)
+
+
+class UnfinishedCopy(Exception):
+    """The store was being wiped, or begun as a copy, and that did not come to its end: wipe it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinState:
+    """What a copy has to know of its leader's store: `key` and `layout_1_below` of its format, where its log begins and
+    ended, low watermarks (topic, queue id, offset, origin), deleted topics, stretches of damage, epoch marks."""
+
+    key: int
+    layout_1_below: int
+    log_start: int
+    log_end: int
+    low_watermarks: list[tuple[str, int, int, int]]
+    forgotten: dict[str, int]
+    accepted: list[tuple[int, int]]
+    epochs: list[tuple[int, int]]
+
+
+def check_finished(root: "Folder") -> None:
+    """UnfinishedCopy."""
+    if UNFINISHED in root.names():
+        raise UnfinishedCopy("the store was being wiped, to be copied from its leader anew")
+
+
+def wiped(folders: "StoreFolders") -> None:
+    """Remove everything of a store that is not open but what was set aside; the consumption journal is its reader's.
+    Who dies in between calls it again. OSError."""
+    side_files.write(folders.root, UNFINISHED, None)
+    _remove_all(folders)
+    _finish(folders.root)
+
+
+def begin_copy(folders: "StoreFolders", state: JoinState) -> None:
+    """Let an empty store begin as a copy; who dies in between wipes it and calls it again. OSError."""
+    root = folders.root
+    side_files.write(root, UNFINISHED, None)
+    _remove_all(folders)
+    side_files.write(root, catching_up.NAME, state.log_start)
+    side_files.write(root, applied_operations.FORGOTTEN, state.forgotten)
+    side_files.write(root, JOINED, {"end": state.log_end, "floors": state.low_watermarks})
+    if state.accepted:
+        side_files.write(root, "accepted-damage", state.accepted)
+    if state.epochs:
+        # Those that the copy will come to it finds by itself.
+        marks = [mark for mark in state.epochs if mark[1] < state.log_start]
+        side_files.write(root, applied_operations.EPOCHS, {"marks": marks, "deletions": []})
+    folders.commit_log.create(name_of_segment(state.log_start)).close()
+    folders.commit_log.sync_names()
+    StoreFormat(state.key, state.layout_1_below).write(root)
+    _finish(root)
+
+
+def _remove_all(folders: "StoreFolders") -> None:
+    for folder in (folders.index, folders.timers, folders.commit_log):
+        for name in folder.names():
+            folder.remove(name)
+        folder.sync_names()
+    there = set(folders.root.names())
+    for name in _ROOT_FILES:
+        if name in there:
+            folders.root.remove(name)
+    folders.root.sync_names()
+
+
+def _finish(root: "Folder") -> None:
+    root.remove(UNFINISHED)
+    root.sync_names()

@@ -1,0 +1,100 @@
+"""Cuts the log of a store that is not open back to where it is the same as its leader's, offline.
+
+Order       the bytes are copied to `set-aside/`; what speaks of them is taken back; they are cut off. Who dies in
+            between finds a store that opens, cut or not, and can do it again.
+Derived     index, timers and checkpoint speak of acknowledged records only, which are never cut off by an ordinary
+            change of leaders. Where they speak of more they are removed, and made anew from the log.
+Marks       of epochs that are cut off go. What else side files say is of the log below (`undecided`).
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import applied_operations, catching_up, checked_file, side_files, store_format
+from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.derived import Derived
+from ternmq_broker.store.log import durable_watermarks
+from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
+from ternmq_broker.store.log.log_recovery import LogRecovery
+from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.set_aside import SetAside
+from ternmq_broker.store.side_files import VERSION
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder, StoreFolders
+
+_log = logging.getLogger(__name__)
+_CHECKPOINT = "checkpoint"
+_ACCEPTED = "accepted-damage"
+_SEGMENT_BYTES = 1 << 30
+"""Nothing is appended."""
+
+
+def truncated(folders: "StoreFolders", end: int) -> str | None:
+    """Cut the log off at `end`, where a record begins; the name of the file in `set-aside/` that has the bytes, None if
+    there were none. DamagedFile, NewerFormat, OSError."""
+    found = store_format.read(folders.root, folders.commit_log)
+    assert found is not None, "a store of layout 1 was never one of several replicas"
+    layouts = RecordLayouts(found.key, found.layout_1_below)
+    log = CommitLog(folders.commit_log, layouts, segment_bytes=_SEGMENT_BYTES)
+    try:
+        assert log.start <= end
+        if end >= log.end:
+            return None
+        kept = LogRecovery(log, SetAside(folders.set_aside), durable=0).keep_from(end)
+        _take_back(folders, end, found.layout_1_below)
+        _take_back_derived(folders, log.segment_bases, end)
+        while len(log.segment_bases) > 1 and log.segment_bases[-1] >= end:
+            log.cut(log.segment_bases[-1])
+            folders.commit_log.sync_names()  # one after the other: a gap would be damage
+        log.recovered(end, max(log.start, end - 1))
+    finally:
+        log.close()
+    return kept
+
+
+def _take_back(folders: "StoreFolders", end: int, layout_1_below: int) -> None:
+    """Let no small file beside the log speak of what lies above."""
+    root = folders.root
+    marks, _ = durable_watermarks.decoded(root.content(durable_watermarks.NAME) or b"")
+    if any(mark > end for mark in marks):
+        root.replace(durable_watermarks.NAME, durable_watermarks.encoded(mark for mark in marks if mark <= end))
+    since = catching_up.since_by(_content(root, catching_up.NAME))
+    if end < since < NO_LIMIT or (since > end and layout_1_below > end):
+        side_files.write(root, catching_up.NAME, end)
+    epochs = _content(root, applied_operations.EPOCHS)
+    if isinstance(epochs, dict):
+        kept = {
+            "marks": [mark for mark in epochs["marks"] if mark[1] < end],
+            "deletions": [deletion for deletion in epochs["deletions"] if deletion[0] <= end],
+        }
+        if kept != epochs:
+            side_files.write(root, applied_operations.EPOCHS, kept)
+    accepted = _content(root, _ACCEPTED)
+    if isinstance(accepted, list) and any(begin >= end for begin, _ in accepted):
+        side_files.write(root, _ACCEPTED, [stretch for stretch in accepted if stretch[0] < end])
+
+
+def _take_back_derived(folders: "StoreFolders", segments: list[int], end: int) -> None:
+    checkpoint = _content(folders.root, _CHECKPOINT)
+    known = checkpoint if isinstance(checkpoint, dict) else {}
+    derived = Derived(folders.index, folders.timers)
+    derived.load(known, segments, end)
+    spoke_of = derived.promised
+    derived.close()
+    if spoke_of > end:
+        _log.warning("the indexes speak of more of the log than is left, up to %d; they are made anew", spoke_of)
+        Derived.remove_files(folders.index, folders.timers)
+    timers = known.get("timers", {})
+    covered = max(known.get("durable", 0), timers.get("covered", 0), *(to for to, _ in timers.get("zones", ())), 0)
+    if _CHECKPOINT in folders.root.names() and max(spoke_of, covered) > end:
+        folders.root.remove(_CHECKPOINT)
+        folders.root.sync_names()
+
+
+def _content(folder: "Folder", name: str) -> object | None:
+    """What a side file says; None if there is none. Of one that is damaged nothing is believed by a start either."""
+    try:
+        return checked_file.read(folder, name, name, VERSION)
+    except DamagedFile:
+        return None

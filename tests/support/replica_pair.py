@@ -1,0 +1,163 @@
+"""A leader's store and a follower's, driven by a test: what is between them is a function call."""
+
+from dataclasses import dataclass, field
+
+from ternmq_broker.store.copying import BadCopy
+from ternmq_broker.store.drafts import Draft
+from ternmq_broker.store.joining import JoinState, begin_copy, wiped
+from ternmq_broker.store.log.commit_log import NO_LIMIT
+from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.replaying.replay import ReplaySizes
+from ternmq_common.cluster import Deletion
+from ternmq_common.model import NewMessage
+from ternmq_protos.v2 import definition_pb2
+from tests.support.memory_disk import MemoryFolders
+
+SEGMENT_BYTES = 2000
+SIZES = ReplaySizes(spill_entries=4)
+
+
+def message(name: str, body: bytes = b"", key: str = "") -> NewMessage:
+    keys = [key] if key else []
+    system = definition_pb2.SystemProperties(message_id=name, keys=keys).SerializeToString(deterministic=True)
+    return NewMessage(len(body), system, body, (name, *keys))
+
+
+def opened(folders: MemoryFolders, *, spill_limit: int = 0) -> MessageStore:
+    store = MessageStore(folders, segment_bytes=SEGMENT_BYTES, spill_limit=spill_limit, replay_sizes=SIZES)
+    store.is_replicated = True
+    return store
+
+
+def spill(store: MessageStore) -> None:
+    """Move to disk what may be, and make a checkpoint."""
+    while job := store.prepare_spill(entries_min=1):
+        job.write()
+        store.finish_spill(job)
+    store.save_checkpoint()
+
+
+def content(store: MessageStore) -> dict[str, object]:
+    """All that must be the same on two replicas."""
+    queues = {queue: store.bounds(*queue) for queue in store.queues() if store.bounds(*queue)[1]}
+    return {
+        "topics": store.topics(),
+        "queues": queues,
+        "complete": {queue: store.is_complete(*queue) for queue in queues},
+        "messages": {queue: _messages(store, *queue) for queue in queues},
+        "timers": timers(store),
+        "halves": {half.log_offset: half.size for half in store.halves.waiting.values()},
+        "epochs": store.epochs,
+    }
+
+
+def _messages(store: MessageStore, topic: str, queue_id: int) -> list[object]:
+    first, end = store.bounds(topic, queue_id)
+    found: list[object] = []
+    while first < end:
+        located = store.locate(topic, queue_id, first, 7, may_block=True)
+        found += [
+            record and (record.queue_offset, record.system, record.rest)
+            for record in store.read(located, may_block=True)
+        ]
+        first += len(located)
+    return found
+
+
+def timers(store: MessageStore) -> set[int]:
+    """Log offsets of the timers that are pending and not of a deleted topic."""
+    job = store.timers.prepare_scan(NO_LIMIT, start=(0, 0), limit=1 << 30)
+    job.run()
+    found, _ = store.timers.finish_scan(job)
+    pending = set()
+    for entry in found:
+        record = store.record_at(entry.log_offset)
+        if record is not None and not store.is_forgotten(record.topic, entry.log_offset):
+            pending.add(entry.log_offset)
+    return pending
+
+
+def log_of(store: MessageStore, since: int = 0) -> dict[int, bytes]:
+    """The segments from a log offset on, by where they begin."""
+    found: dict[int, bytes] = {}
+    position = max(since, store.start)
+    while position < store.end:
+        base, data = store.log_bytes(position, 1 << 20, may_block=True)
+        found[base] = data
+        position += len(data)
+    return found
+
+
+@dataclass
+class Leader:
+    """A store that appends; `acknowledged` is as far as its replicas have everything."""
+
+    folders: MemoryFolders = field(default_factory=MemoryFolders)
+    clock: int = 1
+    named: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = opened(self.folders, spill_limit=NO_LIMIT)
+
+    def name(self) -> str:
+        self.named += 1
+        return f"m{self.named}"
+
+    def append(self, topic: str, queue_id: int, count: int, body: bytes, key: str) -> None:
+        self.clock += 1
+        self.store.append(topic, queue_id, [message(self.name(), body, key) for _ in range(count)], self.clock)
+
+    def draft(self, kind: RecordKind, topic: str, *, due_ms: int = 0, origin: Origin | None = None) -> int:
+        self.clock += 1
+        draft = Draft(kind, topic, 0, message(self.name(), b"half"), due_ms=due_ms, origin=origin, sender="s")
+        return self.store.append_drafts([draft], self.clock)[0].log_offset
+
+
+@dataclass
+class Follower:
+    """A store that takes what a leader has. `kept` are the bytes that are no whole record yet."""
+
+    folders: MemoryFolders = field(default_factory=MemoryFolders)
+    kept: bytes = b""
+    noted: set[Deletion] = field(default_factory=set)
+
+    def begin(self, state: JoinState) -> None:
+        wiped(self.folders)
+        begin_copy(self.folders, state)
+        self.store = opened(self.folders)
+        self.kept = b""
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        self.store.begin_catching_up()()
+
+    def take(self, leader: MessageStore, size: int) -> int:
+        """Take up to `size` more bytes of the leader; how many came."""
+        base, data = leader.log_bytes(self.store.end + len(self.kept), size, may_block=True)
+        if not data:
+            return 0
+        buffer = self.kept + data
+        whole = self.store.whole_bytes(buffer)
+        if whole:
+            taken = self.store.take_copied(base, buffer[:whole])
+            assert taken.log_end == self.store.end
+            for write in taken.writes:
+                write()
+            self.noted.update(taken.deletions)
+        self.kept = buffer[whole:]
+        return len(data)
+
+    def take_all(self, leader: MessageStore, size: int = 1 << 20) -> None:
+        while self.take(leader, size):
+            continue
+        assert not self.kept
+
+    def reopen(self, folders: MemoryFolders) -> None:
+        """After a crash or a close: what was kept is to be asked for again."""
+        self.folders = folders
+        self.store = opened(folders)
+        self.kept = b""
+
+
+__all__ = ["BadCopy", "Follower", "Leader", "content", "log_of", "message", "opened", "spill", "timers"]

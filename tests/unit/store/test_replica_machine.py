@@ -1,0 +1,266 @@
+"""A leader's store and a follower's against any history: in the end they are the same in all that can be seen."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.truncating import truncated
+from tests.support.replica_pair import Follower, Leader, content, log_of, opened, spill, timers
+
+TOPICS = ["orders", "payments", "gone"]
+KEYS = ["", "k1", "k2"]
+
+
+class ReplicaMachine(RuleBasedStateMachine):
+    """The leader appends everything there is, forgets, purges, rolls, removes, restarts; the follower takes it in pieces,
+    loses power, is closed, is cut back. `acknowledged` is what both have durable, as the leader knows it."""
+
+    @initialize(before=st.integers(0, 3))
+    def start(self, before: int) -> None:
+        self.leader = Leader()
+        self.leader.store.is_replicated = False
+        for number in range(before):
+            self.leader.append("orders", 0, 2, b"before", "")
+            self.leader.store.forget_topic("orders")() if number else None
+        self.leader.store.sync()
+        self.leader.store.is_replicated = True
+        self.acknowledged = self.leader.store.end
+        self.epoch = 1
+        self.version = 0
+        self.leader.store.begin_epoch(1)()
+        self.halves: list[int] = []
+        self.timers: list[tuple[int, int]] = []
+        self.follower = Follower()
+        self.follower.begin(self.leader.store.join_state())
+        self.limit()
+
+    def limit(self) -> None:
+        """Tell both what is acknowledged."""
+        leader, follower = self.leader.store, self.follower.store
+        in_sync = not follower.is_catching_up
+        both = min(leader.synced, follower.synced) if in_sync else leader.synced
+        self.acknowledged = max(self.acknowledged, both)
+        leader.vouch_limit = leader.spill_limit = self.acknowledged
+        follower.spill_limit = max(follower.spill_limit, min(self.acknowledged, follower.end))
+
+    # --- the leader
+
+    @rule(
+        topic=st.sampled_from(TOPICS),
+        queue_id=st.integers(0, 1),
+        count=st.integers(1, 6),
+        body=st.binary(max_size=300),
+        key=st.sampled_from(KEYS),
+    )
+    def append(self, topic: str, queue_id: int, count: int, body: bytes, key: str) -> None:
+        self.leader.append(topic, queue_id, count, body, key)
+
+    @rule(topic=st.sampled_from(TOPICS), due_ms=st.integers(1, 1000))
+    def time(self, topic: str, due_ms: int) -> None:
+        self.timers.append((self.leader.draft(RecordKind.TIMER, topic, due_ms=due_ms), due_ms))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def begin_transaction(self, topic: str) -> None:
+        self.halves.append(self.leader.draft(RecordKind.HALF_MESSAGE, topic))
+
+    @rule(data=st.data(), topic=st.sampled_from(TOPICS))
+    def settle(self, data: st.DataObject, topic: str) -> None:
+        waiting = sorted(self.leader.store.halves.waiting)
+        if waiting:
+            half = data.draw(st.sampled_from(waiting))
+            kind = data.draw(st.sampled_from([RecordKind.MESSAGE, RecordKind.OPERATION]))
+            self.leader.draft(kind, topic, origin=Origin(half))
+        if self.timers:
+            place, due_ms = self.timers.pop(data.draw(st.integers(0, len(self.timers) - 1)))
+            kind = data.draw(st.sampled_from([RecordKind.MESSAGE, RecordKind.TOMBSTONE]))
+            self.leader.draft(kind, topic, origin=Origin(place, due_ms))
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def forget(self, topic: str) -> None:
+        self.version += 1
+        self.leader.store.forget_topic(topic, self.version)()
+
+    @rule(group=st.sampled_from(["g", "h"]))
+    def forget_group(self, group: str) -> None:
+        self.version += 1
+        self.leader.store.forget_group(group, self.version)
+
+    @rule(topic=st.sampled_from(TOPICS), queue_id=st.integers(0, 1), back=st.integers(0, 4))
+    def purge(self, topic: str, queue_id: int, back: int) -> None:
+        self.leader.store.purge(topic, queue_id, max(0, self.leader.store.bounds(topic, queue_id)[1] - back))()
+
+    @rule()
+    def sync(self) -> None:
+        self.leader.store.sync()
+        self.limit()
+
+    @rule()
+    def spill(self) -> None:
+        spill(self.leader.store)
+
+    @rule()
+    def roll(self) -> None:
+        self.leader.store.roll()
+
+    @rule(count=st.integers(1, 2))
+    def retain(self, count: int) -> None:
+        """Retention, of what no timer or half message waits in any more."""
+        store = self.leader.store
+        spill(store)
+        count = min(count, store.removable_below(store.end))
+        if count and all(place >= store.segment_end(count) for place in store.halves.waiting):
+            removal = store.prepare_removal(count)
+            removal.write()
+            store.finish_removal(removal)
+            store.delete_removed()
+            self.timers = [timer for timer in self.timers if timer[0] >= store.start]
+            if self.follower.store.end < store.start:
+                self.follower.begin(store.join_state())
+
+    @rule()
+    def restart(self) -> None:
+        self.leader.store.close()
+        self.leader.store = opened(self.leader.folders)
+        self.epoch += 1
+        self.leader.store.begin_epoch(self.epoch)()
+        self.limit()
+
+    # --- the follower
+
+    @rule(size=st.integers(1, 700) | st.just(1 << 20))
+    def take(self, size: int) -> None:
+        self.follower.take(self.leader.store, size)
+
+    @rule()
+    def follower_syncs(self) -> None:
+        store = self.follower.store
+        store.sync()
+        if store.synced >= self.acknowledged and self.leader.store.end == store.end:
+            store.caught_up()()
+        self.limit()
+
+    @rule()
+    def follower_spills(self) -> None:
+        spill(self.follower.store)
+
+    @rule()
+    def follower_retains(self) -> None:
+        store = self.follower.store
+        spill(store)
+        count = store.removable_below(self.leader.store.start)
+        if count:
+            removal = store.prepare_removal(count)
+            removal.write()
+            store.finish_removal(removal)
+            store.delete_removed()
+
+    @rule()
+    def follower_restarts(self) -> None:
+        self.follower.store.close()
+        self.follower.reopen(self.follower.folders)
+        self.limit()
+
+    @rule(data=st.data(), noise=st.binary(max_size=64) | st.integers(0, 600).map(bytes))
+    def follower_loses_power(self, data: st.DataObject, noise: bytes) -> None:
+        safe = self.follower.store.synced
+        self.follower.reopen(self.follower.folders.crash(lambda count: data.draw(st.integers(0, count)), noise))
+        assert self.follower.store.end >= safe
+        self.limit()
+
+    @precondition(lambda self: self.follower.store.end > self.acknowledged or self.follower.store.is_catching_up)
+    @rule(data=st.data())
+    def follower_is_cut_back(self, data: st.DataObject) -> None:
+        """As when another leader has less; here the same one goes on."""
+        store = self.follower.store
+        ends = [store.start, *self._ends(store.start)]
+        least = store.start if store.is_catching_up else self.acknowledged
+        allowed = [end for end in ends if least <= end <= store.end]
+        if not allowed:
+            return
+        end = data.draw(st.sampled_from(allowed))
+        store.sync()
+        store.close()
+        was = self.follower.store.end
+        kept = truncated(self.follower.folders, end)
+        assert (kept is None) == (end == was)
+        self.follower.reopen(self.follower.folders)
+        assert self.follower.store.end == end
+        self.limit()
+
+    def _ends(self, start: int) -> list[int]:
+        """Where records of the leader end that the follower may have."""
+        ends, position = [], start
+        position = max(position, self.leader.store.start)
+        while position < self.leader.store.end:
+            position += self.leader.store._log.head_at(position).size
+            ends.append(position)
+        return ends
+
+    # --- both
+
+    @precondition(lambda self: not self.follower.store.is_catching_up)
+    @rule(data=st.data(), noise=st.binary(max_size=64), power=st.booleans(), reopened=st.booleans())
+    def they_change_places(self, data: st.DataObject, noise: bytes, power: bool, reopened: bool) -> None:
+        """The leader dies; the follower, which has all that was acknowledged, leads, and the other one follows it."""
+        old, new = self.leader.store, self.follower
+        if reopened:
+            new.store.close()
+            new.reopen(new.folders)
+        common = new.store.end
+        if power:
+            folders = self.leader.folders.crash(lambda count: data.draw(st.integers(0, count)), noise)
+        else:
+            old.close()
+            folders = self.leader.folders
+        opened(folders).close()  # what a start makes of it may be looked at before it is known where to cut
+        self.epoch += 1
+        new.noted.update(new.store.give_deletions())
+        new.store.begin_epoch(self.epoch)()
+        truncated(folders, common)
+        named, clock = self.leader.named, self.leader.clock
+        self.leader.folders, self.leader.store = new.folders, new.store
+        self.leader.named, self.leader.clock = named, clock
+        self.leader.store.spill_limit = self.acknowledged
+        self.follower = Follower()
+        self.follower.reopen(folders)
+        assert self.follower.store.end <= common
+        self.halves = sorted(new.store.halves.waiting)
+        waiting = timers(new.store)
+        self.timers = [timer for timer in self.timers if timer[0] in waiting]
+        self.follower.catch_up()
+        self.limit()
+
+    # --- what is to be so
+
+    @rule()
+    def they_become_the_same(self) -> None:
+        leader, follower = self.leader.store, self.follower
+        follower.take_all(leader)
+        assert log_of(follower.store, leader.start) == log_of(leader)
+        leader.sync()
+        follower.store.sync()
+        follower.store.caught_up()()
+        self.limit()
+        self.follower_retains()
+        assert content(follower.store) == content(leader)
+        for topic in TOPICS:
+            for key in [*KEYS[1:], "m1", "m2", "m3"]:
+                found = [
+                    [record.queue_offset for record in store.find_by_key(topic, key, 100)]
+                    for store in (leader, follower.store)
+                ]
+                assert found[0] == found[1]
+        again = opened(follower.folders)
+        assert content(again) == content(leader)
+
+    def teardown(self) -> None:
+        if hasattr(self, "follower"):
+            self.they_become_the_same()
+            self.follower_restarts()
+            assert content(self.follower.store) == content(self.leader.store)
+
+
+ReplicaMachine.TestCase.settings = settings(deadline=None, stateful_step_count=40)
+TestReplicaMachine = ReplicaMachine.TestCase
+
