@@ -607,6 +607,11 @@ class MessageStore:
     # --- replicas
 
     @property
+    def key(self) -> int:
+        """The log's: replicas have the same, and other stores others."""
+        return self._log.layouts.key
+
+    @property
     def vouch_limit(self) -> int:
         """Records that are appended vouch for no more of the log than this: what all replicas in sync have durable."""
         return self._log.vouch_limit
