@@ -24,7 +24,7 @@ class MemoryBrokers:
         self.looks = 0
         self.silent: list[str] = []
         self.removed: list[tuple[str, bool]] = []
-        self.then: "list[Callable[[], object]]" = []
+        self.then: list[Callable[[], object]] = []
 
     def put(self, name: str, *, live: bool = True, load: admin_pb2.BrokerLoad | None = None) -> None:
         broker = admin_pb2.Broker(
