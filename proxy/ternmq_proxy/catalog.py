@@ -20,6 +20,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
 from ternmq_proxy.lookups import Lookups
+from ternmq_proxy.shard_changes import ShardChanges
 from ternmq_proxy.user_changes import UserChanges
 from ternmq_registry.errors import RegistryUnavailable
 
@@ -79,6 +80,7 @@ class Catalog:
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
         self._change_log = ChangeLog(now)
         self.users = UserChanges(self, directory.registry, self._change_log)
+        self.shards = ShardChanges(self, directory.registry, self._change_log)
 
     @property
     def _known(self) -> "RegistrySnapshot":

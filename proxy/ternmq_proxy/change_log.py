@@ -78,5 +78,7 @@ def _told(what: "Topic | Group", *, unusual_only: bool = False) -> dict[str, str
             value = definition_pb2.MessageType.Name(value)
         elif field.name == "brokers":
             value = " ".join(value) or "none"
+        elif field.name == "replication":
+            value = value or "as each shard has it"
         told[field.name] = cut(str(value))
     return told

@@ -334,6 +334,30 @@ async def test_the_one_broker_of_an_embedded_stack_is_told_and_stays_as_it_is(
         await admin.broker_remaining("nowhere")
 
 
+async def test_the_one_broker_of_an_embedded_stack_has_no_replicas(admin: ternmq.Admin) -> None:
+    [broker] = await admin.list_brokers()
+    assert (broker.replicas, broker.leader) == ((), None)
+    for call in (
+        admin.move_leader(broker.name, "a"),
+        admin.elect_replica(broker.name, "a"),
+        admin.add_replica(broker.name),
+        admin.remove_replica(broker.name, "a"),
+    ):
+        with pytest.raises(ternmq.BadRequest, match="its own and only broker, without replicas"):
+            await call
+
+
+async def test_a_topic_says_itself_when_its_sends_are_answered(admin: ternmq.Admin, topic: str) -> None:
+    assert await admin.create_topic(topic, replication="async")
+    assert not await admin.create_topic(topic, replication="async")
+    assert not await admin.create_topic(topic)
+    with pytest.raises(ternmq.BadRequest, match="exists with permission read-write, replication async"):
+        await admin.create_topic(topic, replication="sync")
+    assert (await admin.describe_topic(topic)).topic.replication == "async"
+    assert (await admin.update_topic(topic, queues=9)).replication == "async"
+    assert (await admin.update_topic(topic, replication="shard")).replication == "shard"
+
+
 async def test_the_server_tells_its_version_and_time_which_can_be_moved(admin: ternmq.Admin) -> None:
     before = await admin.server_info()
     assert before.test_clock

@@ -53,6 +53,7 @@ TOPICLESS = {"Heartbeat", "NotifyClientTermination", "Telemetry", "SyncLiteSubsc
 TOPICLESS_ADMIN = {
     *("ListTopics", "CreateGroup", "ListGroups", "DescribeGroup", "DeleteGroup", "UpdateGroup"),
     *("ListBrokers", "UpdateBroker", "RemoveBroker", "BrokerRemaining"),
+    *("MoveLeader", "ElectReplica", "AddReplica", "RemoveReplica"),
     *("GetTransaction", "ResolveTransaction", "AdvanceClock", "GetServerInfo"),
     *("GetStatus", "GetLogLevels", "UpdateLogLevels", "GetDiagnostics"),
     "ListClients",  # its topic only chooses clients

@@ -18,15 +18,22 @@ from ternmq_command.topic import importing as topic_importing
 from ternmq_command.topic import purge as topic_purge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ternmq.admin.topics import Topic
-    from ternmq.admin.words import Permission
+    from ternmq.admin.words import Permission, Replication
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.declaring.convergence import Change
 
 # The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite")
+# The same of REPLICATIONS.
+REPLICATION_NAMES = ("sync", "async", "shard")
+
+replication_option = click.option(
+    "--replication",
+    type=click.Choice(REPLICATION_NAMES),
+    help="Answer sends to brokers with replicas when all in sync have the message (sync), or the leader (async).  "
+    "[default: shard, as each of them does]",
+)
 
 
 @click.group(cls=NearestGroup)
@@ -62,9 +69,18 @@ command.add_command(topic_purge.command, "purge")
 )
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
 @click.option("--brokers", default="", metavar="A,B", help="Brokers of a cluster that have it.  [default: all]")
+@replication_option
 @endpoint_option
 @json_option
-def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint: str, as_json: bool) -> None:
+def create(
+    name: str,
+    type_name: str,
+    queues: int | None,
+    brokers: str,
+    replication: str | None,
+    endpoint: str,
+    as_json: bool,
+) -> None:
     """Create topic NAME; succeeds when it is there with the same settings.
 
     \b
@@ -75,6 +91,7 @@ def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint
       ternmq topic create payments --type transaction
       ternmq topic create alarms --type priority
       ternmq topic create audit --brokers broker-0,broker-1
+      ternmq topic create clicks --replication async
     """
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.declaring.creating import telling_how_to_change
@@ -82,9 +99,11 @@ def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint
     places = [place for broker in brokers.split(",") if (place := broker.strip())]
     with (
         AdminClient(endpoint) as admin,
-        telling_how_to_change(lambda: _compared(admin, name, type_name, queues, places)),
+        telling_how_to_change(
+            lambda: _compared(admin, name, type_name, queues, is_more_asked=bool(places or replication))
+        ),
     ):
-        created = admin.create_topic(name, type_name, queues or 0, places)
+        created = admin.create_topic(name, type_name, queues or 0, places, replication_name=replication)
     if as_json:
         print_json({"name": name, "created": created})
     else:
@@ -92,9 +111,10 @@ def create(name: str, type_name: str, queues: int | None, brokers: str, endpoint
 
 
 def _compared(
-    admin: "AdminClient", name: str, type_name: str, queues: int | None, places: "Sequence[str]"
+    admin: "AdminClient", name: str, type_name: str, queues: int | None, *, is_more_asked: bool
 ) -> "Change | None":
-    """What would make the topic that is there as asked; None if there is none, or if only its brokers differ."""
+    """What would make the topic that is there as asked; None if there is none, or if only what is no part of a
+    declaration differs, its brokers or its replication."""
     from ternmq_command.declaring.convergence import topic_change
     from ternmq_command.declaring.declarations import DeclaredTopic
 
@@ -102,7 +122,7 @@ def _compared(
     if there is None:
         return None
     change = topic_change(DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None), there)
-    return None if places and not (change.is_needed or change.is_refused) else change
+    return None if is_more_asked and not (change.is_needed or change.is_refused) else change
 
 
 @command.command(name="list")
@@ -171,6 +191,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker; never fewer than there are.")
 @click.option("--permission", type=click.Choice(PERMISSION_NAMES), help="What clients may do with it.")
+@replication_option
 @click.option("--add-broker", "added", multiple=True, metavar="NAME", help="Have it on that broker too; repeatable.")
 @click.option("--remove-broker", "removed", multiple=True, metavar="NAME", help="Take it off that broker; repeatable.")
 @endpoint_option
@@ -179,12 +200,13 @@ def update(
     name: str,
     queues: int | None,
     permission: str | None,
+    replication: str | None,
     added: tuple[str, ...],
     removed: tuple[str, ...],
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Change topic NAME: more queues, another permission, other brokers.
+    """Change topic NAME: more queues, another permission or replication, other brokers.
 
     To move a topic off a broker, drain the broker or make the topic read-only, have consumers take what is there, and
     remove the broker then.
@@ -194,15 +216,23 @@ def update(
       ternmq topic update orders --queues 32
       ternmq topic update orders --add-broker broker-2
       ternmq topic update orders --permission read
+      ternmq topic update orders --replication sync
       ternmq topic update orders --remove-broker broker-0
     """
-    if queues is None and permission is None and not added and not removed:
-        raise WrongUsage("say what: --queues, --permission, --add-broker or --remove-broker")
+    if queues is None and permission is None and replication is None and not added and not removed:
+        raise WrongUsage("say what: --queues, --permission, --replication, --add-broker or --remove-broker")
     from ternmq.admin import topics
     from ternmq_command.calls.admin import AdminClient
 
     permitted = cast("Permission | None", permission)
-    change = topics.update(name, queues=queues, permission=permitted, add_brokers=added, remove_brokers=removed)
+    change = topics.update(
+        name,
+        queues=queues,
+        permission=permitted,
+        add_brokers=added,
+        remove_brokers=removed,
+        replication=cast("Replication | None", replication),
+    )
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         record = described_record(admin.ask(change))
     if as_json:
@@ -238,4 +268,9 @@ def topic_record(topic: "Topic") -> dict[str, object]:
 
 def described_record(topic: "Topic") -> dict[str, object]:
     """A topic with what is of interest in a cluster."""
-    return {**topic_record(topic), "permission": topic.permission, "brokers": list(topic.brokers)}
+    return {
+        **topic_record(topic),
+        "permission": topic.permission,
+        "replication": topic.replication,
+        "brokers": list(topic.brokers),
+    }

@@ -13,6 +13,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Replication(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPLICATION_UNSPECIFIED: _ClassVar[Replication]
+    REPLICATION_SYNC: _ClassVar[Replication]
+    REPLICATION_ASYNC: _ClassVar[Replication]
+    REPLICATION_SHARD: _ClassVar[Replication]
+
 class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TRANSACTION_STATE_UNSPECIFIED: _ClassVar[TransactionState]
@@ -20,6 +27,10 @@ class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMMITTED: _ClassVar[TransactionState]
     ROLLED_BACK: _ClassVar[TransactionState]
     DISCARDED: _ClassVar[TransactionState]
+REPLICATION_UNSPECIFIED: Replication
+REPLICATION_SYNC: Replication
+REPLICATION_ASYNC: Replication
+REPLICATION_SHARD: Replication
 TRANSACTION_STATE_UNSPECIFIED: TransactionState
 PENDING: TransactionState
 COMMITTED: TransactionState
@@ -27,20 +38,22 @@ ROLLED_BACK: TransactionState
 DISCARDED: TransactionState
 
 class Topic(_message.Message):
-    __slots__ = ("name", "type", "queues", "created", "permission", "brokers")
+    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: _definition_pb2.MessageType
     queues: int
     created: _timestamp_pb2.Timestamp
     permission: _definition_pb2.Permission
     brokers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: Replication
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor")
@@ -200,18 +213,20 @@ class PurgeTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[PurgedQueue, _Mapping]]] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
-    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers")
+    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers", "replication")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     ADDED_BROKERS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     queues: int
     permission: _definition_pb2.Permission
     added_brokers: _containers.RepeatedScalarFieldContainer[str]
     removed_brokers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: Replication
+    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ...) -> None: ...
 
 class UpdateTopicResponse(_message.Message):
     __slots__ = ("status", "topic")
@@ -481,8 +496,30 @@ class BrokerLoad(_message.Message):
     disk_used: float
     def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ...) -> None: ...
 
+class Replica(_message.Message):
+    __slots__ = ("name", "store_id", "address", "leader", "in_sync", "live", "position", "version", "started")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    IN_SYNC_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    store_id: str
+    address: str
+    leader: bool
+    in_sync: bool
+    live: bool
+    position: int
+    version: str
+    started: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., store_id: _Optional[str] = ..., address: _Optional[str] = ..., leader: bool = ..., in_sync: bool = ..., live: bool = ..., position: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
 class Broker(_message.Message):
-    __slots__ = ("name", "address", "live", "permission", "draining", "epoch", "version", "started", "load")
+    __slots__ = ("name", "address", "live", "permission", "draining", "epoch", "version", "started", "load", "replicas", "replicas_wanted", "min_insync", "replication", "move_to")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
@@ -492,6 +529,11 @@ class Broker(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_WANTED_FIELD_NUMBER: _ClassVar[int]
+    MIN_INSYNC_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    MOVE_TO_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     live: bool
@@ -501,7 +543,12 @@ class Broker(_message.Message):
     version: str
     started: _timestamp_pb2.Timestamp
     load: BrokerLoad
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., live: bool = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., draining: bool = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., load: _Optional[_Union[BrokerLoad, _Mapping]] = ...) -> None: ...
+    replicas: _containers.RepeatedCompositeFieldContainer[Replica]
+    replicas_wanted: int
+    min_insync: int
+    replication: Replication
+    move_to: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., live: bool = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., draining: bool = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., load: _Optional[_Union[BrokerLoad, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., replicas_wanted: _Optional[int] = ..., min_insync: _Optional[int] = ..., replication: _Optional[_Union[Replication, str]] = ..., move_to: _Optional[str] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
     __slots__ = ()
@@ -574,6 +621,74 @@ class BrokerRemainingResponse(_message.Message):
     timers: int
     transactions: int
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., backlogs: _Optional[_Iterable[_Union[Backlog, _Mapping]]] = ..., timers: _Optional[int] = ..., transactions: _Optional[int] = ...) -> None: ...
+
+class MoveLeaderRequest(_message.Message):
+    __slots__ = ("broker", "replica")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    replica: str
+    def __init__(self, broker: _Optional[str] = ..., replica: _Optional[str] = ...) -> None: ...
+
+class MoveLeaderResponse(_message.Message):
+    __slots__ = ("status", "broker")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    broker: Broker
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., broker: _Optional[_Union[Broker, _Mapping]] = ...) -> None: ...
+
+class ElectReplicaRequest(_message.Message):
+    __slots__ = ("broker", "replica")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    replica: str
+    def __init__(self, broker: _Optional[str] = ..., replica: _Optional[str] = ...) -> None: ...
+
+class ElectReplicaResponse(_message.Message):
+    __slots__ = ("status", "broker", "lost_bytes", "elected", "in_sync")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    LOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ELECTED_FIELD_NUMBER: _ClassVar[int]
+    IN_SYNC_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    broker: Broker
+    lost_bytes: int
+    elected: Replica
+    in_sync: _containers.RepeatedCompositeFieldContainer[Replica]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., broker: _Optional[_Union[Broker, _Mapping]] = ..., lost_bytes: _Optional[int] = ..., elected: _Optional[_Union[Replica, _Mapping]] = ..., in_sync: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ...) -> None: ...
+
+class AddReplicaRequest(_message.Message):
+    __slots__ = ("broker",)
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    def __init__(self, broker: _Optional[str] = ...) -> None: ...
+
+class AddReplicaResponse(_message.Message):
+    __slots__ = ("status", "broker")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    broker: Broker
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., broker: _Optional[_Union[Broker, _Mapping]] = ...) -> None: ...
+
+class RemoveReplicaRequest(_message.Message):
+    __slots__ = ("broker", "replica")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    replica: str
+    def __init__(self, broker: _Optional[str] = ..., replica: _Optional[str] = ...) -> None: ...
+
+class RemoveReplicaResponse(_message.Message):
+    __slots__ = ("status", "broker")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    broker: Broker
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., broker: _Optional[_Union[Broker, _Mapping]] = ...) -> None: ...
 
 class AdvanceClockRequest(_message.Message):
     __slots__ = ("by",)

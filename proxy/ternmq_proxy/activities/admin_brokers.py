@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import Permission, ReplicationMode
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
@@ -10,7 +10,7 @@ from ternmq_proxy.activities.remaining_messages import remaining_on
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
-    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.cluster import BrokerEntry, ReplicaEntry
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -21,6 +21,12 @@ _PERMISSIONS = {
     definition_pb2.NONE: Permission.NONE,
 }
 _ON_THE_WIRE = {ours: theirs for theirs, ours in _PERMISSIONS.items()}
+_REPLICATIONS = {
+    admin_pb2.REPLICATION_SYNC: ReplicationMode.SYNC,
+    admin_pb2.REPLICATION_ASYNC: ReplicationMode.ASYNC,
+    admin_pb2.REPLICATION_SHARD: None,
+}
+_REPLICATIONS_ON_THE_WIRE = {ours: theirs for theirs, ours in _REPLICATIONS.items()}
 
 
 async def list_brokers(
@@ -28,7 +34,7 @@ async def list_brokers(
 ) -> admin_pb2.ListBrokersResponse:
     """All brokers, by name."""
     del request, call
-    return admin_pb2.ListBrokersResponse(status=OK, brokers=map(_broker, services.catalog.brokers()))
+    return admin_pb2.ListBrokersResponse(status=OK, brokers=map(wire_broker, services.catalog.brokers()))
 
 
 async def update_broker(
@@ -43,7 +49,7 @@ async def update_broker(
         permission=permission_of(request.permission) if request.HasField("permission") else None,
         draining=request.draining if request.HasField("draining") else None,
     )
-    return admin_pb2.UpdateBrokerResponse(status=OK, broker=_broker(changed))
+    return admin_pb2.UpdateBrokerResponse(status=OK, broker=wire_broker(changed))
 
 
 async def remove_broker(
@@ -54,7 +60,9 @@ async def remove_broker(
     refuse_if_embedded(services)
     await services.catalog.refresh()
     broker = await services.catalog.existing_broker(request.name)
-    if broker.live and not request.force:
+    # While no replica leads, one that lives may do so at any time.
+    is_at_work = broker.live or any(replica.live for replica in broker.replicas)
+    if is_at_work and not request.force:
         await _check_drained(broker, services)
     await services.catalog.remove_broker(broker.name, force=request.force)
     return admin_pb2.RemoveBrokerResponse(status=OK)
@@ -116,7 +124,34 @@ def wire_permission(permission: Permission) -> "definition_pb2.Permission":
     return _ON_THE_WIRE[permission]
 
 
-def _broker(entry: "BrokerEntry") -> admin_pb2.Broker:
+def replication_of(asked: "admin_pb2.Replication") -> ReplicationMode | None:
+    """None: as each shard has it. BAD_REQUEST if it is none of those."""
+    if asked not in _REPLICATIONS:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"replication {asked} is unknown")
+    return _REPLICATIONS[asked]
+
+
+def wire_replication(replication: ReplicationMode | None) -> "admin_pb2.Replication":
+    return _REPLICATIONS_ON_THE_WIRE[replication]
+
+
+def wire_replica(replica: "ReplicaEntry", *, leader: bool) -> admin_pb2.Replica:
+    answer = admin_pb2.Replica(
+        name=replica.name,
+        store_id=replica.store_id,
+        address=replica.address,
+        leader=leader,
+        in_sync=replica.in_sync,
+        live=replica.live,
+        position=replica.position,
+        version=replica.version,
+    )
+    if replica.started_ms:
+        answer.started.FromMilliseconds(replica.started_ms)
+    return answer
+
+
+def wire_broker(entry: "BrokerEntry") -> admin_pb2.Broker:
     load = entry.load
     answer = admin_pb2.Broker(
         name=entry.name,
@@ -133,6 +168,11 @@ def _broker(entry: "BrokerEntry") -> admin_pb2.Broker:
             transactions=load.transactions,
             disk_used=load.disk_used,
         ),
+        replicas=[wire_replica(each, leader=each.store_id == entry.store_id) for each in entry.replicas],
+        replicas_wanted=entry.replicas_wanted,
+        min_insync=entry.min_insync,
+        replication=wire_replication(entry.replication),
+        move_to=next((each.name for each in entry.replicas if each.store_id == entry.move_to), ""),
     )
     if entry.started_ms:
         answer.started.FromMilliseconds(entry.started_ms)

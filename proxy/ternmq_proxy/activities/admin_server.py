@@ -59,6 +59,9 @@ def _brokers(services: "Services", siblings: "Mapping[str, str | None]") -> "Ite
 def _of_cluster(broker: "BrokerEntry") -> admin_pb2.Component:
     said = [] if broker.live else ["not heard of for some seconds"]
     remarks = ["it is being drained"] if broker.draining else []
+    in_sync = sum(replica.in_sync for replica in broker.replicas)
+    if broker.replicas and in_sync < broker.replicas_wanted:
+        remarks.append(f"{in_sync} of {broker.replicas_wanted} replicas are in sync, and {broker.min_insync} needed")
     return admin_pb2.Component(kind="broker", name=broker.name, well=broker.live, said="; ".join([*said, *remarks]))
 
 

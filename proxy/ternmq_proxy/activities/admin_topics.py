@@ -14,7 +14,13 @@ from ternmq_common.model import QueueRef, Topic
 from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.activities.admin_brokers import permission_of, refuse_if_embedded, wire_permission
+from ternmq_proxy.activities.admin_brokers import (
+    permission_of,
+    refuse_if_embedded,
+    replication_of,
+    wire_permission,
+    wire_replication,
+)
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK
 from ternmq_runtime.observability.self_report import resident_bytes
@@ -44,14 +50,18 @@ async def create_topic(
         created_ms=now_ms(),
         permission=permission_of(asked.permission or definition_pb2.READ_WRITE),
         brokers=await _checked_places(asked.brokers, services),
+        replication=replication_of(asked.replication or admin_pb2.REPLICATION_SHARD),
     )
     found, created = await _created(topic, services)
     is_permitted_otherwise = asked.permission and found.permission != topic.permission
-    if is_permitted_otherwise or (asked.brokers and found.brokers != topic.brokers):
+    is_replicated_otherwise = asked.replication and found.replication != topic.replication
+    is_elsewhere = asked.brokers and found.brokers != topic.brokers
+    if is_permitted_otherwise or is_replicated_otherwise or is_elsewhere:
+        replication = f", replication {found.replication or 'as each shard has it'}" if is_replicated_otherwise else ""
         places = f" on {', '.join(found.brokers)}" if found.brokers else ""
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"topic {topic.name!r} exists with permission {found.permission}{places}; "
+            f"topic {topic.name!r} exists with permission {found.permission}{replication}{places}; "
             "change it with `ternmq topic update`, or ask for the same settings",
         )
     return admin_pb2.CreateTopicResponse(status=OK, created=created)
@@ -66,14 +76,14 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
             raise
         brokers = topic.brokers or services.catalog.places()
         return await services.catalog.create_topic(replace(topic, brokers=brokers))
-    same = replace(topic, permission=known.permission, brokers=known.brokers)
+    same = replace(topic, permission=known.permission, brokers=known.brokers, replication=known.replication)
     return await services.catalog.create_topic(same)
 
 
 async def update_topic(
     request: admin_pb2.UpdateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateTopicResponse:
-    """More queues, another permission, brokers added or taken off; see the request's comment."""
+    """More queues, another permission or replication, brokers added or taken off; see the request's comment."""
     del call
     if group_of_derived(request.name) is not None:
         raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
@@ -86,6 +96,8 @@ async def update_topic(
         topic = replace(topic, queues=_more_queues(request.queues, known))
     if request.HasField("permission"):
         topic = replace(topic, permission=permission_of(request.permission))
+    if request.HasField("replication"):
+        topic = replace(topic, replication=replication_of(request.replication))
     added = await _checked_places(request.added_brokers, services)
     if added or request.removed_brokers:
         topic = replace(topic, brokers=_changed_brokers(topic, added, request.removed_brokers, services))
@@ -264,6 +276,7 @@ def _topic(topic: Topic) -> admin_pb2.Topic:
         queues=topic.queues,
         permission=wire_permission(topic.permission),
         brokers=topic.brokers,
+        replication=wire_replication(topic.replication),
     )
     answer.created.FromMilliseconds(topic.created_ms)
     return answer

@@ -125,6 +125,29 @@ def test_brokers_of_a_cluster_are_changed_and_removed() -> None:
         assert server.client_ids == [admin.client_id] * 4
 
 
+def test_replicas_are_told_moved_elected_added_and_removed() -> None:
+    with AdminServer() as server, ternmq.blocking.Admin(server.endpoint) as admin:
+        server.brokers.put_replicas("a", x=1000, y=900, z=300)
+        server.brokers.replica("a", "z").in_sync = False
+        [shard] = admin.list_brokers()
+        assert shard.leader == shard.replicas[0]
+        assert (shard.replicas_wanted, shard.min_insync, shard.replication, shard.move_to) == (3, 2, "sync", "")
+        told = [(each.name, each.leader, each.in_sync, each.position) for each in shard.replicas]
+        assert told == [("x", True, True, 1000), ("y", False, True, 900), ("z", False, False, 300)]
+        assert admin.move_leader("a", "y").move_to == "y"
+        elected = admin.elect_replica("a", "z")
+        assert (elected.lost_bytes, elected.elected.name, elected.broker.leader) == (700, "z", elected.elected)
+        assert admin.add_replica("a").replicas_wanted == 4
+        assert [each.name for each in admin.remove_replica("a", "x").replicas] == ["y", "z"]
+
+
+def test_a_broker_of_an_older_server_has_no_replicas() -> None:
+    with AdminServer() as server, ternmq.blocking.Admin(server.endpoint) as admin:
+        server.brokers.put("a")
+        [broker] = admin.list_brokers()
+        assert (broker.replicas, broker.leader, broker.replicas_wanted, broker.min_insync) == ((), None, 1, 1)
+
+
 def test_what_a_newer_server_calls_otherwise_is_told_as_it_is() -> None:
     with AdminServer() as server, ternmq.blocking.Admin(server.endpoint) as admin:
         admin.create_topic("orders")

@@ -130,6 +130,8 @@ class AdminServer:
             topic.queues = request.queues
         if request.HasField("permission"):
             topic.permission = request.permission
+        if request.HasField("replication"):
+            topic.replication = request.replication
         left = (set(topic.brokers) | set(request.added_brokers)) - set(request.removed_brokers)
         topic.brokers[:] = sorted(left)
         return admin_pb2.UpdateTopicResponse(status=OK, topic=topic)

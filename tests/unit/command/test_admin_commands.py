@@ -169,8 +169,8 @@ def test_a_topic_is_described_with_where_it_is_and_what_may_be_done(call_server:
     assert (described["permission"], described["brokers"]) == ("read", ["b", "a"])
     assert result.stderr == "no answer from b\n"
     people = call_server("topic", "describe", "orders").stdout
-    assert "permission  read\n" in people
-    assert "brokers     b,a\n" in people
+    assert "permission   read\n" in people
+    assert "brokers      b,a\n" in people
 
 
 def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: Call, server: AdminServer) -> None:
@@ -182,13 +182,26 @@ def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: C
         "queues": 6,
         "created": None,
         "permission": "read-write",
+        "replication": "shard",
         "brokers": ["a", "b"],
     }
     people = call_server(
         "topic", "update", "orders", "--permission", "read", "--add-broker", "c", "--remove-broker", "a"
     )
-    assert "permission  read\n" in people.stdout
+    assert "permission   read\n" in people.stdout
     assert (server.topics["orders"].queues, list(server.topics["orders"].brokers)) == (6, ["b", "c"])
+
+
+def test_a_topic_says_itself_when_its_sends_are_answered(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "clicks", "--replication", "async")
+    assert server.topics["clicks"].replication == admin_pb2.REPLICATION_ASYNC
+    for name in ("sync", "shard"):
+        told = json.loads(call_server("topic", "update", "clicks", "--replication", name, "--json").stdout)
+        assert told["replication"] == name
+    refused = call_server("topic", "update", "clicks", "--replication", "both")
+    assert refused.exit_code == 2
+    call_server("topic", "create", "orders")
+    assert not server.topics["orders"].replication
 
 
 def test_a_topic_is_deleted(call_server: Call, server: AdminServer) -> None:

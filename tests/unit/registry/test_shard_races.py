@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import pytest
-import sqlalchemy
 from sqlalchemy import Connection, Engine, text
 
 from ternmq_common.cluster import BrokerLoad
@@ -29,6 +29,7 @@ from tests.unit.registry.test_shards import (
 
 A = TypeVar("A")
 B = TypeVar("B")
+C = TypeVar("C")
 
 ROUNDS = 8
 LEADER_LIVES = "UPDATE brokers SET lease_end_ms = CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) + 60000"
@@ -38,12 +39,12 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' 
 def at_once(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
     barrier = threading.Barrier(2)
 
-    def meet() -> None:
+    def met(call: Callable[[], C]) -> C:
         barrier.wait()
+        return call()
 
     with ThreadPoolExecutor(2) as threads:
-        one = threads.submit(lambda: (meet(), first())[1])
-        other = threads.submit(lambda: (meet(), second())[1])
+        one, other = threads.submit(met, first), threads.submit(met, second)
         return one.result(), other.result()
 
 
@@ -54,11 +55,7 @@ def test_of_candidates_at_once_one_leads(open_registry: Open, sql: Sql) -> None:
         leader = shard(one).store_id
         first, second = [name for name in "abc" if f"store-{name}" != leader]
         sql(LEADERS_LEASE_RUNS_OUT)
-
-        def lead(registry: Registry, name: str, known: int) -> int | None:
-            return led(registry, name, known)
-
-        epochs = at_once(lambda: lead(one, first, epoch), lambda: lead(other, second, epoch))  # noqa: B023
+        epochs = at_once(partial(led, one, first, epoch), partial(led, other, second, epoch))
         (following,) = [each for each in epochs if each is not None]
         found = shard(one)
         assert (found.epoch, found.live) == (following, True)
@@ -75,20 +72,24 @@ def test_a_replica_leads_or_leaves_the_set_but_not_both(open_registry: Open, sql
     for _ in range(ROUNDS):
         sql(LEADERS_LEASE_RUNS_OUT)
         is_out, following = at_once(
-            lambda: one.set_in_sync("b1", epoch, stores("abc"), stores("ac")),  # noqa: B023
-            lambda: led(other, "b", epoch),  # noqa: B023
+            partial(one.set_in_sync, "b1", epoch, stores("abc"), stores("ac")), partial(led, other, "b", epoch)
         )
         assert is_out == (following is None)
         assert in_sync(one) == ({"a", "c"} if is_out else {"b", "c"})
-        again = led(one, "a") if is_out else following
-        assert again is not None
-        if not is_out:
-            assert one.set_in_sync("b1", again, stores("bc"), stores("abc"))
-            again = one.hand_over("b1", again, "store-a", LEASE_MS)
-        else:
-            assert one.set_in_sync("b1", again, stores("ac"), stores("abc"))
-        assert again is not None
-        epoch = again
+        epoch = _all_again(one, following)
+
+
+def _all_again(registry: Registry, of_b: int | None) -> int:
+    """Have all in sync, and `a` lead; the epoch."""
+    if of_b is not None:
+        assert registry.set_in_sync("b1", of_b, stores("bc"), stores("abc"))
+        epoch = registry.hand_over("b1", of_b, "store-a", LEASE_MS)
+    else:
+        epoch = led(registry, "a")
+        assert epoch is not None
+        assert registry.set_in_sync("b1", epoch, stores("ac"), stores("abc"))
+    assert epoch is not None
+    return epoch
 
 
 def test_leadership_goes_to_one_when_it_is_handed_over_and_taken(open_registry: Open, sql: Sql) -> None:
@@ -150,7 +151,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def ends(engine: Engine, statement: str) -> None:
     with engine.begin() as connection:
-        connection.execute(sqlalchemy.text(statement))
+        connection.execute(text(statement))
 
 
 def test_a_heartbeat_that_commits_while_another_wants_to_lead_wins(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from ternmq.admin.call import AdminCall, nothing
 from ternmq.admin.checks import flag, text
-from ternmq.admin.words import Permission, moment_of, permission_number, permission_word
+from ternmq.admin.words import Permission, moment_of, permission_number, permission_word, replication_word
 from ternmq_protos.admin_v1 import admin_pb2
 
 # Everything that is due all at once may keep a server busy.
@@ -26,9 +26,30 @@ class BrokerLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """A copy of a shard. One that is `in_sync` has all that was acknowledged, so that it may lead. `position` is how
+    many bytes of the log are durable there, as it last told."""
+
+    name: str
+    store_id: str
+    address: str
+    leader: bool
+    in_sync: bool
+    live: bool
+    position: int
+    version: str
+    started: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """One that is not `live` has not been heard of for some seconds; a `draining` one takes nothing new. `address` is
-    where proxies find it; `epoch` counts how often it was started."""
+    where proxies find it; `epoch` grows whenever it is started.
+
+    One with `replicas` is a shard, and all of this is its leader's. It may have `replicas_wanted`; `min_insync` have to
+    have a message before it is acknowledged, and `replication` (`sync` or `async`) says when a send is answered.
+    `move_to` is the replica that is asked to lead, "" if none is.
+    """
 
     name: str
     address: str
@@ -39,6 +60,16 @@ class Broker:
     version: str
     started: datetime | None
     load: BrokerLoad
+    replicas: tuple[Replica, ...] = ()
+    replicas_wanted: int = 1
+    min_insync: int = 1
+    replication: str = "sync"
+    move_to: str = ""
+
+    @property
+    def leader(self) -> Replica | None:
+        """The replica that leads, or led last; None without replicas."""
+        return next((replica for replica in self.replicas if replica.leader), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +117,7 @@ def update(name: str, *, permission: Permission | None = None, draining: bool | 
         request.permission = permission_number(permission)
     if draining is not None:
         request.draining = flag("draining", draining)
-    return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: _broker(answer.broker))
+    return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: broker_of(answer.broker))
 
 
 def remove(name: str, *, force: bool = False) -> AdminCall[None]:
@@ -120,10 +151,10 @@ def server_info() -> AdminCall[ServerInfo]:
 
 
 def _listed(answer: admin_pb2.ListBrokersResponse) -> list[Broker]:
-    return sorted(map(_broker, answer.brokers), key=lambda broker: broker.name)
+    return sorted(map(broker_of, answer.brokers), key=lambda broker: broker.name)
 
 
-def _broker(broker: admin_pb2.Broker) -> Broker:
+def broker_of(broker: admin_pb2.Broker) -> Broker:
     load = broker.load
     return Broker(
         name=broker.name,
@@ -141,6 +172,26 @@ def _broker(broker: admin_pb2.Broker) -> Broker:
             transactions=load.transactions,
             disk_used=load.disk_used,
         ),
+        replicas=tuple(sorted(map(replica_of, broker.replicas), key=lambda replica: replica.name)),
+        # A server that does not tell is an older one, without replicas.
+        replicas_wanted=broker.replicas_wanted or 1,
+        min_insync=broker.min_insync or 1,
+        replication=replication_word(broker.replication or admin_pb2.REPLICATION_SYNC),
+        move_to=broker.move_to,
+    )
+
+
+def replica_of(replica: admin_pb2.Replica) -> Replica:
+    return Replica(
+        name=replica.name,
+        store_id=replica.store_id,
+        address=replica.address,
+        leader=replica.leader,
+        in_sync=replica.in_sync,
+        live=replica.live,
+        position=replica.position,
+        version=replica.version,
+        started=moment_of(replica.started),
     )
 
 

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq.admin import brokers, groups, messages, quotas, topics, users
+from ternmq.admin import brokers, groups, messages, quotas, shards, topics, users
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
-from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
+from ternmq.admin.words import OpenState, Permission, Replication, Resolution, TopicType
 from ternmq.client import Life
 from ternmq.connection import Connection, Method
 from ternmq.credentials import CredentialsSource
@@ -93,13 +93,16 @@ class Admin:
         *,
         permission: Permission | None = None,
         brokers: Iterable[str] = (),
+        replication: Replication | None = None,
     ) -> bool:
         """Make a topic; False if it was there with the same settings, `BadRequest` if with others.
 
         `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
-        topic is on all brokers of a cluster unless some are named.
+        topic is on all brokers of a cluster unless some are named. `replication` says when sends to brokers with
+        replicas are answered: when all in-sync replicas have the message, or the leader; or as each shard has it.
         """
-        return await self._ask(topics.create(name, type, queues, permission=permission, brokers=brokers))
+        made = topics.create(name, type, queues, permission=permission, brokers=brokers, replication=replication)
+        return await self._ask(made)
 
     async def list_topics(self) -> list[topics.Topic]:
         """All topics, by their names."""
@@ -117,13 +120,19 @@ class Admin:
         permission: Permission | None = None,
         add_brokers: Iterable[str] = (),
         remove_brokers: Iterable[str] = (),
+        replication: Replication | None = None,
     ) -> topics.Topic:
         """Change a topic; what is left out stays. Queues can be added and not taken away; the topic as it is then.
 
         A broker can be removed when it is draining, or nobody can write to the topic: what is there is lost.
         """
         change = topics.update(
-            name, queues=queues, permission=permission, add_brokers=add_brokers, remove_brokers=remove_brokers
+            name,
+            queues=queues,
+            permission=permission,
+            add_brokers=add_brokers,
+            remove_brokers=remove_brokers,
+            replication=replication,
         )
         return await self._ask(change)
 
@@ -274,6 +283,23 @@ class Admin:
     async def broker_remaining(self, name: str) -> brokers.BrokerRemaining:
         """What would be lost with a broker."""
         return await self._ask(brokers.remaining(name))
+
+    async def move_leader(self, broker: str, replica: str) -> brokers.Broker:
+        """Ask the leader of a broker with replicas to hand over to this one, which must be live and in sync. The broker
+        as it is now; `list_brokers` says when it has happened."""
+        return await self._ask(shards.move_leader(broker, replica))
+
+    async def elect_replica(self, broker: str, replica: str) -> shards.UncleanElection:
+        """Make a replica leader though it is not in sync, while no leader is live: what it has not is lost."""
+        return await self._ask(shards.elect(broker, replica))
+
+    async def add_replica(self, broker: str) -> brokers.Broker:
+        """Let a broker with replicas have one more, which is then to be started."""
+        return await self._ask(shards.add(broker))
+
+    async def remove_replica(self, broker: str, replica: str) -> brokers.Broker:
+        """Forget a replica that does not lead, and let the broker have one less."""
+        return await self._ask(shards.remove(broker, replica))
 
     async def server_info(self) -> brokers.ServerInfo:
         """The server's version, start, memory and time."""

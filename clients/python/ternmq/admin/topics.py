@@ -6,7 +6,18 @@ from datetime import datetime
 
 from ternmq.admin.call import AdminCall, nothing
 from ternmq.admin.checks import choice, moment, text, texts, whole
-from ternmq.admin.words import TYPES, Permission, TopicType, moment_of, permission_number, permission_word, word_of
+from ternmq.admin.words import (
+    TYPES,
+    Permission,
+    Replication,
+    TopicType,
+    moment_of,
+    permission_number,
+    permission_word,
+    replication_number,
+    replication_word,
+    word_of,
+)
 from ternmq.wire_time import nanos_of, timestamp
 from ternmq_protos.admin_v1 import admin_pb2
 
@@ -17,7 +28,8 @@ PURGE_TIMEOUT_S = 60
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """`type` is a `TopicType` and `permission` a `Permission`, or what a newer server calls it; `queues` is how many
-    message queues it has on each of its `brokers`, of which a server that is its own broker names none."""
+    message queues it has on each of its `brokers`, of which a server that is its own broker names none. `replication`
+    is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` has it."""
 
     name: str
     type: str
@@ -25,6 +37,7 @@ class Topic:
     permission: str
     brokers: tuple[str, ...]
     created: datetime | None
+    replication: str = "shard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,7 @@ def create(
     *,
     permission: Permission | None = None,
     brokers: Iterable[str] = (),
+    replication: Replication | None = None,
 ) -> AdminCall[bool]:
     """Whether it is new: False when it was there with the same settings."""
     topic = admin_pb2.Topic(
@@ -78,6 +92,8 @@ def create(
     )
     if permission is not None:
         topic.permission = permission_number(permission)
+    if replication is not None:
+        topic.replication = replication_number(replication)
     return AdminCall(
         "CreateTopic",
         admin_pb2.CreateTopicRequest(topic=topic),
@@ -103,6 +119,7 @@ def update(
     permission: Permission | None = None,
     add_brokers: Iterable[str] = (),
     remove_brokers: Iterable[str] = (),
+    replication: Replication | None = None,
 ) -> AdminCall[Topic]:
     """The topic as it is then; what is None stays."""
     request = admin_pb2.UpdateTopicRequest(
@@ -113,6 +130,8 @@ def update(
     )
     if permission is not None:
         request.permission = permission_number(permission)
+    if replication is not None:
+        request.replication = replication_number(replication)
     return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _topic(answer.topic))
 
 
@@ -157,6 +176,7 @@ def _topic(topic: admin_pb2.Topic) -> Topic:
         permission=permission_word(topic.permission),
         brokers=tuple(topic.brokers),
         created=moment_of(topic.created),
+        replication=replication_word(topic.replication),
     )
 
 

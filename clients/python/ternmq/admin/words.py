@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TopicType = Literal["normal", "fifo", "delay", "transaction", "priority", "lite"]
 Permission = Literal["read-write", "read", "write", "none"]
+Replication = Literal["sync", "async", "shard"]
 OpenState = Literal["pending", "discarded"]
 Resolution = Literal["commit", "rollback"]
 
@@ -30,6 +31,11 @@ PERMISSIONS: Mapping[str, definition_pb2.Permission] = {
     "read": definition_pb2.READ,
     "write": definition_pb2.WRITE,
     "none": definition_pb2.NONE,
+}
+REPLICATIONS: Mapping[str, admin_pb2.Replication] = {
+    "sync": admin_pb2.REPLICATION_SYNC,
+    "async": admin_pb2.REPLICATION_ASYNC,
+    "shard": admin_pb2.REPLICATION_SHARD,
 }
 OPEN_STATES: Mapping[str, admin_pb2.TransactionState] = {
     "pending": admin_pb2.PENDING,
@@ -69,6 +75,16 @@ def permission_number(word: str) -> definition_pb2.Permission:
 def permission_word(permission: int) -> str:
     """A server that does not tell is one that permits all."""
     return word_of(permission, PERMISSIONS, unspecified="read-write")
+
+
+def replication_number(word: str) -> admin_pb2.Replication:
+    """ValueError, with the nearest word, for one that is none."""
+    return REPLICATIONS[choice("replication", word, list(REPLICATIONS))]
+
+
+def replication_word(replication: int) -> str:
+    """A server that does not tell has no replicas of its own making."""
+    return word_of(replication, REPLICATIONS, unspecified="shard")
 
 
 def moment_of(timestamp: "Timestamp") -> datetime | None:

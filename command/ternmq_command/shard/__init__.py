@@ -1,0 +1,1 @@
+"""`ternmq shard`."""

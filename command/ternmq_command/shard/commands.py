@@ -1,0 +1,267 @@
+"""`ternmq shard`: list, show, move-leader, elect, add-replica, remove-replica."""
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.shard.records import position_text, record_for_people, replica_record, shard_record
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.near import did_you_mean
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import Duration, endpoint_option, json_option
+from ternmq_command.terminal.output import counted, described, print_json, print_records, table
+from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_common.printable import cut
+
+if TYPE_CHECKING:
+    from ternmq.admin.brokers import Broker, Replica
+    from ternmq_command.calls.admin import AdminClient
+
+LOOK_INTERVAL_S = 0.5
+TIMEOUT = timedelta(seconds=30)
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Look after the replicas of brokers: who leads, who is in sync.
+
+    A shard is what a broker's name stands for: one process, or with `ternmq broker --replicas` several, each with a
+    copy. One of them leads, and proxies talk to it. A message is acknowledged when all that are in sync have it, so any
+    of them may lead when the leader is lost, which happens by itself.
+
+    \b
+    Examples:
+      ternmq shard list
+      ternmq shard show broker-0
+      ternmq shard move-leader broker-0 b
+      ternmq shard add-replica broker-0
+      ternmq shard remove-replica broker-0 c
+      ternmq shard elect --unclean broker-0 c
+    """
+
+
+@command.command(name="list")
+@endpoint_option
+@json_option
+def list_(endpoint: str, as_json: bool) -> None:
+    """List all shards and their replicas.
+
+    Behind each replica's name stands what it is: leader, in-sync or behind, and away if it does not run.
+
+    \b
+    Examples:
+      ternmq shard list
+      ternmq shard list --json | jq -r '.[] | select(.in_sync < .min_in_sync).shard'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        brokers = admin.brokers()
+    records = [shard_record(broker) if as_json else record_for_people(broker) for broker in brokers]
+    print_records(records, as_json=as_json, nothing="no brokers")
+
+
+@command.command()
+@click.argument("shard")
+@endpoint_option
+@json_option
+def show(shard: str, endpoint: str, as_json: bool) -> None:
+    """Show SHARD with a line for each replica: how far its log is, and how many bytes it is behind the leader's.
+
+    \b
+    Examples:
+      ternmq shard show broker-0
+      ternmq shard show broker-0 --json | jq '.replicas[] | select(.in_sync | not)'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        broker = _found(admin, shard)
+    record = shard_record(broker)
+    if as_json:
+        print_json(record)
+        return
+    echo_lines(described({name: value for name, value in record.items() if name != "replicas"}))
+    if broker.replicas:
+        lines = [replica_record(replica, broker) for replica in broker.replicas]
+        for line in lines:
+            del line["store"]
+        echo_lines("\n" + table(lines))
+    else:
+        echo("it has no replicas")
+
+
+@command.command(name="move-leader")
+@click.argument("shard")
+@click.argument("replica")
+@click.option(
+    "--timeout", type=Duration(), default=TIMEOUT, show_default="30s", help="How long to wait until it leads."
+)
+@endpoint_option
+@json_option
+def move_leader(shard: str, replica: str, timeout: timedelta, endpoint: str, as_json: bool) -> None:
+    """Have REPLICA lead SHARD, and wait until it does. It must run and be in sync; nothing is lost.
+
+    \b
+    Examples:
+      ternmq shard move-leader broker-0 b
+      ternmq shard move-leader broker-0 b --timeout 2m
+    """
+    from ternmq.admin import shards
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        asked = admin.ask(shards.move_leader(shard, replica))
+        broker = _led_by(admin, asked, replica, timeout)
+    if as_json:
+        print_json(shard_record(broker))
+    else:
+        echo(f"replica {replica} leads shard {shard}, in epoch {broker.epoch}")
+
+
+def _led_by(admin: "AdminClient", asked: "Broker", replica: str, timeout: timedelta) -> "Broker":
+    """The broker when this replica leads it. CommandFailure if that does not come about."""
+    end = time.monotonic() + timeout.total_seconds()
+    broker = asked
+    while broker.leader is None or broker.leader.name != replica:
+        # Of another proxy that knows less the epoch is not a later one.
+        if broker.epoch > asked.epoch and broker.move_to != replica:
+            leader = "another one" if broker.leader is None else f"replica {broker.leader.name}"
+            raise CommandFailure(f"shard {broker.name} is led by {leader} since", hint="ask once more")
+        if time.monotonic() >= end:
+            raise CommandFailure(
+                f"replica {replica} does not lead shard {broker.name} after {timeout.total_seconds():g} s",
+                hint=f"it is still asked to; `ternmq shard show {broker.name}` says when it does, and whether a leader "
+                "is live",
+            )
+        time.sleep(LOOK_INTERVAL_S)
+        broker = _found(admin, broker.name)
+    return broker
+
+
+@command.command()
+@click.argument("shard")
+@click.argument("replica")
+@click.option("--unclean", is_flag=True, help="Say that messages may be lost.")
+@yes_option
+@endpoint_option
+@json_option
+def elect(shard: str, replica: str, unclean: bool, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Have REPLICA lead SHARD although it is not in sync. Asks first; without a terminal it needs --yes.
+
+    For when no leader is live, and none of those in sync will ever come back: what they have and REPLICA has not is
+    lost, acknowledged or not. Others become copies of it. Where one in sync is live it leads by itself.
+
+    \b
+    Examples:
+      ternmq shard elect --unclean broker-0 c
+      ternmq shard elect --unclean broker-0 c --yes
+    """
+    if not unclean:
+        raise WrongUsage("one that is in sync is elected without being told; for another one give --unclean")
+    from ternmq.admin import shards
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        broker = _found(admin, shard)
+        echo_lines(_losses(broker, _replica(broker, replica)), err=True)
+        confirm(f"Have replica {replica} lead shard {shard}, and lose what it has not?", yes=yes)
+        elected = admin.ask(shards.elect(shard, replica))
+    if as_json:
+        print_json({**shard_record(elected.broker), "lost_bytes": elected.lost_bytes})
+        return
+    lost = f"{counted(elected.lost_bytes, 'byte')} of the log, at least, are lost" if elected.lost_bytes else ""
+    echo(f"replica {replica} leads shard {shard}, in epoch {elected.broker.epoch}" + (f"; {lost}" if lost else ""))
+
+
+def _losses(broker: "Broker", candidate: "Replica") -> str:
+    others = [replica for replica in broker.replicas if replica.in_sync and replica != candidate]
+    lines = [f"replica {candidate.name} has the log up to {position_text(candidate)}"]
+    lines += [f"replica {replica.name}, which is in sync, had it up to {position_text(replica)}" for replica in others]
+    known = max((replica.position for replica in others), default=0) - candidate.position
+    if candidate.in_sync:
+        lines.append(f"replica {candidate.name} is in sync: it has all that was acknowledged")
+    elif known > 0:
+        lines.append(f"at least {counted(known, 'byte')} of messages are lost, and what came after they told this")
+    else:
+        lines.append("it is not known what is lost: messages that came after they told this")
+    return "\n".join(lines)
+
+
+@command.command(name="add-replica")
+@click.argument("shard")
+@endpoint_option
+@json_option
+def add_replica(shard: str, endpoint: str, as_json: bool) -> None:
+    """Let SHARD have one replica more; start its process then, with a data directory of its own.
+
+    \b
+    Examples:
+      ternmq shard add-replica broker-0
+      ternmq broker --broker-name broker-0 --replicas 3 --replica-name c --data-dir /var/lib/c
+    """
+    from ternmq.admin import shards
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        broker = admin.ask(shards.add(shard))
+    if as_json:
+        print_json(shard_record(broker))
+        return
+    wanted, there = broker.replicas_wanted, len(broker.replicas)
+    echo(f"shard {shard} may have {counted(wanted, 'replica')}, and has {there}: start another one with")
+    echo(f"  ternmq broker --broker-name {shard} --replicas {wanted} --replica-name NAME --data-dir DIR ...")
+
+
+@command.command(name="remove-replica")
+@click.argument("shard")
+@click.argument("replica")
+@yes_option
+@endpoint_option
+@json_option
+def remove_replica(shard: str, replica: str, yes: bool, endpoint: str, as_json: bool) -> None:
+    """Forget REPLICA of SHARD, which has one less then. Asks first; without a terminal it needs --yes.
+
+    It must not lead, and enough others must be in sync. Stop its process: its store comes back with --rejoin only.
+
+    \b
+    Examples:
+      ternmq shard remove-replica broker-0 c
+      ternmq shard remove-replica broker-0 c --yes
+    """
+    from ternmq.admin import shards
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+
+        def question() -> str:
+            broker = _found(admin, shard)
+            gone = _replica(broker, replica)
+            left = sum(each.in_sync for each in broker.replicas if each != gone)
+            return f"Remove replica {replica} of shard {shard} with its copy, and keep {left} in sync?"
+
+        confirm(question, yes=yes)
+        broker = admin.ask(shards.remove(shard, replica))
+    if as_json:
+        print_json(shard_record(broker))
+    else:
+        echo(f"replica {replica} of shard {shard} removed; it has {counted(len(broker.replicas), 'replica')} now")
+
+
+def _found(admin: "AdminClient", name: str) -> "Broker":
+    brokers = {broker.name: broker for broker in admin.brokers()}
+    if name not in brokers:
+        hint = did_you_mean(name, brokers) or "`ternmq shard list` shows all"
+        raise CommandFailure(f"there is no shard {cut(name)!r}", hint=hint)
+    return brokers[name]
+
+
+def _replica(broker: "Broker", name: str) -> "Replica":
+    replicas = {replica.name: replica for replica in broker.replicas}
+    if name not in replicas:
+        hint = did_you_mean(name, replicas) or f"it has {', '.join(replicas) or 'none'}"
+        raise CommandFailure(f"shard {broker.name} has no replica {cut(name)!r}", hint=hint)
+    return replicas[name]
