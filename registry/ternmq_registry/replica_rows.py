@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ternmq_registry.shards import Joining
 
 
+class ReplicaIsLive(StartupError):
+    """Another store has the name, and a lease; that passes where it lost its disk."""
+
+
 def make_shard(connection: "Connection", broker: str, replica: "Joining", terms: dict[str, Any], *, epoch: int) -> None:
     """The shard's row, with this store as the leader of record; a store that wasn't here has no deletions to do."""
     connection.execute(
@@ -89,9 +93,9 @@ def _take_place(connection: "Connection", shard: BrokerEntry, before: ReplicaEnt
         raise _name_taken(shard, before)
 
 
-def _name_taken(shard: BrokerEntry, other: ReplicaEntry) -> StartupError:
+def _name_taken(shard: BrokerEntry, other: ReplicaEntry) -> ReplicaIsLive:
     state = "is running" if other.live else "was"
-    return StartupError(
+    return ReplicaIsLive(
         f"replica {other.name!r} of broker {shard.name!r} {state} at {other.address}, with another store; stop that "
         "one, or give this one another --replica-name"
     )

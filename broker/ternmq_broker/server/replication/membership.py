@@ -1,12 +1,14 @@
 """A replica's place in its shard, as the registry has it: every question that this process has for the registry."""
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.following import ShardView
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_common.errors import StartupError
+from ternmq_registry.replica_rows import ReplicaIsLive
 from ternmq_registry.shards import Joining
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry, BrokerLoad, ReplicationMode
     from ternmq_common.server_settings import BrokerServerSettings
     from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+_PATIENCE_S = 1.0
 
 
 class Membership:
@@ -45,7 +50,19 @@ class Membership:
         return self._entry
 
     async def join(self) -> "BrokerEntry":
-        """Be one of the replicas; StartupError says why not."""
+        """Be one of the replicas; StartupError says why not. One that lost its disk waits for the end of the lease that
+        it had before."""
+        end_s = self._seconds() + self.timing.lease_s + _PATIENCE_S
+        while True:
+            try:
+                return await self._join()
+            except ReplicaIsLive as error:
+                if self._seconds() > end_s:
+                    raise
+                _log.info("%s; that is tried again until its lease has run out", error)
+                await asyncio.sleep(_PATIENCE_S)
+
+    async def _join(self) -> "BrokerEntry":
         settings = self.settings
         entry = await asyncio.to_thread(
             self._registry.join_shard,
