@@ -3,19 +3,14 @@
 A proxy that deletes something says so to all brokers that it can reach. A broker that was away reads in the registry
 what it missed, before it takes messages of a topic that was made later, or serves such a group (`answers.py`): what is
 of a topic or group that was made anew must not be removed with what was of the old one. For the same reason it notes
-what it has done, beside the store and before anybody hears of it: the registry may be out when it is to be notified.
-
-File        `deletions-done`, a `NoteFile`: JSON, `up_to` is the version up to which all was done, `beyond` what was
-            done above it.
+what it has done (`deletion_notes.py`), before anybody hears of it: the registry may be out when it is to be notified.
 """
 
 import asyncio
-import json
 import logging
-import re
 from typing import TYPE_CHECKING
 
-from ternmq_broker.server.note_file import NoteFile
+from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import MessagingError
 
@@ -26,7 +21,6 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
-_NOTES = "deletions-done"
 
 
 class DeletionLog:
@@ -36,22 +30,21 @@ class DeletionLog:
         self._broker = broker
         self._directory = directory
         self._registry = directory.registry
-        self._notes = NoteFile(
-            folder / _NOTES,
-            old=re.compile(r"\{.*\}"),
-            advice="restore it from a copy; or delete it, if no topic or group that was deleted was made again, since "
-            "messages of the later one could be removed then",
-        )
-        self._done_up_to = self._told_up_to = 0
-        self._done: set[Deletion] = set()
+        self._folder = folder
+        self._notes = DeletionNotes(folder)
+        self._told_up_to = 0
         self._turn = asyncio.Lock()
         self.synced_up_to = 0
 
     async def begin(self) -> None:
         """Catch up with what happened while the broker was away; raises RegistryUnavailable, and StartupError for
         notes that are damaged. For a broker that is registered."""
-        self._done_up_to = self._told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
-        self._take_notes(await asyncio.to_thread(self._notes.read))
+        self._told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
+        await asyncio.to_thread(self._notes.read)
+        if self._notes.up_to > self._directory.snapshot.version:
+            _log.warning("the notes on deletions are of another registry, and not looked at")
+            self._notes = DeletionNotes(self._folder)
+        self._notes.told(self._told_up_to)
         await self._catch_up(self._directory.snapshot.version)
 
     async def topic(self, name: str, version: int) -> None:
@@ -79,46 +72,22 @@ class DeletionLog:
         async with self._turn:
             if version <= self.synced_up_to:
                 return
-            deletions = await asyncio.to_thread(self._registry.deletions, self._done_up_to)
+            deletions = await asyncio.to_thread(self._registry.deletions, self._notes.up_to)
             for deletion in sorted(deletions, key=lambda each: each.version):
                 await self._forget(deletion)
-                self._done_up_to = deletion.version
-                self._done.discard(deletion)
             if deletions:
-                await self._note()
+                await asyncio.to_thread(self._notes.prune, max(deletion.version for deletion in deletions))
             # Messages may come from here on, whether or not the registry hears it now: the notes say what is done.
             self.synced_up_to = version
-            if self._done_up_to > self._told_up_to:
-                await asyncio.to_thread(self._registry.set_applied, self._broker.name, self._done_up_to)
-                self._told_up_to = self._done_up_to
+            if self._notes.up_to > self._told_up_to:
+                await asyncio.to_thread(self._registry.set_applied, self._broker.name, self._notes.up_to)
+                self._told_up_to = self._notes.up_to
 
     async def _forget(self, deletion: Deletion) -> None:
-        if deletion.version <= self._done_up_to or deletion in self._done:
+        if self._notes.is_done(deletion):
             return
         if deletion.kind is Deleted.TOPIC:
             await self._broker.forget_topic(deletion.name, version=deletion.version)
         else:
             await self._broker.forget_group(deletion.name, version=deletion.version)
-        self._done.add(deletion)
-        await self._note()
-
-    # --- notes
-
-    async def _note(self) -> None:
-        beyond = [[each.version, each.kind.value, each.name] for each in self._done]
-        content = json.dumps({"up_to": self._done_up_to, "beyond": beyond})
-        await asyncio.to_thread(self._notes.write, content)
-
-    def _take_notes(self, content: str | None) -> None:
-        if content is None:
-            return
-        try:
-            noted = json.loads(content)
-            up_to = int(noted["up_to"])
-            beyond = {Deletion(version, Deleted(kind), name) for version, kind, name in noted["beyond"]}
-        except (ValueError, TypeError, KeyError) as error:
-            raise self._notes.damaged() from error  # one of an earlier version has no checksum
-        if up_to > self._directory.snapshot.version:
-            _log.warning("the notes on deletions are of another registry, and not looked at")
-            return
-        self._done_up_to, self._done = max(self._done_up_to, up_to), beyond
+        await asyncio.to_thread(self._notes.add, deletion)

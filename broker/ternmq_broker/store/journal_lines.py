@@ -44,6 +44,11 @@ def encode(fields: Fields) -> bytes:
     return _crc(content) + _confirmation(content) + b" " + content + b"\n"
 
 
+def is_line(data: bytes) -> bool:
+    """Whether that is one line as `encode` makes it, to its last byte."""
+    return data.endswith(b"\n") and b"\n" not in data[:-1] and _is_whole(data[:-1])
+
+
 def identity(line: bytes) -> int:
     """Tells a line from others, as far as 32 bits do."""
     return int(line[:_DIGITS], 16)

@@ -22,6 +22,9 @@ Damage      One byte that is damaged is put right. Everything else is skipped, a
             The damaged file is kept beside the journal, as `journal.damaged-1` up to 8, before anything is written.
 Compaction  when it has grown or was damaged, the journal is replaced by one with the live lines only, in the order in
             which they were written.
+Copies      a replica has its leader's lines, byte for byte, since deltas name the crc32 of their snapshot: all that
+            live (`replace_all`), then each as it was written (`take_lines`). Nothing is taken that is no such line, or
+            a delta of another snapshot.
 Threads     one caller at a time, in any thread.
 """
 
@@ -34,7 +37,7 @@ from ternmq_broker.store import journal_lines
 from ternmq_broker.store.checked_file import NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.journal_lines import Fields, Found
@@ -57,6 +60,10 @@ QueueKey = tuple[str, str, int]
 """Group, topic, queue id."""
 
 
+class BadLines(Exception):
+    """What came is not what a leader's journal has; nothing of it was taken."""
+
+
 class ProgressJournal:
     """What was last known of every queue's consumption: the lines of a snapshot and its deltas, for each queue.
 
@@ -77,6 +84,8 @@ class ProgressJournal:
         self._to_be_replaced = False
         self.skipped_lines = self.mended_lines = 0
         self.lost_below = 0
+        self.written: Callable[[list[bytes]], None] | None = None
+        """Called with the lines that `write` and `drop` have written, when they are durable, in the caller's thread."""
         if _NAME not in folder.names():
             folder.replace(_NAME, _header())
         self._file = folder.open(_NAME)
@@ -224,11 +233,55 @@ class ProgressJournal:
             self._keep(key, line, None, is_delta=is_delta)
             fresh.append(line)
         self._append(fresh)
+        if self.written is not None:
+            self.written(fresh)
 
     def drop(self, group: str, topic: str | None = None) -> None:
         """Forget the progress of a group, in one topic or in all."""
         self._forget(group, topic)
-        self._append([journal_lines.encode([group] if topic is None else [group, topic])])
+        fresh = [journal_lines.encode([group] if topic is None else [group, topic])]
+        self._append(fresh)
+        if self.written is not None:
+            self.written(fresh)
+
+    # --- copies
+
+    def live_lines(self) -> list[bytes]:
+        """The lines that say all that is known, for `replace_all` of a copy."""
+        return [*self._loss(), *(line for kept in self._lines.values() for line in kept)]
+
+    def replace_all(self, lines: "Sequence[bytes]") -> None:
+        """Have these lines, of the leader's `live_lines`, in place of all; durable when it returns. BadLines, OSError:
+        the journal is as it was."""
+        fields = _verified(lines, {})
+        self._replace([_header(), *lines])
+        self._lines.clear()
+        self._fields.clear()
+        self._written_ms.clear()
+        self._vouched.clear()
+        self._cut.clear()
+        self._live_bytes = self._last_written_ms = self.skipped_lines = self.lost_below = 0
+        for line, each in zip(lines, fields, strict=True):
+            self._take_copied(line, each)
+
+    def take_lines(self, lines: "Sequence[bytes]") -> None:
+        """Take lines that the leader has written behind those that were taken; durable when it returns. BadLines:
+        nothing was taken, and `replace_all` is to follow. OSError: that too."""
+        fields = _verified(lines, {key: self._chain(key) for key in self._lines})
+        for line, each in zip(lines, fields, strict=True):
+            self._take_copied(line, each)
+        if lines:
+            self._append(list(lines))
+
+    def _take_copied(self, line: bytes, fields: list[Any]) -> None:
+        if not _is_progress(fields):
+            self._take(line, fields)
+            return
+        key: QueueKey = (fields[0], fields[1], fields[2])
+        self._last_written_ms = self._written_ms[key] = fields[5]
+        self._vouched.add(key)
+        # Without its fields, which nobody may ever want.
+        self._keep(key, line, None, is_delta=len(fields) == _DELTA_FIELDS)
 
     def _keep(self, key: QueueKey, line: bytes, fields: "Fields | None", *, is_delta: bool) -> None:
         before = self._lines.pop(key, [])
@@ -257,11 +310,15 @@ class ProgressJournal:
         self._file.append(lines)
         self._file.sync()
 
+    def _loss(self) -> list[bytes]:
+        return [journal_lines.encode([self.lost_below])] if self.lost_below else []
+
     def _compact(self) -> None:
+        self._replace([_header(), *self.live_lines()])
+
+    def _replace(self, lines: list[bytes]) -> None:
         old: StoreFile = self._file
-        loss = [journal_lines.encode([self.lost_below])] if self.lost_below else []
-        lines = [line for kept in self._lines.values() for line in kept]
-        self._folder.replace(_NAME, b"".join([_header(), *loss, *lines]))
+        self._folder.replace(_NAME, b"".join(lines))
         self._file = self._folder.open(_NAME)
         self._to_be_replaced = False
         old.close()
@@ -311,6 +368,29 @@ def _upgraded(fields: "Fields") -> list[Any] | None:
         flat.append([number for row in rows for number in row])
     upgraded = [*fields[:5], 0, *flat, *([-1, -1] if is_delta else [])]
     return upgraded if _is_progress(upgraded) else None
+
+
+def _verified(lines: "Sequence[bytes]", chains: dict[QueueKey, list[int]]) -> list[list[Any]]:
+    """What the lines say; BadLines if one is none, or does not follow those of its queue (`ProgressJournal._chain`)."""
+    verified: list[list[Any]] = []
+    for line in lines:
+        fields: list[Any] | None = journal_lines.fields_of(line) if journal_lines.is_line(line) else None
+        if fields is None or not (_is_drop(fields) or _is_loss(fields) or _is_progress(fields)):
+            raise BadLines(f"{line[:80]!r} is no line of a consumption journal")
+        if _is_drop(fields):
+            group, *topics = fields
+            for key in [key for key in chains if key[0] == group and (not topics or key[1] == topics[0])]:
+                del chains[key]
+        elif _is_progress(fields):
+            key: QueueKey = (fields[0], fields[1], fields[2])
+            if len(fields) == _SNAPSHOT_FIELDS:
+                chains[key] = [journal_lines.identity(line), 1]
+            elif fields[-2:] == chains.get(key):
+                chains[key] = [fields[-2], fields[-1] + 1]
+            else:
+                raise BadLines(f"{line[:80]!r} does not follow what is known of its queue")
+        verified.append(fields)
+    return verified
 
 
 def _is_table(value: object, columns: int) -> bool:

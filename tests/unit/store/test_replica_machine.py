@@ -263,4 +263,3 @@ class ReplicaMachine(RuleBasedStateMachine):
 
 ReplicaMachine.TestCase.settings = settings(deadline=None, stateful_step_count=40)
 TestReplicaMachine = ReplicaMachine.TestCase
-

@@ -1,0 +1,69 @@
+"""What a broker, or a replica of one, notes of deletions that are done: the file `deletions-done`.
+
+File        a `NoteFile`: JSON, `up_to` is the version of the registry up to which all was done, `beyond` what was done
+            above it: `[[version, kind, name] ...]`.
+"""
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from ternmq_broker.server.note_file import NoteFile
+from ternmq_common.cluster import Deleted, Deletion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NOTES = "deletions-done"
+
+
+class DeletionNotes:
+    """The notes of one broker; `folder` is where the file is. Every method but `is_done` blocks; one caller at a time."""
+
+    def __init__(self, folder: "Path") -> None:
+        self._file = NoteFile(
+            folder / _NOTES,
+            old=re.compile(r"\{.*\}"),
+            advice="restore it from a copy; or delete it, if no topic or group that was deleted was made again, since "
+            "messages of the later one could be removed then",
+        )
+        self.up_to = 0
+        self.beyond: set[Deletion] = set()
+
+    def read(self) -> bool:
+        """Take over what the file says; False if there is none. StartupError if it is damaged."""
+        content = self._file.read()
+        if content is None:
+            return False
+        try:
+            noted = json.loads(content)
+            up_to = int(noted["up_to"])
+            beyond = {Deletion(version, Deleted(kind), name) for version, kind, name in noted["beyond"]}
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._file.damaged() from error  # one of an earlier version has no checksum
+        self.up_to, self.beyond = up_to, beyond
+        return True
+
+    def is_done(self, deletion: Deletion) -> bool:
+        return deletion.version <= self.up_to or deletion in self.beyond
+
+    def add(self, *deletions: Deletion) -> None:
+        """These are done; that is durable when it returns. OSError."""
+        new = {deletion for deletion in deletions if not self.is_done(deletion)}
+        if new:
+            self._write(self.up_to, self.beyond | new)
+
+    def told(self, up_to: int) -> None:
+        """Somebody else remembers that all up to that version is done; the file will say so when it is written next."""
+        self.up_to = max(self.up_to, up_to)
+        self.beyond = {deletion for deletion in self.beyond if deletion.version > self.up_to}
+
+    def prune(self, up_to: int) -> None:
+        """All up to that version of the registry is done: nothing is said of each any more. OSError."""
+        if up_to > self.up_to:
+            self._write(up_to, {deletion for deletion in self.beyond if deletion.version > up_to})
+
+    def _write(self, up_to: int, beyond: set[Deletion]) -> None:
+        rows = [[each.version, each.kind.value, each.name] for each in sorted(beyond, key=lambda each: each.version)]
+        self._file.write(json.dumps({"up_to": up_to, "beyond": rows}))
+        self.up_to, self.beyond = up_to, beyond
