@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry
 
 SHARD = "broker-0"
-SETTINGS = "lease_ms = \"2s\"\n"
+SETTINGS = 'lease_ms = "2s"\n'
 
 
 class Shard:

@@ -130,4 +130,6 @@ class ClusterProcesses:
     @property
     def logs(self) -> str:
         """The ends of all processes' logs."""
-        return "\n".join(f"--- {each.name}\n{each.log_tail()}" for each in (*self.brokers, *self.replicas, *self.proxies))
+        return "\n".join(
+            f"--- {each.name}\n{each.log_tail()}" for each in (*self.brokers, *self.replicas, *self.proxies)
+        )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_log import DeletionLog
-from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.note_file import NoteFile
@@ -134,7 +133,6 @@ class BrokerServer:
         replica = self._replica = Replica(
             membership,
             files,
-            DeletionNotes(settings.data_dir),
             broker_settings,
             directory,
             front,

@@ -104,8 +104,7 @@ class Copy:
     def _finish(self, taken: "TakenCopy") -> None:
         for write in taken.writes:
             write()
-        for deletion in taken.deletions:
-            self._notes.add(deletion)
+        self._notes.add(*taken.deletions)
 
     def _held(self, error: "MessagingError | None") -> None:
         if error is None:
@@ -118,11 +117,11 @@ class Copy:
         self.store.spill_limit = max(self.store.spill_limit, self.acknowledged)
 
     async def replace_journal(self, lines: list[bytes]) -> None:
-        """Have the leader's journal instead of what was there. BadCopy if it is none."""
+        """Have the leader's journal instead of what was there. BadLines if it is none."""
         await asyncio.to_thread(self._journal.replace_all, lines)
 
     async def add_to_journal(self, lines: list[bytes]) -> None:
-        """Lines that the leader's journal got. BadCopy if they are none."""
+        """Lines that the leader's journal got. BadLines if they are none."""
         await asyncio.to_thread(self._journal.take_lines, lines)
 
     # --- what follows from it

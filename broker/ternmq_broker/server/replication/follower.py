@@ -20,6 +20,7 @@ from ternmq_broker.server.replication.membership import in_sync, view_of
 from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, Said
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store.progress_journal import BadLines
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.shard import form
 from ternmq_common.shard.form import NoFrame
@@ -240,7 +241,7 @@ class Follower:
             return "the leader does not answer"
         except NoFrame as error:
             return f"the leader sent what is no frame: {error}"
-        except (BadCopy, BadRecord, OSError) as error:
+        except (BadCopy, BadLines, BadRecord, OSError) as error:
             _log.error("what the leader sent can't be taken: %s", error)
             await self._begin_again(None)
             return f"what the leader sent can't be taken: {error}"

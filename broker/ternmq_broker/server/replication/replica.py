@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.server.deletion_log import DeletionLog
+from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.replication.follower import Election, Follower
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.broker_settings import BrokerSettings
-    from ternmq_broker.server.deletion_notes import DeletionNotes
     from ternmq_broker.server.replication.files import ReplicaFiles
     from ternmq_broker.server.replication.membership import Membership
     from ternmq_broker.server.storage_front import StorageFront
@@ -50,7 +50,6 @@ class Replica:
         self,
         membership: "Membership",
         files: "ReplicaFiles",
-        notes: "DeletionNotes",
         settings: "BrokerSettings",
         directory: "Directory",
         front: "StorageFront",
@@ -64,7 +63,6 @@ class Replica:
     ) -> None:
         self._membership = membership
         self._files = files
-        self._notes = notes
         self._settings = settings
         self._directory = directory
         self._front = front
@@ -142,7 +140,8 @@ class Replica:
         """Be a follower until this replica leads; None if the process is to end."""
         if entry.store_id == self._membership.store_id and (election := await self._restarted(entry)) is not None:
             return election
-        follower = self.follower = Follower(self._membership, self._files, self._notes, tls=self._tls)
+        notes = await asyncio.to_thread(self._noted)
+        follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls)
         following = asyncio.create_task(follower.run(await self._look()), name="follower")
         ending = asyncio.create_task(self._stopping.wait())
         try:
@@ -194,10 +193,15 @@ class Replica:
             self.broker = self.leader = None
             await self._end(broker, leader, proxies)
 
+    def _noted(self) -> DeletionNotes:
+        """Which deletions are done here, as the file says."""
+        notes = DeletionNotes(self._membership.settings.data_dir)
+        notes.read()
+        return notes
+
     def _note_deletions(self) -> None:
         """Those that the log speaks of were done, also if nobody acknowledged them: they are in this leader's log."""
-        for deletion in self._files.store.give_deletions():
-            self._notes.add(deletion)
+        self._noted().add(*self._files.store.give_deletions())
 
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
         """What was deleted while nobody led is removed before messages are taken."""
