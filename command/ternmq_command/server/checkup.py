@@ -22,6 +22,7 @@ from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
 from ternmq_rpc.grpc_http2 import machine
 
 if TYPE_CHECKING:
+    from ternmq.admin.brokers import Broker
     from ternmq_command.calls.admin import AdminClient
 
 State = Literal["ok", "warning", "problem"]
@@ -214,6 +215,19 @@ def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
             yield Finding("broker", "warning", f"{broker.name} is being drained", f"ternmq broker resume {broker.name}")
         else:
             yield Finding("broker", "ok", f"{broker.name}, {broker.load.proxies} proxies connected")
+        if broker.replicas:
+            yield _of_replicas(broker)
+
+
+def _of_replicas(broker: "Broker") -> Finding:
+    in_sync = sum(replica.in_sync for replica in broker.replicas)
+    told = f"{in_sync} of {broker.replicas_wanted} of {broker.name} are in sync"
+    if in_sync < broker.min_insync:
+        needed = f"{told}, and {broker.min_insync} have to be"
+        return Finding("replicas", "problem", needed, f"start the others; see: ternmq shard show {broker.name}")
+    if in_sync < broker.replicas_wanted:
+        return Finding("replicas", "warning", told, f"ternmq shard show {broker.name}")
+    return Finding("replicas", "ok", told)
 
 
 def of_health(http: str) -> Iterator[Finding]:

@@ -96,6 +96,24 @@ def test_a_clock_that_is_wrong_is_a_problem_and_one_for_tests_a_warning(call: Ca
 
 
 @pytest.mark.parametrize(
+    ("in_sync", "state", "said"),
+    [
+        ("abc", "ok", "3 of 3 of s are in sync -> "),
+        ("ab", "warning", "2 of 3 of s are in sync -> ternmq shard show s"),
+        ("a", "problem", "1 of 3 of s are in sync, and 2 have to be -> start the others; see: ternmq shard show s"),
+    ],
+)
+def test_replicas_that_are_not_in_sync_are_said(
+    call: Call, server: AdminServer, nobody: str, in_sync: str, state: str, said: str
+) -> None:
+    server.brokers.put_replicas("s", a=10, b=10, c=10)
+    for replica in server.brokers.all["s"].replicas:
+        replica.in_sync = replica.name in in_sync
+    found = examined(call, server.endpoint, nobody)
+    assert (found.states["replicas"], found.said["replicas"]) == (state, said)
+
+
+@pytest.mark.parametrize(
     ("status", "body", "state", "word"),
     [
         (503, b'{"status": "the disk is full"}', "problem", "the disk is full"),
