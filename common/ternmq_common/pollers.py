@@ -133,9 +133,8 @@ class Pollers:
 
     def wake_all(self, messages: int) -> None:
         """Something may have come for anybody."""
-        for topic, groups in list(self._lines.items()):
-            for group in list(groups):
-                self.wake_group(group, topic, messages)
+        for topic in {**self._lines, **self._watchers}:
+            self.wake_topic(topic, messages)
 
     def _notify_watchers(self, group: str, topic: str) -> None:
         groups = self._watchers.get(topic)

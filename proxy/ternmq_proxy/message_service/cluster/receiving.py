@@ -60,6 +60,7 @@ class ClusterReceiving:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
+            await self._until_led(order, broker, end)
             found = False
             try:
                 deliveries = await self._pop_now(order, broker, end, room, watch=poll_s > 0)
@@ -74,6 +75,19 @@ class ClusterReceiving:
                 continue  # a notification came while the others were asked
             if not await self._polls.wait(order.group, order.topic, left_s):
                 return []
+
+    async def _until_led(self, order: "PopOrder", first: str, end: float) -> None:
+        """A shard whose leader is away may soon have another one: wait for that, instead of failing at once."""
+        loop = asyncio.get_running_loop()
+        while (left_s := end - loop.time()) > 0:
+            try:
+                self._readable(order.topic, first)
+            except BrokerUnavailable:
+                if not any(map(self._links.is_replicated, self._placed(order.topic))):
+                    return
+                await self._polls.wait(order.group, order.topic, left_s)
+            else:
+                return
 
     async def _pop_now(
         self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
