@@ -13,8 +13,9 @@ KEYS = ["", "k1", "k2"]
 
 
 class ReplicaMachine(RuleBasedStateMachine):
-    """The leader appends everything there is, forgets, purges, rolls, removes, restarts; the follower takes it in pieces,
-    loses power, is closed, is cut back. `acknowledged` is what both have durable, as the leader knows it."""
+    """The leader appends everything there is, forgets, purges, rolls, removes, restarts; the follower takes it in
+    pieces, loses power, is closed, is cut back; they change places. `acknowledged` is what both have durable, as the
+    leader knows it."""
 
     @initialize(before=st.integers(0, 3))
     def start(self, before: int) -> None:
@@ -261,5 +262,5 @@ class ReplicaMachine(RuleBasedStateMachine):
             assert content(self.follower.store) == content(self.leader.store)
 
 
-ReplicaMachine.TestCase.settings = settings(deadline=None, stateful_step_count=40)
+ReplicaMachine.TestCase.settings = settings(deadline=None, stateful_step_count=30, max_examples=60)
 TestReplicaMachine = ReplicaMachine.TestCase
