@@ -75,7 +75,7 @@ def _record(data: bytes, at: int, log_offset: int, key: int) -> ReadRecord:
 
 
 def operations(store: Path) -> list[tuple[int, str, int, str, int]]:
-    """What is done beside storing messages in a store with replicas: log offset, topic or group, queue id, what, number."""
+    """What is done beside storing messages where there are replicas: log offset, name, queue id, what, number."""
     found = []
     for record in log(store):
         if record.kind == 3 and record.origin is None:

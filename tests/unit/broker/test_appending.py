@@ -87,7 +87,7 @@ class Sends:
 
         self.file.append = counted  # type: ignore[assignment,method-assign]
 
-    def check(self) -> None:
+    def check(self, _topic: str) -> None:
         if self.refuses is not None:
             raise self.refuses
 

@@ -25,13 +25,16 @@ class SlowStore(MessageStore):
         self.go_on = threading.Event()
         self.syncs = 0
         self.error: OSError | None = None
+        self.was_synced = threading.Event()
 
     def sync(self) -> int:
         self.go_on.wait(timeout=30)
         self.syncs += 1
         if self.error is not None:
             raise self.error
-        return super().sync()
+        synced = super().sync()
+        self.was_synced.set()
+        return synced
 
     def add(self) -> int:
         return self.append("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
@@ -190,8 +193,9 @@ async def test_a_send_that_waits_for_no_replica_is_answered_and_not_read(mode: F
 async def test_durable_means_on_this_disk_and_on_the_replicas(mode: FlushMode) -> None:
     store, flusher, _ = limited(mode)
     waiting = asyncio.ensure_future(flusher.durable(store.add()))
-    while store.synced < store.end:
-        await asyncio.sleep(0)
+    await flusher_synced(flusher, store)
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(store.was_synced.wait)
     await all_began()
     assert not waiting.done()
     flusher.limit_moved(store.end)
