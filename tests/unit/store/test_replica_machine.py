@@ -169,14 +169,13 @@ class ReplicaMachine(RuleBasedStateMachine):
         assert self.follower.store.end >= safe
         self.limit()
 
-    @precondition(lambda self: self.follower.store.end > self.acknowledged or self.follower.store.is_catching_up)
+    @precondition(lambda self: self.follower.store.end > self.acknowledged)
     @rule(data=st.data())
     def follower_is_cut_back(self, data: st.DataObject) -> None:
         """As when another leader has less; here the same one goes on."""
         store = self.follower.store
         ends = [store.start, *self._ends(store.start)]
-        least = store.start if store.is_catching_up else self.acknowledged
-        allowed = [end for end in ends if least <= end <= store.end]
+        allowed = [end for end in ends if self.acknowledged <= end <= store.end]
         if not allowed:
             return
         end = data.draw(st.sampled_from(allowed))
