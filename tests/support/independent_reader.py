@@ -74,6 +74,25 @@ def _record(data: bytes, at: int, log_offset: int, key: int) -> ReadRecord:
     return ReadRecord(log_offset, size, kind, topic, queue_id, queue_offset, tag, durable_to, origin, system, rest)
 
 
+def operations(store: Path) -> list[tuple[int, str, int, str, int]]:
+    """What is done beside storing messages where there are replicas: log offset, name, queue id, what, number."""
+    found = []
+    for record in log(store):
+        if record.kind == 3 and record.origin is None:
+            what, _, number = record.rest.decode().rpartition(" ")
+            found.append((record.log_offset, record.topic, record.queue_id, what, int(number)))
+    return found
+
+
+def epochs(store: Path) -> list[list[int]]:
+    """Whose part of the log begins where, by the side file."""
+    content = checked(store / "epochs")
+    assert isinstance(content, dict)
+    marks = content["marks"]
+    assert isinstance(marks, list)
+    return marks
+
+
 def index(store: Path) -> dict[tuple[str, int, int], tuple[int, int, int]]:
     """By topic, queue id and queue offset: log offset, size and tag hash."""
     found = {}

@@ -18,7 +18,7 @@ _NOTES = "deletions-done"
 
 
 class DeletionNotes:
-    """The notes of one broker; `folder` is where the file is. Every method but `is_done` blocks; one caller at a time."""
+    """The notes of one broker; `folder` is where the file is. What reads or writes blocks; one caller at a time."""
 
     def __init__(self, folder: "Path") -> None:
         self._file = NoteFile(

@@ -100,6 +100,7 @@ class AppliedOperations:
 
     def look_at_marks(self, log: "CommitLog") -> None:
         """Drop marks that are not in the log, now that it is whole: they were cut off and others may be there."""
+        self._unnoted = {end: deletion for end, deletion in self._unnoted.items() if end <= log.end}
         self.marks = [mark for mark in self.marks if mark[1] < log.start or _is_there(log, *mark)]
 
     def forget_topic(self, topic: str, log_start: int, log_end: int) -> "Callable[[], None]":

@@ -379,8 +379,8 @@ def _verified(lines: "Sequence[bytes]", chains: dict[QueueKey, list[int]]) -> li
             raise BadLines(f"{line[:80]!r} is no line of a consumption journal")
         if _is_drop(fields):
             group, *topics = fields
-            for key in [key for key in chains if key[0] == group and (not topics or key[1] == topics[0])]:
-                del chains[key]
+            for dropped in [each for each in chains if each[0] == group and (not topics or each[1] == topics[0])]:
+                del chains[dropped]
         elif _is_progress(fields):
             key: QueueKey = (fields[0], fields[1], fields[2])
             if len(fields) == _SNAPSHOT_FIELDS:

@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file, store_format
+from ternmq_broker.store import applied_operations, catching_up, checked_file, joining, store_format
 from ternmq_broker.store.index.index_block import BadBlock
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.overlay import OverlayFolder, looked_at
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
 _REGISTRY = "registry.db"
 _OF_BROKER = ("deletions-done", "store-id")
+# Epoch marks that the copied log does not have are dropped when it is opened.
+_OF_REPLICAS = (applied_operations.EPOCHS, joining.JOINED, catching_up.NAME)
 """Beside the store of a cluster's broker. What says up to where deletions are done is copied before what they did."""
 
 
@@ -162,7 +164,8 @@ class _Backup:
         root, index = OverlayFolder(self._store), OverlayFolder(self._store / "index")
         try:
             forgotten, low_watermarks = side_content(root, _FORGOTTEN), side_content(index, LOW_WATERMARKS)
-            for name in (store_format.NAME, store_format.COPY, ACCEPTED, *((_FORGOTTEN,) if forgotten is None else ())):
+            as_they_are = (store_format.NAME, store_format.COPY, ACCEPTED, *_OF_REPLICAS)
+            for name in (*as_they_are, *((_FORGOTTEN,) if forgotten is None else ())):
                 if name in root.names():
                     self._copy(root.open(name), root.open(name).size, f"store/{name}")
             if low_watermarks is None and LOW_WATERMARKS in index.names():

@@ -5,6 +5,7 @@ It goes by the rules of a start (`log_recovery`) that takes damage, so what it s
 
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store import catching_up
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BadBlock
@@ -42,6 +43,7 @@ class CheckedLogWalk:
             self.log,
             _Nowhere(view.folders.set_aside),
             durable=durable_by_files(view),
+            disbelieved_from=_disbelieved_from(view),
             accepted=self.places.accepted,
             accept=True,
             contradicts=self._order.contradiction,
@@ -127,7 +129,8 @@ def durable_by_files(view: "StoreView") -> int:
     checkpoint = side_content(view.folders.root, "checkpoint")
     durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
     marks, _ = durable_watermarks.decoded(view.folders.root.content(durable_watermarks.NAME) or b"")
-    durable = max(durable, view.layouts.layout_1_below if not view.is_layout_1 else 0, *marks)
+    layout_1_below = min(view.layouts.layout_1_below, _disbelieved_from(view))
+    durable = max(durable, layout_1_below if not view.is_layout_1 else 0, *marks)
     for name in reversed(view.folders.index.names()):
         if name.isdigit():
             try:
@@ -137,6 +140,11 @@ def durable_by_files(view: "StoreView") -> int:
                 continue  # told by who checks the index
             break
     return durable
+
+
+def _disbelieved_from(view: "StoreView") -> int:
+    """From where on records vouch for nothing, as far as the file that says so can be read."""
+    return catching_up.since_by(side_content(view.folders.root, catching_up.NAME))
 
 
 def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[IndexRun], bytes]]":

@@ -139,6 +139,12 @@ class _Repair:
             if _FORGOTTEN in self._files:
                 side_files.write(self._folders.root, _FORGOTTEN, {})
                 self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
+            for name in side_check.OF_COPIES:
+                if name in self._files:
+                    side_files.write(self._folders.root, name, None)
+                    self.done.append(
+                        f"nothing else tells what {name} said: have this replica copied from its leader anew"
+                    )
             self._clamp_progress(store, journal)
             if store.torn_bytes:
                 self.done.append(f"set aside and cut off {store.torn_bytes} bytes of a torn tail, which a crash left")

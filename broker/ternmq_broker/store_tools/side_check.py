@@ -3,7 +3,14 @@
 import json
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file, journal_lines, store_format
+from ternmq_broker.store import (
+    applied_operations,
+    catching_up,
+    checked_file,
+    joining,
+    journal_lines,
+    store_format,
+)
 from ternmq_broker.store.checked_file import DamagedFile
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.progress_journal import ProgressJournal
@@ -18,8 +25,9 @@ if TYPE_CHECKING:
 
 JOURNAL = "journal"
 LOW_WATERMARKS = "floors"
-DERIVED = ("checkpoint", "accepted-damage")
-NEEDED = ("forgotten",)
+DERIVED = ("checkpoint", "accepted-damage", applied_operations.EPOCHS)
+OF_COPIES = (catching_up.NAME, joining.JOINED)
+NEEDED = ("forgotten", *OF_COPIES)
 
 
 def check_side_files(view: "StoreView", findings: Findings) -> None:

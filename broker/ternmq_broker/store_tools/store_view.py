@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store import store_format
 from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.joining import UnfinishedCopy, check_finished
 from ternmq_broker.store.log.commit_log import CommitLog
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.message_store import MessageStore
@@ -97,6 +98,10 @@ def opened_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreV
     _allow_files()
     is_running = not is_ours and is_in_use(path)
     with OverlayFolders(path) as folders:
+        try:
+            check_finished(folders.root)
+        except UnfinishedCopy as error:
+            raise StartupError(f"in {path} {error}; there is nothing to look at") from error
         format_files = {name: folders.root.content(name) for name in (store_format.NAME, store_format.COPY)}
         found, problem = _format(folders)
         view = StoreView(path, folders, is_running, found, problem, format_files)

@@ -87,7 +87,7 @@ class Sends:
 
         self.file.append = counted  # type: ignore[assignment,method-assign]
 
-    def check(self) -> None:
+    def check(self, _topic: str) -> None:
         if self.refuses is not None:
             raise self.refuses
 
@@ -215,3 +215,25 @@ async def test_who_waited_and_left_has_its_message_stored() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert await made.appending.append(QueueRef("a", "broker-0", 0), [message("two")]) == 1
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+async def test_topics_that_wait_for_no_replica_are_answered_first_and_read_with_the_others(mode: FlushMode) -> None:
+    async with sends(mode) as made:
+        asked: list[str] = []
+        made.appending.answers_alone = lambda topic: asked.append(topic) or topic == "alone"  # type: ignore[func-returns-value]
+        made.send("a", 0, "a0")
+        assert await made.wait(1) == {"a0": 0}
+        assert asked == [], "there are no replicas yet"
+        made.flusher.limit_moved(made.store.end)
+        poll = asyncio.create_task(made.pollers.wait("group", "alone", 20))
+        await asyncio.sleep(0)
+        made.send("a", 0, "a1")
+        made.send("alone", 0, "first", "second")
+        made.send("a", 0, "a2")
+        assert await made.wait(2) == {"a0": 0, "first": 0}
+        assert asked == ["a", "alone", "a"]
+        assert not poll.done()
+        made.flusher.limit_moved(made.store.end)
+        assert await made.wait(4) == {"a0": 0, "first": 0, "a1": 1, "a2": 2}
+        assert await poll

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -23,13 +25,16 @@ class SlowStore(MessageStore):
         self.go_on = threading.Event()
         self.syncs = 0
         self.error: OSError | None = None
+        self.was_synced = threading.Event()
 
     def sync(self) -> int:
         self.go_on.wait(timeout=30)
         self.syncs += 1
         if self.error is not None:
             raise self.error
-        return super().sync()
+        synced = super().sync()
+        self.was_synced.set()
+        return synced
 
     def add(self) -> int:
         return self.append("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
@@ -116,3 +121,103 @@ async def test_in_async_mode_nobody_waits_and_the_sync_follows() -> None:
     assert flusher.readable_end == store.end > store.synced
     await flusher.stop()
     assert store.synced == store.end
+
+
+# --- with replicas
+
+
+def limited(mode: FlushMode) -> tuple[SlowStore, Flusher, list[str]]:
+    """A flusher that waits for other replicas, who have nothing yet, and what was told."""
+    store = SlowStore()
+    store.go_on.set()
+    flusher = Flusher(store, mode)
+    assert not flusher.is_limited
+    flusher.limit_moved(0)
+    flusher.start()
+    return store, flusher, []
+
+
+def tell_of(told: list[str], name: str) -> Callable[[MessagingError | None], None]:
+    return lambda error: told.append(name if error is None else f"{name} refused")
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+async def test_what_other_replicas_do_not_have_is_neither_acknowledged_nor_readable(mode: FlushMode) -> None:
+    store, flusher, told = limited(mode)
+    ends = [store.add(), store.add()]
+    for number, end in enumerate(ends):
+        flusher.when_acknowledged(end, tell_of(told, f"sent {number}"))
+        flusher.when_readable(end, partial(told.append, f"read {number}"))
+    waiting = asyncio.ensure_future(flusher.acknowledged(ends[1], nothing))
+    await flusher_synced(flusher, store)
+    assert (told, flusher.readable_end) == ([], 0)
+    flusher.limit_moved(ends[0])
+    assert (told, flusher.readable_end) == (["sent 0", "read 0"], ends[0])
+    flusher.limit_moved(ends[1] + 100)
+    assert told == ["sent 0", "read 0", "sent 1", "read 1"]
+    assert flusher.readable_end == ends[1]
+    await waiting
+    await flusher.stop()
+
+
+async def flusher_synced(flusher: Flusher, store: SlowStore) -> None:
+    done = asyncio.Event()
+    flusher.when_acknowledged(store.end, lambda _error: done.set(), alone=True)
+    await done.wait()
+
+
+async def test_what_waits_for_this_disk_too_is_not_told_before_it() -> None:
+    store, flusher, told = limited(FlushMode.SYNC)
+    store.go_on.clear()
+    flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
+    flusher.when_acknowledged(store.end, tell_of(told, "alone"), alone=True)
+    flusher.limit_moved(store.end)
+    assert told == []
+    store.go_on.set()
+    await flusher_synced(flusher, store)
+    assert told == ["sent", "alone"]
+    await flusher.stop()
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+async def test_a_send_that_waits_for_no_replica_is_answered_and_not_read(mode: FlushMode) -> None:
+    store, flusher, told = limited(mode)
+    store.add()
+    flusher.when_acknowledged(store.end, tell_of(told, "alone"), alone=True)
+    await flusher_synced(flusher, store)
+    assert (told, flusher.readable_end) == (["alone"], 0)
+    await flusher.stop()
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+async def test_durable_means_on_this_disk_and_on_the_replicas(mode: FlushMode) -> None:
+    store, flusher, _ = limited(mode)
+    waiting = asyncio.ensure_future(flusher.durable(store.add()))
+    await flusher_synced(flusher, store)
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(store.was_synced.wait)
+    await all_began()
+    assert not waiting.done()
+    flusher.limit_moved(store.end)
+    await waiting
+    await flusher.stop()
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+async def test_who_waits_for_replicas_when_the_broker_stops_is_refused(mode: FlushMode) -> None:
+    store, flusher, told = limited(mode)
+    flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
+    await flusher.stop()
+    assert told == ["sent refused"]
+    assert store.synced == store.end
+
+
+async def test_a_failed_sync_refuses_who_waits_for_anything() -> None:
+    store, flusher, told = limited(FlushMode.SYNC)
+    store.error = OSError(5, "Input/output error")
+    flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
+    flusher.when_acknowledged(store.end, tell_of(told, "alone"), alone=True)
+    with pytest.raises(MessagingError, match="durable"):
+        await flusher.durable(store.end)
+    assert told == ["sent refused", "alone refused"]
+    await flusher.stop()

@@ -41,9 +41,7 @@ def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st
     copy = ProgressJournal(folder)
     waiting: list[list[bytes]] = []
     leader.written = waiting.append
-    cursor = 0
-    for step, number in [*steps, ("send", 0)]:
-        cursor += 1
+    for cursor, (step, number) in enumerate([*steps, ("send", 0)], start=1):
         if step == "write":
             write(leader, number, cursor)
         elif step.startswith("drop"):

@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.joining import begin_copy
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.model import NewMessage
 from tests.support import independent_reader
 from tests.support.released_store import ACKNOWLEDGED, FAR_MS, GROUP, MESSAGES, TOPIC, fill, message
 
@@ -40,3 +44,45 @@ async def test_a_reader_that_knows_the_document_only_finds_everything(tmp_path: 
     header, *progress = independent_reader.journal(store)
     assert header == ["ternmq consumption journal", 2]
     assert [line[:4] for line in progress] == [[GROUP, TOPIC, 0, ACKNOWLEDGED]]
+
+
+def test_a_reader_that_knows_the_document_only_finds_what_replicas_do(tmp_path: Path) -> None:
+    leader = MessageStore(DiskFolders(tmp_path / "leader"), segment_bytes=1 << 20)
+    leader.is_replicated = True
+    mark = leader.end
+    leader.begin_epoch(7)()
+    leader.append("orders", 2, [NewMessage(0, b"", b"body", ()) for _ in range(3)], 5)
+    leader.sync()
+    leader.vouch_limit = leader.end - 1
+    leader.purge("orders", 2, 1)()
+    leader.forget_topic("orders", 12)()
+    leader.forget_group("buyers", 13)
+    state = leader.join_state()
+    begin_copy(DiskFolders(tmp_path / "copy"), state)
+    copy = MessageStore(DiskFolders(tmp_path / "copy"), segment_bytes=1 << 20, spill_limit=0)
+    copy.is_replicated = True
+    copy.take_copied(*leader.log_bytes(0, 1 << 20, may_block=True))
+    copy.sync()
+    copy.spill_limit = copy.end
+    copy.close()
+    leader.close()
+    for name in ("leader", "copy"):
+        store = tmp_path / name
+        assert [operation[1:] for operation in independent_reader.operations(store)] == [
+            ("", 0, "epoch", 7),
+            ("orders", 2, "purged", 1),
+            ("orders", 0, "forgotten", 12),
+            ("buyers", 0, "group forgotten", 13),
+        ]
+        assert independent_reader.epochs(store) == [[7, mark]]
+        assert independent_reader.checked(store / "index" / "floors") == [["orders", 2, 3, 3]]
+        records = independent_reader.log(store)
+        assert {record.durable_to for record in records[4:]} == {records[4].log_offset - 1}
+        forgotten = next(record for record in records if record.rest == b"forgotten 12")
+        assert independent_reader.checked(store / "forgotten") == {"orders": forgotten.log_offset + forgotten.size}
+    assert independent_reader.log(tmp_path / "copy") == independent_reader.log(tmp_path / "leader")
+    assert independent_reader.checked(tmp_path / "copy" / "catching-up") == state.log_start
+    assert independent_reader.checked(tmp_path / "copy" / "joined") == {
+        "end": state.log_end,
+        "floors": [["orders", 2, 3, 3]],
+    }

@@ -488,6 +488,7 @@ class LogIndex:
             queue.drop_runs(dropped.__contains__)
         for number in dropped:
             del self._blocks[number]
+        self.covered = max(self.covered, log_start)  # what no block spoke of was epoch marks, or the like
         # A copy: a spill may add a file in its thread.
         for base in [base for base in list(self._files) if base < log_start]:
             self._detached.add(f"{base:020d}", self._files.pop(base))
