@@ -1,0 +1,160 @@
+"""What is done to the machines, the network and the registry while a run goes on."""
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.world import REGISTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.run import Run
+    from tests.simulation.world import Machine
+
+
+class Disturbances:
+    """One after the other, and several at a time; all of it ends by itself."""
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._world = run.world
+        self._dice = run.world.dice
+        self._lease_s = run.world.plan.timing.lease_s
+        self._end_s = self._lease_s * run.world.plan.leases
+        kinds: list[Callable[[], None]] = [
+            self._kill, self._lose_power, self._lose_all_power, self._wipe, self._stop, self._cut_pair, self._cut_off,
+            self._cut_from_registry, self._registry_away, self._registry_flaky, self._slow_disk, self._slow_network,
+            self._reset, self._retain, self._move,
+        ]  # fmt: skip
+        # Not all in each run: what takes many steps of one kind is not broken off by another.
+        self._kinds = self._dice.sample(kinds, self._dice.randint(3, len(kinds)))
+        self._next()
+
+    def _next(self) -> None:
+        self._world.after(self._dice.expovariate(1 / (self._lease_s * self._world.plan.pause_leases)), self._disturb)
+
+    def _disturb(self) -> None:
+        if self._world.now < self._end_s:
+            self._dice.choice(self._kinds)()
+            self._next()
+
+    def _while_s(self) -> float:
+        """Mostly short, at times longer than a lease; never beyond the end."""
+        longest = self._dice.choice((0.2, 0.5, 1.5, 3.0)) * self._lease_s
+        return min(self._dice.uniform(0, longest), max(0.0, self._end_s - self._world.now))
+
+    def _victim(self) -> "Machine":
+        """The leader more often than others."""
+        machines = self._world.machines
+        leading = [m for m in machines if m.process is not None and m.process.leader is not None]
+        return self._dice.choice(leading if leading and self._dice.random() < 0.4 else machines)
+
+    # --- processes and disks
+
+    def _kill(self) -> None:
+        self._run.end_process(self._victim(), self._while_s(), power_lost=False)
+
+    def _lose_power(self) -> None:
+        self._run.end_process(self._victim(), self._while_s(), power_lost=True)
+
+    def _lose_all_power(self) -> None:
+        for machine in self._world.machines:
+            self._run.end_process(machine, self._while_s(), power_lost=True)
+
+    def _wipe(self) -> None:
+        self._run.wipe(self._victim(), self._while_s())
+
+    def _stop(self) -> None:
+        machine, seconds = self._victim(), self._while_s()
+        self._world.note("{} is stopped for {:.3f} s", machine.name, seconds)
+        machine.stopped += 1
+        self._world.after(seconds, self._go_on, machine)
+
+    def _go_on(self, machine: "Machine") -> None:
+        machine.stopped -= 1
+        if not machine.stopped and machine.process is not None:
+            self._world.note("{} goes on", machine.name)
+            machine.process.go_on()
+
+    def _slow_disk(self) -> None:
+        machine, factor = self._victim(), self._dice.choice((10.0, 100.0))
+        self._world.note("the disk of {} is slower by {}", machine.name, factor)
+        machine.sync_factor = factor
+
+        def end() -> None:
+            machine.sync_factor = 1.0
+
+        self._world.after(self._while_s(), end)
+
+    def _retain(self) -> None:
+        for machine in self._world.machines:
+            if machine.process is not None and not machine.stopped:
+                machine.process.retain(self._dice.choice((0.0, 0.3, 1.0)))
+
+    def _move(self) -> None:
+        registry = self._run.registry
+        targets = sorted(registry.in_sync - {registry.leader})
+        if targets:
+            registry.move_to = self._dice.choice(targets)
+            self._world.note("{} is asked to lead", registry.move_to)
+
+    # --- the network
+
+    def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        seconds = self._while_s()
+        self._world.note("cut for {:.3f} s: {}", seconds, pairs)
+        for source, target in pairs:
+            self._world.cut(source, target)
+            self._world.after(seconds, self._world.heal, source, target)
+
+    def _one_way_or_both(self, one: str, other: str) -> list[tuple[str, str]]:
+        return self._dice.choice(([(one, other), (other, one)], [(one, other)], [(other, one)]))
+
+    def _cut_pair(self) -> None:
+        one = self._victim().name
+        other = self._dice.choice([machine.name for machine in self._world.machines if machine.name != one])
+        self._cut(self._one_way_or_both(one, other))
+
+    def _cut_off(self) -> None:
+        """A machine from all others, and often from the registry."""
+        one = self._victim().name
+        pairs = [(one, machine.name) for machine in self._world.machines if machine.name != one]
+        if self._dice.random() < 0.6:
+            pairs.append((one, REGISTRY))
+        self._cut(pairs + [(target, source) for source, target in pairs])
+
+    def _cut_from_registry(self) -> None:
+        self._cut(self._one_way_or_both(self._victim().name, REGISTRY))
+
+    def _reset(self) -> None:
+        for stream in sorted(self._world.streams, key=lambda stream: stream.number):
+            if self._dice.random() < 0.5:
+                stream.reset()
+
+    def _slow_network(self) -> None:
+        self._world.late = self._dice.choice((0.1, 0.5, 1.0))
+
+        def end() -> None:
+            self._world.late = self._world.plan.late
+
+        self._world.after(self._while_s(), end)
+
+    # --- the registry
+
+    def _registry_away(self) -> None:
+        registry = self._run.registry
+        self._world.note("the registry is away")
+        registry.is_down = True
+
+        def end() -> None:
+            registry.is_down = False
+            self._world.note("the registry is back")
+
+        self._world.after(self._while_s(), end)
+
+    def _registry_flaky(self) -> None:
+        self._run.calls.lost = 0.5
+
+        def end() -> None:
+            self._run.calls.lost = self._world.plan.registry_lost
+
+        self._world.after(self._while_s(), end)
