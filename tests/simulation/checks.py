@@ -33,8 +33,10 @@ class Checks:
         """It begins, its log is as it was before its mark."""
         disk, name = leader.disk, leader.replica.name
         self.leaders += 1
-        if leader.epoch <= self._top_epoch:
-            raise Violation(f"{name} leads in epoch {leader.epoch} after one in epoch {self._top_epoch}")
+        if leader.epoch == self._top_epoch:
+            raise Violation(f"two lead in epoch {leader.epoch}, the second is {name}")
+        if leader.epoch < self._top_epoch:
+            return  # it was stopped between the registry's answer and now
         self._top_epoch, self._top_base, self._top_log = leader.epoch, disk.base, disk.log[:]
         self._holds(disk, f"{name}, which leads from epoch {leader.epoch} on,")
         if leader.leading.acknowledged > len(self.acknowledged):
@@ -63,21 +65,30 @@ class Checks:
             raise Violation(f"{name} acknowledges other messages from {start} on than were acknowledged there")
         self.acknowledged += records[len(known) :]
         if leader.epoch < self._top_epoch:
-            if self._top_log[max(start - self._top_base, 0) : now - self._top_base] != records[-(now - self._top_base) :]:
+            since = self._top_log[max(start - self._top_base, 0) : now - self._top_base]
+            if since != records[len(records) - len(since) :] or now > self._top_base + len(self._top_log):
                 raise Violation(f"{name} acknowledges {start} to {now}, which the leader since has not")
-        else:
-            self._is_held_in_sync(leader, start, now)
+        self.in_sync_hold(f"{name} acknowledges {now}")
+        self._enough_hold(leader, now)
 
-    def _is_held_in_sync(self, leader: "Leader", start: int, now: int) -> None:
-        disk = leader.disk
+    def in_sync_hold(self, why: str) -> None:
+        """Who is in sync in the registry, and may so be the next leader, holds all that was acknowledged durably."""
+        end = len(self.acknowledged)
         for machine in self._world.machines:
-            its = machine.disk
-            if its.store in self._registry.in_sync and now > start:
-                at = now - 1
-                if its.durable < now or (its.base <= at and its.log[at - its.base] is not disk.log[at - disk.base]):
-                    raise Violation(
-                        f"{leader.replica.name} acknowledges {now}, which {its.store} is in sync for and has not durably"
-                    )
+            if machine.disk.store in self._registry.in_sync and not self._holds_last(machine.disk, end):
+                raise Violation(f"{why}, and {machine.disk.store}, which is in sync, does not hold {end} durably")
+
+    def _holds_last(self, disk: "Disk", end: int) -> bool:
+        """As logs are only compared where one is copied from the other: who has the last one has all."""
+        at = end - 1 - disk.base
+        return disk.durable >= end and (at < 0 or disk.log[at] is self.acknowledged[end - 1])
+
+    def _enough_hold(self, leader: "Leader", now: int) -> None:
+        plan = self._world.plan
+        machines = self._world.machines
+        held = sum(machine.wipes > 0 or self._holds_last(machine.disk, now) for machine in machines)
+        if plan.waits_for_replicas and held < plan.min_insync:
+            raise Violation(f"{leader.replica.name} acknowledges {now}, and {held} hold it, not {plan.min_insync}")
 
     def serves(self, leader: "Leader", progress: int) -> None:
         """It hands out messages, and its group has come as far as `progress`."""
@@ -88,10 +99,13 @@ class Checks:
 
     # --- followers
 
-    def truncates(self, replica: "Replica", end: int) -> None:
+    def truncates(self, replica: "Replica", end: int, epoch: int) -> None:
+        """As a leader of that epoch says. One that is a leader no more may say so to a replica that is not in sync, and
+        has not heard of another: what nobody had acknowledged of its log may have been since, on other replicas."""
         disk = replica.disk
         self.truncations += 1
-        gone = disk.log[end - disk.base :]
+        is_stale = epoch < self._top_epoch and disk.store not in self._registry.in_sync
+        gone = [] if is_stale else disk.log[end - disk.base :]
         for record, acknowledged in zip(gone, self.acknowledged[end:], strict=False):
             if record is acknowledged:
                 raise Violation(f"{replica.name} truncates to {end}: {record} was acknowledged")
@@ -106,11 +120,15 @@ class Checks:
         """Bytes of the leader go into the log of a follower."""
         disk = replica.disk
         if records[-1].durable_to > disk.durable and disk.store in self._registry.in_sync:
-            raise Violation(f"{replica.name} is in sync, {records[-1]} vouches for more than is durable, {disk.durable}")
+            raise Violation(
+                f"{replica.name} is in sync, {records[-1]} vouches for more than is durable, {disk.durable}"
+            )
 
     def progressed(self, replica: "Replica", progress: int) -> None:
         if progress > len(self.acknowledged):
-            raise Violation(f"{replica.name} hears of progress {progress}, and {len(self.acknowledged)} are acknowledged")
+            raise Violation(
+                f"{replica.name} hears of progress {progress}, and {len(self.acknowledged)} are acknowledged"
+            )
 
     # --- the end
 

@@ -7,6 +7,7 @@ from tests.simulation.world import REGISTRY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.replica import Replica
     from tests.simulation.run import Run
     from tests.simulation.world import Machine
 
@@ -23,7 +24,8 @@ class Disturbances:
         kinds: list[Callable[[], None]] = [
             self._kill, self._lose_power, self._lose_all_power, self._wipe, self._stop, self._cut_pair, self._cut_off,
             self._cut_from_registry, self._registry_away, self._registry_flaky, self._slow_disk, self._slow_network,
-            self._reset, self._retain, self._move,
+            self._reset, self._retain, self._move, self._set_trap, self._lead_in_doubt, self._move_in_doubt,
+            self._restart_during_lease_end,
         ]  # fmt: skip
         # Not all in each run: what takes many steps of one kind is not broken off by another.
         self._kinds = self._dice.sample(kinds, self._dice.randint(3, len(kinds)))
@@ -50,8 +52,8 @@ class Disturbances:
 
     # --- processes and disks
 
-    def _kill(self) -> None:
-        self._run.end_process(self._victim(), self._while_s(), power_lost=False)
+    def _kill(self, victim: "Machine | None" = None) -> None:
+        self._run.end_process(victim or self._victim(), self._while_s(), power_lost=False)
 
     def _lose_power(self) -> None:
         self._run.end_process(self._victim(), self._while_s(), power_lost=True)
@@ -63,8 +65,8 @@ class Disturbances:
     def _wipe(self) -> None:
         self._run.wipe(self._victim(), self._while_s())
 
-    def _stop(self) -> None:
-        machine, seconds = self._victim(), self._while_s()
+    def _stop(self, victim: "Machine | None" = None) -> None:
+        machine, seconds = victim or self._victim(), self._while_s()
         self._world.note("{} is stopped for {:.3f} s", machine.name, seconds)
         machine.stopped += 1
         self._world.after(seconds, self._go_on, machine)
@@ -99,8 +101,9 @@ class Disturbances:
 
     # --- the network
 
-    def _cut(self, pairs: list[tuple[str, str]]) -> None:
-        seconds = self._while_s()
+    def _cut(self, pairs: list[tuple[str, str]], seconds: float | None = None) -> None:
+        if seconds is None:
+            seconds = self._while_s()
         self._world.note("cut for {:.3f} s: {}", seconds, pairs)
         for source, target in pairs:
             self._world.cut(source, target)
@@ -122,8 +125,8 @@ class Disturbances:
             pairs.append((one, REGISTRY))
         self._cut(pairs + [(target, source) for source, target in pairs])
 
-    def _cut_from_registry(self) -> None:
-        self._cut(self._one_way_or_both(self._victim().name, REGISTRY))
+    def _cut_from_registry(self, victim: "Machine | None" = None) -> None:
+        self._cut(self._one_way_or_both((victim or self._victim()).name, REGISTRY))
 
     def _reset(self) -> None:
         for stream in sorted(self._world.streams, key=lambda stream: stream.number):
@@ -140,7 +143,75 @@ class Disturbances:
 
     # --- the registry
 
-    def _registry_away(self) -> None:
+    def _set_trap(self) -> None:
+        """Something happens right when a call of the registry is under way."""
+        self._set_trap_for(self._dice.choice(("lead", "hand_over", "set_in_sync", "heartbeat")))
+
+    def _set_trap_for(self, what: str) -> None:
+        springs = (
+            self._late,
+            self._away_meanwhile,
+            self._stopped_meanwhile,
+            self._killed_meanwhile,
+            self._cut_meanwhile,
+        )
+        self._run.calls.trap = (what, self._dice.choice(springs))
+
+    def _late(self, replica: "Replica") -> float:
+        self._world.note("a call of {} is late", replica.name)
+        if self._dice.random() < 0.5:
+            self._meanwhile(self._registry_away)
+        return self._dice.uniform(0, 2 * self._lease_s) if self._world.now < self._end_s else 0.0
+
+    def _lead_in_doubt(self) -> None:
+        """The leader can't reach the registry; then who wants to take over can't either, its question being under way,
+        while the two reach each other."""
+        leader = next((m.name for m in self._world.machines if m.disk.store == self._run.registry.leader), None)
+        if leader is not None and self._world.now + 8 * self._lease_s < self._end_s:
+            self._cut([(leader, REGISTRY), (REGISTRY, leader)], self._dice.uniform(2, 5) * self._lease_s)
+            self._run.calls.trap = ("lead", self._long_late)
+
+    def _restart_during_lease_end(self) -> None:
+        """The leader can't reach the registry and its lease runs out, when its followers restart."""
+        leader = next((m.name for m in self._world.machines if m.disk.store == self._run.registry.leader), None)
+        if leader is not None and self._world.now + 4 * self._lease_s < self._end_s:
+            self._cut([(leader, REGISTRY), (REGISTRY, leader)], self._dice.uniform(1, 3) * self._lease_s)
+            for machine in self._world.machines:
+                if machine.name != leader:
+                    self._world.after(self._dice.uniform(0.8, 1.3) * self._lease_s, self._restart, machine)
+
+    def _restart(self, machine: "Machine") -> None:
+        self._run.end_process(machine, self._dice.uniform(0, 0.2) * self._lease_s, power_lost=False)
+
+    def _long_late(self, _: "Replica") -> float:
+        if self._world.now + 3 * self._lease_s > self._end_s:
+            return 0.0
+        late_s = self._dice.uniform(1, 2.5) * self._lease_s
+        self._world.after(self._dice.uniform(0, 0.01), self._registry_away, late_s * self._dice.uniform(0.8, 1.1))
+        return late_s * self._dice.choice((0, 1))
+
+    def _move_in_doubt(self) -> None:
+        self._move()
+        self._set_trap_for("hand_over")
+
+    def _meanwhile(self, do: "Callable[..., None]", *args: "Machine") -> float:
+        if self._world.now < self._end_s:
+            self._world.after(self._dice.uniform(0, 0.01), do, *args)
+        return 0.0
+
+    def _away_meanwhile(self, _: "Replica") -> float:
+        return self._meanwhile(self._registry_away)
+
+    def _stopped_meanwhile(self, replica: "Replica") -> float:
+        return self._meanwhile(self._stop, replica.machine)
+
+    def _killed_meanwhile(self, replica: "Replica") -> float:
+        return self._meanwhile(self._kill, replica.machine)
+
+    def _cut_meanwhile(self, replica: "Replica") -> float:
+        return self._meanwhile(self._cut_from_registry, replica.machine)
+
+    def _registry_away(self, seconds: float | None = None) -> None:
         registry = self._run.registry
         self._world.note("the registry is away")
         registry.is_down = True
@@ -149,7 +220,7 @@ class Disturbances:
             registry.is_down = False
             self._world.note("the registry is back")
 
-        self._world.after(self._while_s(), end)
+        self._world.after(self._while_s() if seconds is None else seconds, end)
 
     def _registry_flaky(self) -> None:
         self._run.calls.lost = 0.5

@@ -169,9 +169,12 @@ class Leader:
         """A client does."""
         if not self.is_leading() or self._is_moving() or self.leading.refusal(self.replica.now_s()) is not None:
             return
-        vouched = self.leading.acknowledged
+        vouched = self.vouches_for()
         self._append([Record(self.epoch, self._numbers + each, vouched) for each in range(1, count + 1)])
         self._numbers += count
+
+    def vouches_for(self) -> int:
+        return self.leading.acknowledged
 
     def _append(self, records: list[Record]) -> None:
         self.disk.append(records)
@@ -279,9 +282,7 @@ class Leader:
     # --- a planned move
 
     def _is_moving(self) -> bool:
-        return self._handed_over_s is not None or (
-            self._move_to != "" and self.replica.now_s() < self._moving_until_s
-        )
+        return self._handed_over_s is not None or (self._move_to != "" and self.replica.now_s() < self._moving_until_s)
 
     def _hand_over(self) -> None:
         session = self.sessions.get(self._move_to)

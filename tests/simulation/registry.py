@@ -50,6 +50,8 @@ class Registry:
         self.rows: dict[str, Row] = {}
         self.move_to = ""
         self.is_down = False
+        self.on_in_sync: Callable[[], None] = lambda: None
+        """Called when the in-sync set was changed."""
 
     def _now_s(self) -> float:
         return self._world.now * self._rate
@@ -103,6 +105,7 @@ class Registry:
         if epoch != self.epoch or expected != self.in_sync:
             return False
         self.in_sync = wanted & self.rows.keys()
+        self.on_in_sync()
         return True
 
     def hand_over(self, epoch: int, target: str) -> int | None:
@@ -117,8 +120,10 @@ class RegistryCalls:
     def __init__(self, world: "World", registry: Registry) -> None:
         self._world = world
         self._registry = registry
-        self.timeout_s = world.plan.timing.lease_s / 6
+        self.timeout_s = world.plan.timing.lease_s * world.plan.timeout_leases
         self.lost = world.plan.registry_lost
+        self.trap: tuple[str, Callable[[Replica], float]] | None = None
+        """What happens to the next call of that name; and by how much longer it is under way."""
 
     def ask(self, replica: "Replica", then: "Callable[[Any], None]", what: str, *args: Any, waits: bool) -> None:  # noqa: ANN401
         """`then` gets the answer, or UNKNOWN after a while. A call that `waits` for the shard's row gets it after all
@@ -129,6 +134,9 @@ class RegistryCalls:
         if self._registry.is_down or world.is_cut(machine.name, REGISTRY):
             # What a connection that is cut still holds is sent again when it can be.
             arrival += world.dice.uniform(0, 2 * world.plan.timing.lease_s)
+        if self.trap is not None and self.trap[0] == what:
+            spring, self.trap = self.trap[1], None
+            arrival += spring(replica)
         if waits:
             arrival = machine.registry_turn = max(arrival, machine.registry_turn)
         if arrival > deadline:

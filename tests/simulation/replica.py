@@ -47,7 +47,9 @@ class Told:
 class Replica:
     """Everything happens in `get`, in order, while the process lives and is not stopped."""
 
-    def __init__(self, world: "World", machine: Machine, calls: RegistryCalls, checks: "Checks", parts: "Parts") -> None:
+    def __init__(
+        self, world: "World", machine: Machine, calls: RegistryCalls, checks: "Checks", parts: "Parts"
+    ) -> None:
         self.world = world
         self.machine = machine
         self.disk = machine.disk
@@ -103,7 +105,8 @@ class Replica:
             self.later(self._sync_s(), self._synced, self.disk.end, self.disk.generation)
 
     def _sync_s(self) -> float:
-        return self.world.dice.random() * self.world.plan.sync_s * self.machine.sync_factor
+        sync_s = self.world.dice.random() * self.world.plan.sync_s * self.machine.sync_factor
+        return min(sync_s, self.timing.lease_s)
 
     def _synced(self, end: int, generation: int) -> None:
         self._is_syncing = False
@@ -139,27 +142,31 @@ class Replica:
         self.ask(lambda answer: self._looked(answer, asked_s), "look", self.name, waits=False)
 
     def _looked(self, answer: object, asked_s: float) -> None:
-        if isinstance(answer, Looked):
-            if self.leader is not None:
-                self.leader.looked(answer)
-            elif self.following is not None and not self._is_taking_over:
+        if isinstance(answer, Looked) and self.leader is not None:
+            self.leader.looked(answer)
+        elif self.following is not None and not self._is_taking_over:
+            if isinstance(answer, Looked):
                 self.following.saw(answer.view, asked_s)
-                self._decide(self.following)
+                self._lead_or_not(self.following)
+            self._follow_leader(self.following)
         self._drop_silent()
         self.later(self.timing.lease_s / 8, self._look)
 
-    def _decide(self, following: "Following") -> None:
+    def _lead_or_not(self, following: "Following") -> None:
         if following.is_elected() or following.may_take_over(self.now_s()):
             self.drop_upstream()
             self.world.note("{} asks for the leadership, after epoch {}", self.name, following.epoch)
             self._is_taking_over = True
             self.take_over(following.epoch)
-            return
+
+    def _follow_leader(self, following: "Following") -> None:
+        """Who leads as far as is known: the registry may be away."""
         view, upstream = following.view, self.upstream
-        if view is not None and view.leader != self.name and view.epoch == following.epoch:
-            if upstream is None or upstream.leader != view.leader or upstream.epoch < view.epoch:
-                self.drop_upstream()
-                self._connect(view.leader, view.epoch)
+        if self._is_taking_over or view is None or view.leader == self.name or view.epoch != following.epoch:
+            return
+        if upstream is None or upstream.leader != view.leader or upstream.epoch < view.epoch:
+            self.drop_upstream()
+            self._connect(view.leader, view.epoch)
 
     def _drop_silent(self) -> None:
         upstream = self.upstream
@@ -208,9 +215,7 @@ class Replica:
         disk = self.disk
         stream.send(LEADER, target.process.accept, stream, self, upstream, disk.marks, disk.end)
 
-    def accept(
-        self, stream: Stream, follower: "Replica", upstream: Upstream, marks: "EpochMarks", end: int
-    ) -> None:
+    def accept(self, stream: Stream, follower: "Replica", upstream: Upstream, marks: "EpochMarks", end: int) -> None:
         """A follower has come to this process."""
         if self.leader is None or self.leader.epoch < upstream.epoch:
             stream.close(LEADER)
@@ -226,7 +231,9 @@ class Replica:
             self.upstream.stream.close(FOLLOWER)
             self.upstream = None
 
-    def welcomed(self, upstream: Upstream, session: "Session", epoch: int, common: int, base: int, marks: "EpochMarks") -> None:
+    def welcomed(
+        self, upstream: Upstream, session: "Session", epoch: int, common: int, base: int, marks: "EpochMarks"
+    ) -> None:
         """The leader has compared the logs."""
         if not self.listens(upstream, epoch):
             return
@@ -238,7 +245,7 @@ class Replica:
             disk.begin_anew(base, marks)
             self.known_acknowledged = base
         elif common < disk.end:
-            self.checks.truncates(self, common)
+            self.checks.truncates(self, common, epoch)
             disk.truncate(common)
         self.later(self._sync_s(), self._copy, upstream, disk.end, disk.generation)
 

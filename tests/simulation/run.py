@@ -30,6 +30,7 @@ class Run:
         self.registry = self.parts.registry(self.world)
         self.calls = RegistryCalls(self.world, self.registry)
         self.checks = Checks(self.world, self.registry)
+        self.registry.on_in_sync = lambda: self.checks.in_sync_hold("the in-sync set changes")
         self._sends = True
         for name in "abcde"[: plan.replicas]:
             machine = Machine(self.world, name, Disk(f"{name}0"))
@@ -78,7 +79,9 @@ class Run:
         if process is None:
             return False
         what = "loses power" if power_lost else "is killed"
-        self.world.note("{} {}, for {:.3f} s, at {} of {}", process.name, what, for_s, machine.disk.durable, machine.disk.end)
+        self.world.note(
+            "{} {}, for {:.3f} s, at {} of {}", process.name, what, for_s, machine.disk.durable, machine.disk.end
+        )
         machine.process = None
         process.die(power_lost=power_lost)
         machine.disk.recover(self.world.dice, power_lost=power_lost)

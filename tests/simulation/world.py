@@ -34,6 +34,8 @@ class Plan:
     """How long disturbances go on, in leases."""
     pause_leases: float
     """The mean time from one disturbance to the next, in leases."""
+    timeout_leases: float
+    """For how long a call of the registry is waited for, in leases."""
     registry_lost: float
     """The share of registry calls that is lost, each way."""
     late: float
@@ -54,6 +56,7 @@ class Plan:
             timing=ReplicationTiming(lease_s=lease_s, lag_s=dice.choice((lease_s / 4, 1.5))),
             leases=dice.randint(10, 30),
             pause_leases=dice.choice((0.2, 0.5, 1.0)),
+            timeout_leases=dice.choice((1 / 6, 1 / 6, 1 / 2)),
             registry_lost=dice.choice((0.0, 0.02, 0.1)),
             late=dice.choice((0.0, 0.01, 0.05)),
             sync_s=dice.choice((0.002, 0.02, 0.2)),
