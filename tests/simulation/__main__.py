@@ -6,6 +6,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.simulation.run import Run
 from tests.simulation.seeds import Tally, run_seed, run_seeds
 
 AT_ONCE = 50
@@ -20,8 +21,11 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print all that happens in it")
     options = parser.parse_args()
     if options.seed is not None:
-        failure = run_seed(options.seed, traced=options.trace)
-        print(failure or f"seed {options.seed} holds")
+        run = Run(options.seed)
+        if options.trace:
+            run.world.keep_all()
+        failure = run_seed(options.seed, run)
+        print(failure or (f"{run.world.trace()}\n" if options.trace else "") + f"seed {options.seed} holds")
         return int(failure is not None)
     began = time.perf_counter()
     starts = range(options.first, options.first + options.seeds, AT_ONCE)

@@ -37,7 +37,7 @@ class Breakage:
 def found_after(breakage: Breakage, seeds: int) -> tuple[int, str] | None:
     """How many seeds it took, and what the last of them said; None if none of so many found it."""
     for seed in range(seeds):
-        failure = run_seed(seed, run=Run(seed, breakage.parts, breakage.planned))
+        failure = run_seed(seed, Run(seed, breakage.parts, breakage.planned))
         if failure is not None:
             return seed + 1, failure
     return None
@@ -167,14 +167,14 @@ class ElectsDuringTheLease(Registry):
 
 
 class ComparesEndsOnly(Leader):
-    def common_end(self, marks: "EpochMarks", end: int) -> int:
+    def common_end(self, marks: "EpochMarks", end: int) -> int | None:
         return min(self.disk.end, end)
 
 
 class TruncatesToItsStart(Leader):
     """Everything beyond where this leader's part begins, whoever the follower followed."""
 
-    def common_end(self, marks: "EpochMarks", end: int) -> int:
+    def common_end(self, marks: "EpochMarks", end: int) -> int | None:
         return (
             min(end, self.disk.marks.end_of_part(self.disk.marks.marks[-2], self.disk.end))
             if len(self.disk.marks.marks) > 1
@@ -186,9 +186,9 @@ class TruncatesToWhatItKnowsAsAcknowledged(Replica):
     """As followers did before they had epochs."""
 
     def welcomed(
-        self, upstream: Upstream, session: "Session", epoch: int, common: int, base: int, marks: "EpochMarks"
+        self, upstream: Upstream, session: "Session", epoch: int, common: int | None, base: int, marks: "EpochMarks"
     ) -> None:
-        known = min(common, max(self.known_acknowledged, base, self.disk.base))
+        known = None if common is None else min(common, max(self.known_acknowledged, base, self.disk.base))
         super().welcomed(upstream, session, epoch, known, base, marks)
 
 
@@ -231,7 +231,7 @@ class LeaseFromTheAnswerOn(Leader):
 
 
 class PromiseFromTheAnswerOn(Leader):
-    def took_answer(self, session: "Session", position: int, asked_s: float, end_then: int, promises: bool) -> None:  # noqa: FBT001
+    def took_answer(self, session: "Session", position: int, asked_s: float, end_then: int, promises: bool) -> None:
         super().took_answer(session, position, self.replica.now_s(), end_then, promises)
 
 
@@ -304,7 +304,7 @@ class BelievesBeforeItTruncates(Replica):
     """What the leader says is acknowledged is of the leader's log."""
 
     def welcomed(
-        self, upstream: Upstream, session: "Session", epoch: int, common: int, base: int, marks: "EpochMarks"
+        self, upstream: Upstream, session: "Session", epoch: int, common: int | None, base: int, marks: "EpochMarks"
     ) -> None:
         if self.listens(upstream, epoch):
             self.known_acknowledged = max(self.known_acknowledged, session.leader.leading.acknowledged)

@@ -50,7 +50,7 @@ class Session:
         """An answer is worth something in the leadership, and of the connection, in which it was asked for."""
         return self.stream.open[LEADER] and self.leader.is_leading()
 
-    def answered(self, position: int, asked_s: float, end_then: int, promises: bool) -> None:  # noqa: FBT001
+    def answered(self, position: int, asked_s: float, end_then: int, promises: bool) -> None:
         if not self._counts() or self.leader.sessions.get(self.store) is not self:
             return
         self.leader.took_answer(self, position, asked_s, end_then, promises)
@@ -140,13 +140,20 @@ class Leader:
         session = Session(self, stream, follower, upstream, follower.name, self.replica.now_s())
         stream.on_closed[LEADER] = session.closed
         common = self.common_end(marks, end)
+        if common is None and follower.name in self.leading.members:
+            self._world.note(
+                "{} refuses {}, which is in sync: their logs can't be compared", self.replica.name, follower.name
+            )
+            stream.close(LEADER)
+            return
         base = self.disk.base
-        stream.send(FOLLOWER, follower.welcomed, upstream, session, self.epoch, common, base, self.disk.marks.cut(base))
+        marks_before = self.disk.marks.cut(base)
+        stream.send(FOLLOWER, follower.welcomed, upstream, session, self.epoch, common, base, marks_before)
 
-    def common_end(self, marks: "EpochMarks", end: int) -> int:
+    def common_end(self, marks: "EpochMarks", end: int) -> int | None:
         return self.disk.marks.common_end(self.disk.end, marks, end)
 
-    def took_answer(self, session: Session, position: int, asked_s: float, end_then: int, promises: bool) -> None:  # noqa: FBT001
+    def took_answer(self, session: Session, position: int, asked_s: float, end_then: int, promises: bool) -> None:
         session.heard_s, session.position = self.replica.now_s(), max(session.position, position)
         self.leading.answered(session.store, position, asked_s=asked_s, end_then=end_then, promises=promises)
         self.after_answer()

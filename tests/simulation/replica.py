@@ -232,7 +232,7 @@ class Replica:
             self.upstream = None
 
     def welcomed(
-        self, upstream: Upstream, session: "Session", epoch: int, common: int, base: int, marks: "EpochMarks"
+        self, upstream: Upstream, session: "Session", epoch: int, common: int | None, base: int, marks: "EpochMarks"
     ) -> None:
         """The leader has compared the logs."""
         if not self.listens(upstream, epoch):
@@ -240,7 +240,7 @@ class Replica:
         disk = self.disk
         upstream.epoch, upstream.session, upstream.heard_s = epoch, session, self.now_s()
         self.world.note("{} has {} in common with epoch {}, of {}", self.name, common, epoch, disk.end)
-        if common < max(base, disk.base):
+        if common is None or common < max(base, disk.base):
             self.checks.begins_anew(self)
             disk.begin_anew(base, marks)
             self.known_acknowledged = base

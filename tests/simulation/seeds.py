@@ -25,6 +25,15 @@ class Tally:
         self.truncations += other.truncations
         self.failures += other.failures
 
+    def count(self, run: Run, failure: str | None) -> None:
+        self.seeds += 1
+        self.virtual_s += run.world.now
+        self.acknowledged += len(run.checks.acknowledged)
+        self.leaders += run.checks.leaders
+        self.truncations += run.checks.truncations
+        if failure is not None:
+            self.failures.append(failure)
+
     def __str__(self) -> str:
         return (
             f"{self.acknowledged} acknowledged, {self.leaders} leaderships, {self.truncations} truncations, "
@@ -32,39 +41,21 @@ class Tally:
         )
 
 
-def run_seed(seed: int, *, traced: bool = False, tally: Tally | None = None, run: Run | None = None) -> str | None:
+def run_seed(seed: int, run: Run | None = None, tally: Tally | None = None) -> str | None:
     """What went wrong, with the last of what happened; None if nothing did."""
     run = run if run is not None else Run(seed)
     failure = None
-    if traced:
-        run.world.keep_all()
     try:
         run.go()
-    except (Violation, AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (Violation, AssertionError, LookupError, TypeError, ValueError) as error:
         what = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
         failure = (
             f"{run.world.trace()}\nseed {seed}, at {run.world.now:.3f}: {what}\n"
             f"Again, with all that happened: python -m tests.simulation --seed {seed} --trace"
         )
     if tally is not None:
-        tally.add(
-            Tally(
-                seeds=1,
-                virtual_s=run.world.now,
-                acknowledged=len(run.checks.acknowledged),
-                leaders=run.checks.leaders,
-                truncations=run.checks.truncations,
-                failures=[] if failure is None else [failure],
-            )
-        )
-    elif traced and failure is None:
-        return None if not traced else _held(run, seed)
+        tally.count(run, failure)
     return failure
-
-
-def _held(run: Run, seed: int) -> None:
-    print(run.world.trace())
-    print(f"seed {seed} holds")
 
 
 def run_seeds(first: int, count: int) -> Tally:

@@ -18,7 +18,7 @@ TRACE_LINES = 200
 REGISTRY = "registry"
 
 
-class Violation(Exception):  # noqa: N818
+class Violation(Exception):
     """Something happened that must not; the text says what."""
 
 
