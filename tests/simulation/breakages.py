@@ -269,17 +269,38 @@ class LooksWhetherItLeads(Replica):
 
 class ServesWhileItHandsOver(Leader):
     def _consume(self) -> None:
-        handed_over_s, self._handed_over_s = self._handed_over_s, None
+        is_handing_over, self._is_handing_over = self._is_handing_over, False
         super()._consume()
-        self._handed_over_s = handed_over_s
+        self._is_handing_over = is_handing_over
 
 
 class GoesOnAfterAnUnknownHandOver(Leader):
     def handed_over(self, answer: object) -> None:
         if answer is UNKNOWN:
-            self._handed_over_s, self._move_to = None, ""
+            self._is_handing_over, self._moving_until_s = False, 0.0
         else:
             super().handed_over(answer)
+
+
+class AsksAHeartbeatWhetherItHandedOver(GoesOnAfterAnUnknownHandOver):
+    """A heartbeat does not wait for changes that are under way."""
+
+    def handed_over(self, answer: object) -> None:
+        if answer is UNKNOWN:
+            self._is_unsure = True
+        else:
+            super().handed_over(answer)
+
+    _is_unsure = False
+
+    def renewed(self, asked_s: float) -> None:
+        super().renewed(asked_s)
+        if self._is_unsure:
+            super().handed_over(UNKNOWN)
+
+    def _begin_move(self, move_to: str) -> None:
+        if not self._is_unsure:  # else the next move would hide the last one
+            super()._begin_move(move_to)
 
 
 # --- progress and derived files
@@ -345,6 +366,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage("only looks whether a call for the leadership was done", Parts(replica=LooksWhetherItLeads)),
     Breakage("serves while it hands over", Parts(leader=ServesWhileItHandsOver)),
     Breakage("goes on after a move of unknown outcome", Parts(leader=GoesOnAfterAnUnknownHandOver)),
+    Breakage("a heartbeat tells whether a move was done", Parts(leader=AsksAHeartbeatWhetherItHandedOver)),
     Breakage("hands out what is durable and not acknowledged", Parts(leader=ReadsWhatIsNotAcknowledged)),
     Breakage("derives files from what is durable and not acknowledged", Parts(replica=SpillsWhatIsDurable)),
     Breakage("vouches in records for its own disk only", Parts(leader=VouchesForItsOwnDisk)),

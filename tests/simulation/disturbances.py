@@ -26,6 +26,8 @@ class Disturbances:
             self._cut_from_registry, self._registry_away, self._registry_flaky, self._slow_disk, self._slow_network,
             self._reset, self._retain, self._move, self._set_trap, self._lead_in_doubt, self._move_in_doubt,
             self._restart_during_lease_end,
+            self._shut_down,
+            self._lease_answered_late,
         ]  # fmt: skip
         # Not all in each run: what takes many steps of one kind is not broken off by another.
         self._kinds = self._dice.sample(kinds, self._dice.randint(3, len(kinds)))
@@ -65,8 +67,23 @@ class Disturbances:
     def _wipe(self) -> None:
         self._run.wipe(self._victim(), self._while_s())
 
+    def _shut_down(self) -> None:
+        """A process is asked to end: a leader hands over first."""
+        victim = self._victim()
+        process, seconds = victim.process, self._while_s()
+        if process is not None and process.leader is not None and not victim.stopped:
+
+            def retired() -> None:
+                if victim.process is process:
+                    self._run.end_process(victim, seconds, power_lost=False)
+
+            self._world.note("{} is asked to end", process.name)
+            process.leader.retire(retired)
+
     def _stop(self, victim: "Machine | None" = None) -> None:
-        machine, seconds = victim or self._victim(), self._while_s()
+        self._stop_for(victim or self._victim(), self._while_s())
+
+    def _stop_for(self, machine: "Machine", seconds: float) -> None:
         self._world.note("{} is stopped for {:.3f} s", machine.name, seconds)
         machine.stopped += 1
         self._world.after(seconds, self._go_on, machine)
@@ -157,6 +174,9 @@ class Disturbances:
         )
         self._run.calls.trap = (what, self._dice.choice(springs))
 
+    def _just_late(self, _: "Replica") -> float:
+        return self._dice.uniform(0, 2 * self._lease_s) if self._world.now < self._end_s else 0.0
+
     def _late(self, replica: "Replica") -> float:
         self._world.note("a call of {} is late", replica.name)
         if self._dice.random() < 0.5:
@@ -170,6 +190,19 @@ class Disturbances:
         if leader is not None and self._world.now + 8 * self._lease_s < self._end_s:
             self._cut([(leader, REGISTRY), (REGISTRY, leader)], self._dice.uniform(2, 5) * self._lease_s)
             self._run.calls.trap = ("lead", self._long_late)
+
+    def _lease_answered_late(self) -> None:
+        """The leader is stopped while its lease is renewed, and cut off from all when it goes on."""
+        self._run.calls.trap = ("heartbeat", self._stopped_and_cut)
+
+    def _stopped_and_cut(self, replica: "Replica") -> float:
+        machine, seconds = replica.machine, self._dice.uniform(0.3, 1) * self._lease_s
+        if self._world.now + 4 * self._lease_s < self._end_s:
+            others = [REGISTRY, *(each.name for each in self._world.machines if each is not machine)]
+            both = [pair for other in others for pair in ((machine.name, other), (other, machine.name))]
+            self._world.after(0.006, self._stop_for, machine, seconds)
+            self._world.after(0.02, self._cut, both, self._dice.uniform(1, 3) * self._lease_s)
+        return 0.0
 
     def _restart_during_lease_end(self) -> None:
         """The leader can't reach the registry and its lease runs out, when its followers restart."""
@@ -193,6 +226,8 @@ class Disturbances:
     def _move_in_doubt(self) -> None:
         self._move()
         self._set_trap_for("hand_over")
+        if self._dice.random() < 0.5:
+            self._run.calls.trap = ("hand_over", self._just_late)
 
     def _meanwhile(self, do: "Callable[..., None]", *args: "Machine") -> float:
         if self._world.now < self._end_s:

@@ -9,6 +9,8 @@ from tests.simulation.replica import Told
 from tests.simulation.world import FOLLOWER, LEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_broker.replication.epochs import EpochMarks
     from ternmq_broker.replication.leading import InSyncChange, Members
     from tests.simulation.replica import Replica, Upstream
@@ -97,8 +99,10 @@ class Leader:
         self._numbers = 0
         self._move_to = ""
         self._moving_until_s = 0.0
-        self._handed_over_s: float | None = None
-        """When it asked to hand over. Until the registry says that it was not done it does not serve."""
+        self._retired: Callable[[], None] | None = None
+        """Called when it is to end, and has handed over or not."""
+        self._is_handing_over = False
+        """From then on it never serves again in this epoch."""
         self.leading = replica.parts.leading(
             replica.name,
             in_sync,
@@ -191,7 +195,7 @@ class Leader:
             session.tell(at_least_a_beat=False)
 
     def _consume(self) -> None:
-        if self._handed_over_s is None and self.leading.may_serve(self.replica.now_s()):
+        if not self._is_handing_over and self.leading.may_serve(self.replica.now_s()):
             upto = self.may_be_read()
             if upto > self.progress:
                 self.progress = self._world.dice.randint(self.progress, upto)
@@ -226,7 +230,7 @@ class Leader:
     def _beat(self) -> None:
         if self.is_leading():
             asked_s = self.replica.now_s()
-            self.replica.ask(lambda answer: self._beaten(answer, asked_s), "heartbeat", self.epoch)
+            self.replica.ask(lambda answer: self._beaten(answer, asked_s), "heartbeat", self.epoch, waits=False)
 
     def _beaten(self, answer: object, asked_s: float) -> None:
         if not self.is_leading():
@@ -236,8 +240,6 @@ class Leader:
             return
         if answer is True:
             self.renewed(asked_s)
-            if self._handed_over_s is not None and asked_s >= self._handed_over_s:
-                self._handed_over_s, self._move_to = None, ""  # it was not done, and won't be after this one
         self.replica.later(self._timing.lease_s / (12 if answer is UNKNOWN else 3), self._beat)
 
     def renewed(self, asked_s: float) -> None:
@@ -246,9 +248,8 @@ class Leader:
     def looked(self, looked: Looked) -> None:
         if looked.view.epoch > self.epoch:
             self.step_down("the registry has another epoch")
-        elif looked.move_to != self._move_to and not self._is_moving():
-            self._move_to = looked.move_to
-            self._moving_until_s = self.replica.now_s() + self._timing.lease_s / 4
+        elif looked.move_to and not self._is_moving():
+            self._begin_move(looked.move_to)
 
     # --- the in-sync set
 
@@ -286,20 +287,41 @@ class Leader:
         self.leading.changed(actual)
         self.after_answer()
 
-    # --- a planned move
+    # --- a planned move, or end: whether it was done or not, this leadership is over
+
+    def _begin_move(self, move_to: str) -> None:
+        self._move_to = move_to
+        self._moving_until_s = self.replica.now_s() + self._timing.lease_s / 4
+
+    def retire(self, retired: "Callable[[], None]") -> None:
+        """The process is to end: have any other replica lead, or else give up the lease."""
+        self._retired = retired
+        if not self._is_handing_over:
+            self._begin_move("")
 
     def _is_moving(self) -> bool:
-        return self._handed_over_s is not None or (self._move_to != "" and self.replica.now_s() < self._moving_until_s)
+        return self._moving_until_s > 0
 
     def _hand_over(self) -> None:
-        session = self.sessions.get(self._move_to)
-        is_whole = session is not None and session.position >= self.disk.end
-        if self._handed_over_s is not None or not is_whole or self._move_to not in self.leading.in_sync:
+        if self._is_handing_over:
             return
-        self._handed_over_s = self.replica.now_s()
-        self.replica.ask(self.handed_over, "hand_over", self.epoch, self._move_to)
+        for store, session in sorted(self.sessions.items()):
+            is_whole = session.position >= self.disk.end and store in self.leading.in_sync
+            if is_whole and self._move_to in {"", store}:
+                self._is_handing_over = True
+                self.replica.ask(self.handed_over, "hand_over", self.epoch, store)
+                return
+        if self.replica.now_s() > self._moving_until_s:
+            self._is_handing_over = True
+            self.handed_over(None)
 
     def handed_over(self, answer: object) -> None:
-        """Refused or unknown: the next heartbeat tells."""
-        if self.is_leading() and isinstance(answer, int):
-            self.step_down("handed over")
+        """Refused or unknown: to lead again it has to ask for it, in a call that waits for the row as this one did."""
+        if not self.is_leading():
+            return
+        if self._retired is not None and answer is None:
+            self.replica.ask(lambda _: None, "give_up", self.epoch, waits=False)
+        if self._retired is not None:
+            self._retired()
+        else:
+            self.step_down(f"handed over: {answer}")

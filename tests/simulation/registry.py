@@ -102,14 +102,20 @@ class Registry:
         return True
 
     def set_in_sync(self, epoch: int, expected: "Members", wanted: "Members") -> bool:
-        if epoch != self.epoch or expected != self.in_sync:
+        if epoch != self.epoch or expected != self.in_sync or not wanted <= self.rows.keys():
             return False
-        self.in_sync = wanted & self.rows.keys()
+        self.in_sync = wanted
         self.on_in_sync()
         return True
 
+    def give_up(self, epoch: int) -> bool:
+        if epoch != self.epoch:
+            return False
+        self.lease_end_s = 0.0
+        return True
+
     def hand_over(self, epoch: int, target: str) -> int | None:
-        if epoch != self.epoch or target not in self.in_sync:
+        if epoch != self.epoch or target not in self.in_sync or target == self.leader:
             return None
         return self._led_by(target)
 
@@ -127,7 +133,7 @@ class RegistryCalls:
 
     def ask(self, replica: "Replica", then: "Callable[[Any], None]", what: str, *args: Any, waits: bool) -> None:  # noqa: ANN401
         """`then` gets the answer, or UNKNOWN after a while. A call that `waits` for the shard's row gets it after all
-        earlier ones of that machine, also those that were given up."""
+        earlier ones of that machine, also those that were given up. Looks and heartbeats do not wait."""
         world, machine = self._world, replica.machine
         deadline = world.now + self.timeout_s
         arrival = world.now + world.latency_s()
