@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARKS_MAX = 1000
-"""Older ones are forgotten. Who was away for so many changes of the leader begins anew."""
+"""Older ones are forgotten. Who was away for so many changes of the leader begins anew. That some were can't be seen of
+how many there are: a log that was cut off has fewer."""
 
 Mark = tuple[int, int]
 """An epoch, and the log offset at which its part begins."""
@@ -46,11 +47,13 @@ class EpochMarks:
         """The marks of a log that was cut off at `end`."""
         return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end))
 
-    def common_end(self, end: int, other: "EpochMarks", other_end: int) -> int:
-        """Up to where this log, which ends at `end`, and the other one are the same; 0 if that can't be told."""
+    def common_end(self, end: int, other: "EpochMarks", other_end: int) -> int | None:
+        """Up to where this log, which ends at `end`, and the other one are the same; None if that can't be told: both
+        have marks, and none in common, as one of them has forgotten those. Then the other log is of no use, unless it
+        counts as in sync: it may be the only one that has all, and must stay as it is."""
         common = set(self.marks) & set(other.marks)
-        if not common and MARKS_MAX in (len(self.marks), len(other.marks)):
-            return 0
+        if not common and self.marks and other.marks:
+            return None
         last = max(common, default=None)
         return min(self.end_of_part(last, end), other.end_of_part(last, other_end))
 

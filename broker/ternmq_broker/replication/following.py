@@ -34,7 +34,7 @@ class Following:
         self._timing = timing
         self._promised_until_s = now_s + timing.promise_s
         self._view: ShardView | None = None
-        self._seen_s = 0.0
+        self._seen_s = float("-inf")
         self.epoch = 0
         """The highest that it knows of."""
 
@@ -43,8 +43,8 @@ class Following:
         return self._view
 
     def saw(self, view: ShardView, asked_s: float) -> None:
-        """What the registry said when it was asked at `asked_s`."""
-        if view.epoch >= self.epoch:
+        """What the registry said when it was asked at `asked_s`. Answers may overtake each other."""
+        if view.epoch > self.epoch or (view.epoch == self.epoch and asked_s >= self._seen_s):
             self._view, self._seen_s, self.epoch = view, asked_s, view.epoch
 
     def accepts(self, epoch: int) -> bool:

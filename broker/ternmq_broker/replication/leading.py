@@ -127,6 +127,8 @@ class Leading:
         before = self._followers.get(name)
         follower = self._followers[name] = _Follower(position, now_s)
         if before is not None:
+            # Not a new start: one that comes again and again, and never keeps up, would be waited for without an end.
+            follower.since_s = before.since_s
             follower.promised_until_s = before.promised_until_s
             follower.caught_up_s = before.caught_up_s
         self._advance()

@@ -92,7 +92,11 @@ class FollowerStream:
             except ValueError as error:
                 raise NoFrame(str(error)) from error
             common = EpochMarks.of(store.epochs).common_end(store.end, marks, hello.end)
-            if common >= store.start and common > hello.start:
+            if common is None and hello.store_id in self._leader.in_sync:
+                # It may be the only one that has all: nothing of it goes.
+                text = f"replica {hello.name} is in sync, and was away for so long that the logs can't be compared"
+                raise CallRefused(Status.UNAVAILABLE, text)
+            if common is not None and common >= store.start and common > hello.start:
                 lead = Lead(self._leader.epoch, common)
         if lead is None:
             state = store.join_state()
