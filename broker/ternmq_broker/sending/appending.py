@@ -94,8 +94,8 @@ class Appending:
     def _store_together(self, came: _Came) -> None:
         before = self._store.end
         try:
-            for batch, _ in came:
-                self._check(batch.topic)
+            for topic in {batch.topic for batch, _ in came}:
+                self._check(topic)
             with self._errors:
                 firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
@@ -103,7 +103,7 @@ class Appending:
             return
         for batch, _ in came:
             self._sent.add(batch.topic, len(batch.messages))
-        if self._flusher.is_limited:
+        if self._flusher.is_limited and any(map(self.answers_alone, {batch.topic for batch, _ in came})):
             self._answer_apart(came, firsts)
             return
         self._flusher.when_acknowledged(self._store.end, partial(self._acknowledged, came, firsts))

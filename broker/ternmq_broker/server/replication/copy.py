@@ -91,7 +91,7 @@ class Copy:
             raise BadCopy(f"bytes of log offset {log.position} came, and {self.wanted} was next")
         store = self.store
         data = self._partial + log.data if self._partial else log.data
-        whole = store.whole_bytes(data)
+        whole = len(data) if log.is_whole else store.whole_bytes(data)
         if not whole and len(data) > _PARTIAL_BYTES_MAX:
             raise BadRecord(f"has no end in {len(data)} bytes")
         self._partial = data[whole:]

@@ -43,6 +43,7 @@ _LOOKS_PER_LEASE = 8
 _CONNECT_S = 3.0
 _AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
 _HAD_ALL_MAX = 1000
+_MUCH_BYTES = 64 << 10
 _JOURNAL_BYTES_MAX = 1 << 30
 
 
@@ -176,15 +177,21 @@ class Follower:
             await asyncio.to_thread(store.caught_up())
 
     async def _elected(self) -> Election | None:
-        """Ask for the leadership, also if it was given: then for an epoch of its own. None if another one has it."""
+        """Ask for the leadership, also if it was given: then for an epoch of its own. None if another one has it.
+
+        It is asked for until there is an answer: a call whose answer was lost may be done later, while this replica
+        follows again, but not after the next one.
+        """
         membership, view = self._membership, self._following.view
         assert view is not None
-        epoch = None
-        asked_s = self._seconds()
-        try:
-            epoch = await membership.lead(view.epoch)
-        except RegistryUnavailable as error:
-            _log.warning("whether this replica leads is not known: %s", error.message)
+        while True:
+            asked_s = self._seconds()
+            try:
+                epoch = await membership.lead(view.epoch)
+                break
+            except RegistryUnavailable as error:
+                _log.warning("whether this replica leads is not known: %s", error.message)
+                await asyncio.sleep(_AGAIN_MAX_S)
         entry = await self._look_until_known()
         if epoch is None or entry.epoch != epoch:
             _log.info("replica %s leads", membership.named([entry.store_id]))
@@ -324,7 +331,8 @@ class Follower:
             log = wire.LOG.of(piece)
             await self._copy.take(log)
             self._heard(log.said)
-            await asyncio.sleep(0)
+            if len(log.data) >= _MUCH_BYTES:
+                await asyncio.sleep(0)  # others have their turn while this replica catches up
         elif piece.what == wire.BEAT.what:
             self._heard(wire.BEAT.of(piece))
             self._answer()

@@ -207,6 +207,7 @@ class FollowerStream:
         except WouldBlock:
             base, data = await asyncio.to_thread(self._store.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
         self._beat_due = False
-        self._call.write(form.frame([wire.LOG.piece(LogBytes(self._leader.said(), base, self.sent, data))]))
-        self.sent += len(data)
+        position, self.sent = self.sent, self.sent + len(data)
+        log = LogBytes(self._leader.said(), base, position, data, self.sent == self._store.end)
+        self._call.write(form.frame([wire.LOG.piece(log)]))
         return len(data)

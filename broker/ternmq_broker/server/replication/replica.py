@@ -155,12 +155,18 @@ class Replica:
 
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:
         """The registry has this replica as the leader: lead again, in a new epoch; None if that is over."""
-        asked_s = time.monotonic()
-        epoch = await self._membership.lead(entry.epoch)
-        if epoch is None:
-            return None
-        entry, _ = await self._membership.look()
-        return Election(entry, asked_s, 0) if entry.epoch == epoch else None
+        while True:
+            asked_s = time.monotonic()
+            try:
+                epoch = await self._membership.lead(entry.epoch)
+                if epoch is None:
+                    return None
+                entry, _ = await self._membership.look()
+            except RegistryUnavailable as error:
+                _log.warning("whether this replica leads is not known: %s", error.message)
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return Election(entry, asked_s, 0) if entry.epoch == epoch else None
 
     # --- leading
 

@@ -49,12 +49,14 @@ class Said(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LogBytes(Struct, frozen=True, array_like=True, gc=False):
-    """Bytes of the log from `position` on, in the segment that begins at `base`."""
+    """Bytes of the log from `position` on, in the segment that begins at `base`; `is_whole`: the last record among them
+    is whole."""
 
     said: Said
     base: UInt63
     position: UInt63
     data: bytes
+    is_whole: bool = False
 
 
 class Held(Struct, frozen=True, array_like=True, gc=False):
