@@ -1,12 +1,15 @@
 """One follower, as its leader sees it: the log and the journal go out, what it holds comes in.
 
-The follower lets at most `WINDOW_BYTES` be on the way that it has not said to hold, so that a slow one fills nobody's
-memory. One that is far behind gets the log no faster than `catch_up_bytes_per_s`, from reads that never wait for the
-disk on the loop, so that what is live keeps its latency.
+Live        who has nearly all gets what is new at the end of the turn in which it was appended. Of that a few pieces
+            may be on the way that it has not said to hold: while its disk is busy more comes together, and costs less.
+Catching up at most `WINDOW_BYTES` are on the way, so that a slow follower fills nobody's memory; no faster than
+            `catch_up_bytes_per_s`, from reads that never wait for the disk on the loop, so that what is live keeps its
+            latency.
 """
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.epochs import EpochMarks
@@ -27,6 +30,10 @@ WINDOW_BYTES = 8 << 20
 _CHUNK_BYTES = 256 << 10
 # Behind by so much it catches up; by less it keeps up, at whatever speed.
 _CATCHING_UP_BYTES = 4 << 20
+_LIVE_BYTES = 256 << 10
+_PIECES_ON_THE_WAY = 2
+# So much is sent at once, however much is on the way.
+_ENOUGH_BYTES = 64 << 10
 _JOURNAL_PART_BYTES = 512 << 10
 _MARKS_MAX = 1000
 
@@ -41,6 +48,8 @@ class FollowerStream:
         self._woken = asyncio.Event()
         self._beat_due = False
         self._journal: list[bytes] = []
+        self._on_the_way: deque[int] = deque()  # where pieces end that it does not hold yet
+        self._is_live = False
         self._why = ""
         self.replica = self.name = ""
         self.sent = self.held = 0
@@ -143,15 +152,26 @@ class FollowerStream:
         if held.position > self.sent:
             raise NoFrame(f"it says that it holds the log up to {held.position}, and was sent {self.sent}")
         self.held = max(self.held, held.position)
+        while self._on_the_way and self._on_the_way[0] <= self.held:
+            self._on_the_way.popleft()
         self._leader.answered(self, held)
         if self.sent < self._store.end:
-            self._woken.set()
+            self.wake()
 
     # --- out
 
     def wake(self) -> None:
-        """There is more of the log."""
-        self._woken.set()
+        """There is more of the log, or room for it."""
+        unsent = self._store.end - self.sent
+        if not self._is_live or unsent > _LIVE_BYTES:
+            self._woken.set()
+        elif len(self._on_the_way) < _PIECES_ON_THE_WAY or unsent >= _ENOUGH_BYTES:
+            try:
+                base, data = self._store.log_bytes(self.sent, _LIVE_BYTES, may_block=False)
+            except WouldBlock:
+                self._woken.set()
+            else:
+                self._send(base, data)
 
     def beat(self) -> None:
         """Say something, though there may be nothing to say."""
@@ -177,13 +197,17 @@ class FollowerStream:
             if self._journal:
                 lines, self._journal = self._journal, []
                 self._call.write(form.frame([wire.JOURNAL.piece(lines)]))
-            while self.sent < self._store.end and self.sent - self.held < WINDOW_BYTES:
+            self._is_live = False
+            while self._store.end - self.sent > _LIVE_BYTES or (self.sent < self._store.end and not self._on_the_way):
+                if self.sent - self.held >= WINDOW_BYTES:
+                    break
                 began_s = loop.time()
                 is_behind = self._store.end - self.sent > _CATCHING_UP_BYTES
                 size = await self._write_log()
                 await self._call.drained()
                 if is_behind:
                     await asyncio.sleep(max(0.0, size / self._leader.catch_up_bytes_per_s - (loop.time() - began_s)))
+            self._is_live = True
             if self._beat_due:
                 self._beat_due = False
                 self._call.write(form.frame([wire.BEAT.piece(self._leader.said())]))
@@ -206,8 +230,11 @@ class FollowerStream:
             base, data = self._store.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
         except WouldBlock:
             base, data = await asyncio.to_thread(self._store.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
-        self._beat_due = False
+        self._send(base, data)
+        return len(data)
+
+    def _send(self, base: int, data: bytes) -> None:
         position, self.sent = self.sent, self.sent + len(data)
+        self._on_the_way.append(self.sent)
         log = LogBytes(self._leader.said(), base, position, data, self.sent == self._store.end)
         self._call.write(form.frame([wire.LOG.piece(log)]))
-        return len(data)
