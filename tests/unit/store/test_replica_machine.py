@@ -256,7 +256,7 @@ class ReplicaMachine(RuleBasedStateMachine):
                     for store in (leader, follower.store)
                 ]
                 assert found[0] == found[1]
-        again = opened(follower.folders)
+        again = opened(follower.folders.crash(lambda count: count, b""))
         assert content(again) == content(leader)
 
     def teardown(self) -> None:
