@@ -168,6 +168,8 @@ class ReplicaMachine(RuleBasedStateMachine):
         safe = self.follower.store.synced
         self.follower.reopen(self.follower.folders.crash(lambda count: data.draw(st.integers(0, count)), noise))
         assert self.follower.store.end >= safe
+        if self.follower.store.end < self.leader.store.start:  # what it lost is gone at the leader
+            self.follower.begin(self.leader.store.join_state())
         self.limit()
 
     @precondition(lambda self: self.follower.store.end > self.acknowledged)
