@@ -44,7 +44,6 @@ def content(store: MessageStore) -> dict[str, object]:
     return {
         "topics": store.topics(),
         "queues": queues,
-        "complete": {queue: store.is_complete(*queue) for queue in queues},
         "messages": {queue: _messages(store, *queue) for queue in queues},
         "timers": timers(store),
         "halves": {half.log_offset: half.size for half in store.halves.waiting.values()},

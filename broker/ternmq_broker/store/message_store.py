@@ -675,6 +675,9 @@ class MessageStore:
         """What the leader knew when this copy began, as soon as the log has come so far."""
         if self._joined and self._joined["end"] <= log_end:
             self._index.take_low_watermarks(self._joined["floors"])
+            for topic, end in self._operations.forgotten.items():
+                if end > self._log.start:  # of queues that only the watermarks speak of
+                    self._index.forget_topic_at(topic, end, end)
             self._joined = {}
             self._operations.files_are_behind(min(self._log.end, self.spill_limit))
 

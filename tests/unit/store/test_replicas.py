@@ -487,9 +487,20 @@ def test_an_empty_log_may_begin_anywhere_and_goes_on_there() -> None:
         log.bytes_at(4999, 1)
     with pytest.raises(BadRecord):
         log.append_copied(5000, b"x")
+    with pytest.raises(BadRecord):
+        log.append_copied(4000, b"x")
     log.roll()
     log.append_copied(5003, b"g")  # the leader that is now never rolled there
     assert log.segment_bases == [5000, 5003]
+
+
+def test_a_log_may_begin_in_the_middle_of_a_segment_of_another_leader() -> None:
+    log = CommitLog(MemoryFolder(), RecordLayouts(7), segment_bytes=100)
+    log.begin_at(5000)
+    log.append_copied(4000, b"abc")
+    log.append_copied(4000, b"d")
+    log.append_copied(5004, b"e")
+    assert log.segment_bases == [5000, 5004]
 
 
 def test_whole_bytes_are_told_by_headers_alone() -> None:

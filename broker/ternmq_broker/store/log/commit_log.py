@@ -131,7 +131,9 @@ class CommitLog:
         began = self.end
         if base != self._bases[-1] and not self._segments[-1].file.size:
             self.cut(began)  # it was begun, and the leader that is now never did
-        if base != self._bases[-1]:
+        # A log may begin in the middle of the leader's segment, if its owner led once and has removed what is before.
+        is_first = len(self._bases) == 1 and base < self._bases[0]
+        if base != self._bases[-1] and not is_first:
             if base != began:
                 raise BadRecord(f"is of a segment that begins at {base}; here it would be at {began}")
             self._roll()
@@ -279,8 +281,10 @@ class CommitLog:
     def delete_detached(self) -> None:
         """Delete the files of detached segments, the oldest first; OSError: those that are left, the next time. For a
         thread. What is left must follow on each other, since a start would find a gap in the log."""
-        with self._open_files:
-            pass  # a sync that began before they were detached may have been about to seal them
+        with self._open_files:  # a sync that began before they were detached may have been about to seal them
+            if self._names_unsynced and self._detached:
+                self._names_unsynced = False
+                self._folder.sync_names()  # the segment that is left may be one that nothing was written to yet
         while self._detached:
             self._detached.delete_first()
 
