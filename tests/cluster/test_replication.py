@@ -1,4 +1,4 @@
-"""A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, whatever ends that."""
+"""A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, however that ends."""
 
 import asyncio
 import shutil

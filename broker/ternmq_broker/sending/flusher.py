@@ -37,7 +37,7 @@ _Waiting = deque[tuple[int, "Done"]]
 _ASYNC_FLUSH_INTERVAL_S = 0.5
 # So many turns a loop with nothing else to do takes in less than a tenth of a millisecond. A busy one works off in them
 # what it has at hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
-_TURNS_BEFORE_SYNC = 16
+TURNS_BEFORE_SYNC = 16
 # Turns may be long when somebody has much to do: a send must not wait for all of that.
 _BEFORE_SYNC_S = 0.003
 
@@ -49,9 +49,11 @@ class Flusher:
     there too. When a sync fails, what the disk holds is unknown, so from then on everything is refused.
     """
 
-    def __init__(self, store: "MessageStore", mode: FlushMode) -> None:
+    def __init__(self, store: "MessageStore", mode: FlushMode, turns: int = TURNS_BEFORE_SYNC) -> None:
+        """So many turns the loop has before a sync, for what else it has at hand."""
         self._store = store
         self._mode = mode
+        self._turns = turns
         self.limit = NO_LIMIT
         """Other replicas allow acknowledging up to this log offset; `limit_moved` raises it."""
         self._waiting: _Waiting = deque()  # for this disk and the limit
@@ -160,7 +162,7 @@ class Flusher:
             self._later = None
         if not self._is_under_way:
             self._is_under_way = True
-            self._loop.call_soon(self._ask_after, _TURNS_BEFORE_SYNC, self._loop.time() + _BEFORE_SYNC_S)
+            self._loop.call_soon(self._ask_after, self._turns, self._loop.time() + _BEFORE_SYNC_S)
 
     def _ask_after(self, turns: int, latest_s: float) -> None:
         if turns and self._loop.time() < latest_s:

@@ -41,7 +41,7 @@ class Copy:
         self._room = opened.room
         self._notes = notes
         self._on_held = on_held
-        self._flusher = Flusher(opened.store, flush)
+        self._flusher = Flusher(opened.store, flush, turns=0)  # what the leader has at hand comes in one piece
         self._partial = b""
         self._log_start = 0
         self._spill_turn = asyncio.Lock()
