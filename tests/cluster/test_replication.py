@@ -1,4 +1,4 @@
-"""A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, however that ends."""
+"""A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, whatever that is."""
 
 import asyncio
 import shutil

@@ -232,7 +232,7 @@ async def test_topics_that_wait_for_no_replica_are_answered_first_and_read_with_
         made.send("alone", 0, "first", "second")
         made.send("a", 0, "a2")
         assert await made.wait(2) == {"a0": 0, "first": 0}
-        assert asked == ["a", "alone", "a"]
+        assert set(asked) == {"a", "alone"}
         assert not poll.done()
         made.flusher.limit_moved(made.store.end)
         assert await made.wait(4) == {"a0": 0, "first": 0, "a1": 1, "a2": 2}
