@@ -1,5 +1,6 @@
 """What a cluster shows: one trace through proxy and broker to the consumer, and the metrics of both."""
 
+import asyncio
 import time
 import urllib.request
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.cluster_processes import ClusterProcesses
+from tests.cluster.shard import shard_of
+from tests.cluster.watching import clients_of, eventually, health
+from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.collector import Collector
 from tests.support.embedded import RawClient
 from tests.support.stack import ServerProcess
@@ -70,3 +73,51 @@ async def test_the_processes_of_a_cluster_tell_of_its_state(tmp_path: Path) -> N
         link_is(0, proxy)
         broker.start()
         link_is(1, proxy)
+
+
+async def test_replicas_tell_who_leads_how_far_they_are_and_why_one_is_not_ready(tmp_path: Path) -> None:
+    with shard_of(tmp_path, proxies=1) as shard:
+        async with clients_of(shard.cluster.proxies) as (client,):
+            await shard.in_sync(3)
+            await client.create_topic("orders")
+            for _ in range(10):
+                await client.send("orders", b"x" * 1000)
+        leader, (follower, other) = await shard.leader(), await shard.followers()
+        seen = metrics_of(leader)
+        assert (seen["ternmq_replica_leading"], seen["ternmq_replica_serving"]) == (1, 1)
+        assert (seen["ternmq_shard_in_sync"], seen["ternmq_shard_replicas"], seen["ternmq_shard_min_insync"]) == (3, 3, 2)
+        assert (seen["ternmq_replica_leaderships"], seen["ternmq_shard_refusing"]) == (1, 0)
+        assert (seen["ternmq_messages_sent"], seen["ternmq_broker_proxies"]) == (10, 1)
+        assert seen["ternmq_lease_age_seconds"] < 60
+        copied = metrics_of(follower)
+        assert (copied["ternmq_replica_leading"], copied["ternmq_replica_leaderships"]) == (0, 0)
+        assert copied["ternmq_replica_epoch"] == seen["ternmq_replica_epoch"]
+        assert copied["ternmq_store_log_size_bytes"] > 10_000
+        assert copied["ternmq_lease_age_seconds"] < 60
+        assert not [name for name in copied if name.startswith("ternmq_shard")]
+
+        other.kill9()
+        leader.terminate()
+
+        async def leads() -> bool:
+            return metrics_of(follower)["ternmq_replica_leading"] == 1
+
+        await eventually(leads, within_s=20, what="the other one leads")
+        await asyncio.to_thread(leader.start)
+        await shard.in_sync(2)
+        leader.kill9()
+        assert metrics_of(follower)["ternmq_replica_leaderships"] == 1
+        await not_ready(follower, "leads its shard, and takes no messages")
+        follower.kill9()
+        await asyncio.to_thread(other.start)
+        await not_ready(other, "no leader to follow")
+
+
+async def not_ready(replica: ReplicaProcess, why: str) -> None:
+    """Return when the replica says that it is not ready, and why."""
+
+    async def says() -> bool:
+        status, text = await health(replica, "ready")
+        return status == 503 and why in text
+
+    await eventually(says, within_s=20, what=f"{why}: {(await health(replica, 'ready'))}")

@@ -146,11 +146,8 @@ class BrokerServer:
         await front.start()
         stack.push_async_callback(front.stop, 0)
         stack.push_async_callback(replica.stop)
-        observability.watch_member(
-            lambda: MemberFigures(
-                registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
-            )
-        )
+        observability.watch_member(replica.member_figures)
+        observability.watch_replica(replica.figures)
         replica.start(entry)
 
     async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:

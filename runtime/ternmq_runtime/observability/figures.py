@@ -189,3 +189,34 @@ class MemberFigures:
     registry_version: int
     lease_age_s: float | None = None
     proxies: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFigures:
+    """One of a shard's replicas at one moment; positions are log offsets in bytes.
+
+    It leads, and serves while it may, or follows: `behind_bytes` of the leader's log it had not when the leader said
+    something last. `times_led` counts since the process was started. Of the shard and its followers the leader tells.
+    """
+
+    shard: str
+    leads: bool
+    serves: bool
+    epoch: int
+    times_led: int
+    position: int
+    acknowledged: int
+    behind_bytes: int = 0
+    led: "LedShard | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedShard:
+    """A shard as its leader has it; `followers` are the bytes that each lacks, by its name, connected or not. It
+    `refuses` messages while too few of those in sync keep up."""
+
+    in_sync: int
+    replicas: int
+    min_insync: int
+    refuses: bool
+    followers: "Mapping[str, int]"

@@ -12,6 +12,7 @@ GROUP = "messaging.consumer.group.name"
 METHOD = "rpc.method"
 CODE = "rpc.response.status_code"
 BROKER = "ternmq.broker.name"
+REPLICA = "ternmq.replica.name"
 LIMIT = "ternmq.limit"
 CERTIFICATE = "ternmq.tls.certificate"
 
@@ -126,6 +127,37 @@ LINK_FRAMES_IN = Instrument("ternmq.link.frames.received", Kind.COUNTER, "{frame
 REGISTRY_REACHABLE = Instrument("ternmq.registry.reachable", Kind.LEVEL, "{process}", "1 while it can be asked")
 REGISTRY_VERSION = Instrument("ternmq.registry.version", Kind.GAUGE, "{version}", "The version that is known here")
 LEASE_AGE = Instrument("ternmq.lease.age", Kind.GAUGE, "s", "Time since the broker's lease was renewed")
+
+# --- replicas of a shard, which the label `ternmq.broker.name` names
+
+REPLICA_LEADING = Instrument("ternmq.replica.leading", Kind.LEVEL, "{replica}", "1 while this replica leads its shard")
+REPLICA_SERVING = Instrument(
+    "ternmq.replica.serving", Kind.LEVEL, "{replica}", "1 while it leads, and nobody else can be the leader"
+)
+REPLICA_EPOCH = Instrument("ternmq.replica.epoch", Kind.GAUGE, "{epoch}", "The latest leader's that it knows of")
+REPLICA_TIMES_LED = Instrument(
+    "ternmq.replica.leaderships", Kind.COUNTER, "{time}", "Times that this process became the leader"
+)
+REPLICA_POSITION = Instrument("ternmq.replica.position", Kind.GAUGE, "By", "Up to where its log is durable")
+REPLICA_ACKNOWLEDGED = Instrument(
+    "ternmq.replica.acknowledged", Kind.GAUGE, "By", "Up to where all in-sync replicas hold the log, as it knows"
+)
+REPLICA_BEHIND = Instrument(
+    "ternmq.replica.behind", Kind.LEVEL, "By", "Of a follower: the leader's log that it had not, when it heard last"
+)
+SHARD_IN_SYNC = Instrument("ternmq.shard.in_sync", Kind.LEVEL, "{replica}", "Replicas in sync; told by the leader")
+SHARD_REPLICAS = Instrument(
+    "ternmq.shard.replicas", Kind.LEVEL, "{replica}", "Replicas that there are to be; told by the leader"
+)
+SHARD_MIN_INSYNC = Instrument(
+    "ternmq.shard.min_insync", Kind.LEVEL, "{replica}", "Replicas that must have a message; told by the leader"
+)
+SHARD_REFUSING = Instrument(
+    "ternmq.shard.refusing", Kind.LEVEL, "{shard}", "1 while its leader refuses messages that too few would have"
+)
+FOLLOWER_BEHIND = Instrument(
+    "ternmq.shard.follower.behind", Kind.LEVEL, "By", "The log that a follower has not; told by the leader"
+)
 
 # --- process
 

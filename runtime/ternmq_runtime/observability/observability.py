@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Lag,
         LinkFigures,
         MemberFigures,
+        ReplicaFigures,
     )
     from ternmq_runtime.observability.otel_metrics import Metrics
     from ternmq_runtime.observability.otel_traces import Traces
@@ -79,8 +80,11 @@ class Observability:
     def watch_front(self, front: "FrontFigures") -> None:
         self._sources.fronts.append(front)
 
-    def watch_broker(self, broker: "BrokerSource") -> None:
+    def watch_broker(self, broker: "BrokerSource | None") -> None:
+        """Tell of this one, and no more of another that was there before; None: there is none for now."""
         self._sources.broker = broker
+        self._sources.lags, self._sources.timers = [], None
+        self._counted_at = self._timers_counted_at = -float("inf")
 
     def watch_links(self, links: "Callable[[], Iterable[LinkFigures]]") -> None:
         """`links` is called in any thread, so what it gives must not change while it is looked through."""
@@ -89,6 +93,10 @@ class Observability:
     def watch_member(self, member: "Callable[[], MemberFigures]") -> None:
         """Called in any thread."""
         self._sources.member = member
+
+    def watch_replica(self, replica: "Callable[[], ReplicaFigures]") -> None:
+        """Called in any thread."""
+        self._sources.replica = replica
 
     def watch_certificates(self, certificates: "Callable[[], Iterable[CertificateFigures]]") -> None:
         """Called in any thread."""
@@ -159,6 +167,8 @@ class Observability:
                 lags.append(lag)
                 if len(lags) % _LAGS_IN_A_ROW == 0:
                     await asyncio.sleep(0)
+            if self._sources.broker is not broker:
+                return
             self._sources.lags = bounded(lags)
         if time.monotonic() - self._timers_counted_at >= max(
             self._count_interval_s, self._timers_took_s / _COUNTING_SHARE

@@ -19,6 +19,7 @@ from ternmq_runtime.observability.figures import (
     Lag,
     LinkFigures,
     MemberFigures,
+    ReplicaFigures,
 )
 from ternmq_runtime.observability.instruments import Instrument
 
@@ -38,6 +39,7 @@ class Sources:
     broker: BrokerSource | None = None
     links: Callable[[], Iterable[LinkFigures]] | None = None
     member: Callable[[], MemberFigures] | None = None
+    replica: Callable[[], ReplicaFigures] | None = None
     certificates: Callable[[], Iterable[CertificateFigures]] | None = None
     lags: list[Lag] = field(default_factory=list)
     """Counted now and then on the event loop, and kept."""
@@ -68,6 +70,8 @@ class Sources:
             yield from _of_link(link)
         if self.member is not None:
             yield from _of_member(self.member())
+        if self.replica is not None:
+            yield from _of_replica(self.replica())
         for certificate in self.certificates() if self.certificates is not None else ():
             yield its.CERTIFICATE_EXPIRY, certificate.left_s, {its.CERTIFICATE: certificate.name}
 
@@ -160,3 +164,21 @@ def _of_member(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attri
         yield its.LEASE_AGE, member.lease_age_s, _NO_ATTRIBUTES
     if member.proxies is not None:
         yield its.PROXIES, member.proxies, _NO_ATTRIBUTES
+
+
+def _of_replica(replica: ReplicaFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    attributes = {its.BROKER: replica.shard}
+    yield its.REPLICA_LEADING, int(replica.leads), attributes
+    yield its.REPLICA_SERVING, int(replica.serves), attributes
+    yield its.REPLICA_EPOCH, replica.epoch, attributes
+    yield its.REPLICA_TIMES_LED, replica.times_led, attributes
+    yield its.REPLICA_POSITION, replica.position, attributes
+    yield its.REPLICA_ACKNOWLEDGED, replica.acknowledged, attributes
+    yield its.REPLICA_BEHIND, replica.behind_bytes, attributes
+    if (shard := replica.led) is not None:
+        yield its.SHARD_IN_SYNC, shard.in_sync, attributes
+        yield its.SHARD_REPLICAS, shard.replicas, attributes
+        yield its.SHARD_MIN_INSYNC, shard.min_insync, attributes
+        yield its.SHARD_REFUSING, int(shard.refuses), attributes
+        for name, behind_bytes in shard.followers.items():
+            yield its.FOLLOWER_BEHIND, behind_bytes, {**attributes, its.REPLICA: name}

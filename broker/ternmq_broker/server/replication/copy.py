@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.copying import TakenCopy
     from ternmq_common.errors import MessagingError
     from ternmq_common.server_settings import FlushMode
+    from ternmq_runtime.observability.durations import Durations
 
 _log = logging.getLogger(__name__)
 _SPILL_ENTRIES = 16_384
@@ -65,6 +66,11 @@ class Copy:
     def failure(self) -> "MessagingError | None":
         """Why the disk can't be relied on any more."""
         return self._flusher.failure
+
+    @property
+    def syncs(self) -> "Durations":
+        """How long syncs of the log took."""
+        return self._flusher.syncs
 
     @property
     def held(self) -> int:

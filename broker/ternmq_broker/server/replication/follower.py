@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ternmq_broker.server.replication.membership import Membership
     from ternmq_common.cluster import BrokerEntry
     from ternmq_rpc.grpc_stream.stream import Stream
+    from ternmq_runtime.observability.durations import Durations
 
 _log = logging.getLogger(__name__)
 _LOOKS_PER_LEASE = 8
@@ -79,7 +80,7 @@ class Follower:
         self._tls = tls
         self._seconds = seconds
         self._following = Following(membership.store_id, membership.timing, seconds())
-        self._copy: Copy
+        self._copy = self._new_copy()
         self._stream: Stream | None = None
         self._said: Said | None = None
         self._had_all: deque[tuple[float, int]] = deque()  # when the leader's log ended where
@@ -89,16 +90,17 @@ class Follower:
         self._told_why = ""
         self._stream_epoch = 0
         self._heard_s = 0.0
+        self._pulsed_s = seconds()
         self._journal: list[bytes] = []
         self._journal_bytes = 0
         self._changing: asyncio.Task[None] | None = None
-        self.problem: str | None = "it has not found its leader yet"
+        self.problem: str | None = "this replica has not found its leader yet"
 
     async def run(self, entry: "BrokerEntry") -> Election:
         """Follow, and return when this replica leads; `entry` is the shard as it was found. StartupError: this replica
         was removed."""
         self._following.saw(view_of(entry), self._seconds())
-        self._begin_copy()
+        self._copy.start()
         try:
             while True:
                 stream = asyncio.create_task(self._follow_forever(), name="copy of the leader's log")
@@ -124,6 +126,31 @@ class Follower:
     def position(self) -> int:
         """Up to where the log is durable."""
         return self._files.store.synced
+
+    @property
+    def epoch(self) -> int:
+        """The highest that it knows of."""
+        return self._following.epoch
+
+    @property
+    def acknowledged(self) -> int:
+        """Up to where the log is acknowledged, as the leader said."""
+        return self._copy.acknowledged
+
+    @property
+    def failure(self) -> "MessagingError | None":
+        """Why the disk can't be relied on any more."""
+        return self._copy.failure
+
+    @property
+    def syncs(self) -> "Durations":
+        """How long syncs of the log took since it was opened."""
+        return self._copy.syncs
+
+    @property
+    def pulse_age_s(self) -> float:
+        """How long ago this replica's own lease was renewed."""
+        return self._seconds() - self._pulsed_s
 
     # --- the registry
 
@@ -165,7 +192,9 @@ class Follower:
             stream.abort(f"the leader said nothing for {lease_s:g} s")
 
     async def _pulse(self) -> None:
+        asked_s = self._seconds()
         applied = await self._membership.pulse(self.position)
+        self._pulsed_s = asked_s
         if applied is None:
             raise StartupError(f"replica {self._membership.name} was removed from shard {self._membership.shard}")
         await asyncio.to_thread(self._notes.prune, applied)
@@ -218,7 +247,7 @@ class Follower:
             if why != self._told_why:
                 self._told_why = why
                 _log.warning("this replica has no leader to follow: %s", why)
-            self.problem = why
+            self.problem = f"this replica has no leader to follow: {why}"
             wait_s = _AGAIN_S if self._seconds() - began_s > _AGAIN_MAX_S else min(2 * wait_s, _AGAIN_MAX_S)
             self._looked.clear()
             with contextlib.suppress(TimeoutError):
@@ -310,14 +339,14 @@ class Follower:
             await asyncio.to_thread(files.begin_as, lead.state)
         else:
             await asyncio.to_thread(files.cut, lead.common)
-        self._begin_copy()
-
-    def _begin_copy(self) -> None:
-        self._copy = Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer)
+        self._copy = self._new_copy()
         self._copy.start()
 
+    def _new_copy(self) -> Copy:
+        return Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer)
+
     async def _take_forever(self, stream: "Stream") -> None:
-        self.problem = "it has not all yet that the leader has"
+        self.problem = "this replica has not all yet that its leader has"
         self._journal, self._journal_bytes = [], 0
         while frames := await stream.read_all():
             for data in frames:

@@ -63,6 +63,7 @@ class ReplicatingLeader:
         self._broker = broker
         self.store = broker.store
         self.epoch = entry.epoch
+        self.min_insync = entry.min_insync
         self._timing: ReplicationTiming = membership.timing
         self._mode = membership.settings.replication
         self.catch_up_bytes_per_s = membership.settings.catch_up_bytes_per_second
@@ -85,6 +86,7 @@ class ReplicatingLeader:
             self._tick, name="replication", what="a step of replication failed", every_s=_TICK_S
         )
         self._next_beat_s = self._again_s = 0.0
+        self._renewed_s = leased_at_s
         self._was_serving = True
         self._wakes_followers = False
         self._is_moving = False
@@ -239,9 +241,40 @@ class ReplicatingLeader:
         follower = self._followers.get(replica)
         return follower is not None and follower.held >= self.store.end and replica in self._leading.in_sync
 
-    def behind_bytes(self) -> dict[str, int]:
-        """By how much each follower that is connected is behind, by its store id."""
-        return {name: self.store.end - follower.held for name, follower in self._followers.items()}
+    # --- what there is to see, in any thread
+
+    @property
+    def problem(self) -> str | None:
+        """Why sends that are to be held by enough replicas are refused, None if they are not."""
+        refusal = self._leading.refusal(self._seconds())
+        return None if refusal is None else f"this replica leads its shard, and takes no messages: {refusal}"
+
+    @property
+    def acknowledged(self) -> int:
+        """Up to where the log is acknowledged."""
+        return self._leading.acknowledged
+
+    @property
+    def serves(self) -> bool:
+        """Whether nobody else can be the leader now."""
+        return self._leading.may_serve(self._seconds())
+
+    @property
+    def lease_age_s(self) -> float:
+        """How long ago the lease was renewed."""
+        return self._seconds() - self._renewed_s
+
+    def behind_by_name(self) -> dict[str, int]:
+        """How many bytes of the log each other replica lacks, by its name: of one that is not connected as it last
+        told the registry."""
+        entry, end, followers = self._membership.entry, self.store.end, self._followers.copy()
+        others = (
+            [] if entry is None else [each for each in entry.replicas if each.store_id != self._membership.store_id]
+        )
+        held = {
+            each.name: followers[each.store_id].held if each.store_id in followers else each.position for each in others
+        }
+        return {name: max(0, end - position) for name, position in held.items()}
 
     async def tell_elected(self, replica: str, epoch: int) -> None:
         """The registry has made that follower the leader."""
@@ -311,6 +344,7 @@ class ReplicatingLeader:
                 _log.info("the lease is renewed again")
             is_renewed = True
             self._leading.renewed(asked_s)
+            self._renewed_s = asked_s
             if entry.move_to and entry.move_to != membership.store_id:
                 self.move_to = entry.move_to
                 self.asked_to_move.set()

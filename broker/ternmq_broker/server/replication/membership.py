@@ -49,6 +49,11 @@ class Membership:
         """The shard as it was when it was last looked at."""
         return self._entry
 
+    @property
+    def replicas_wanted(self) -> int:
+        """How many replicas the shard may have."""
+        return self.settings.replicas if self._entry is None else self._entry.replicas_wanted
+
     async def join(self) -> "BrokerEntry":
         """Be one of the replicas; StartupError says why not. One that lost its disk waits for the end of the lease that
         it had before."""

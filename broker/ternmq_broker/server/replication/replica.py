@@ -19,9 +19,11 @@ from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.replication.follower import Election, Follower
 from ternmq_broker.server.replication.leader import ReplicatingLeader
 from ternmq_broker.server.replication.membership import in_sync
+from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.errors import RegistryUnavailable
+from ternmq_runtime.observability.figures import MemberFigures, ReplicaFigures
 
 if TYPE_CHECKING:
     import ssl
@@ -77,6 +79,8 @@ class Replica:
         self.follower: Follower | None = None
         self.leader: ReplicatingLeader | None = None
         self.broker: Broker | None = None
+        self._proxies: Proxies | None = None
+        self._times_led = 0
 
     # --- what there is to see
 
@@ -84,12 +88,30 @@ class Replica:
     def problem(self) -> str | None:
         """Why it is not ready: it leads and takes no messages, or has not all that its leader has."""
         if self.broker is not None and self.leader is not None:
-            return self.broker.problem
-        return "it becomes leader or follower" if self.follower is None else self.follower.problem
+            return self.broker.problem or self.leader.problem
+        return "this replica becomes leader or follower" if self.follower is None else self.follower.problem
 
     @property
     def degraded(self) -> str | None:
         return None if self.broker is None else self.broker.degraded
+
+    def figures(self) -> ReplicaFigures:
+        """For any thread."""
+        leader = self.leader
+        if leader is not None:
+            return leader_figures(self._membership, leader, self._times_led)
+        return follower_figures(self._membership, self._files, self.follower, self._times_led)
+
+    def member_figures(self) -> MemberFigures:
+        """For any thread. A follower's lease is its own; proxies are connected to the leader alone."""
+        leader, follower, proxies = self.leader, self.follower, self._proxies
+        age_s = leader.lease_age_s if leader is not None else None if follower is None else follower.pulse_age_s
+        return MemberFigures(
+            registry_reachable=self._directory.problem is None,
+            registry_version=self._directory.snapshot.version,
+            lease_age_s=age_s,
+            proxies=0 if proxies is None else len(proxies),
+        )
 
     # --- life
 
@@ -142,6 +164,7 @@ class Replica:
             return election
         notes = await asyncio.to_thread(self._noted)
         follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls)
+        self._observability.watch_broker(CopyFigures(self._settings.folder, self._files, follower))
         following = asyncio.create_task(follower.run(await self._look()), name="follower")
         ending = asyncio.create_task(self._stopping.wait())
         try:
@@ -151,6 +174,7 @@ class Replica:
             for task in (following, ending):
                 task.cancel()
             await asyncio.gather(following, ending, return_exceptions=True)
+            self._observability.watch_broker(None)
             self.follower = None
 
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:
@@ -191,12 +215,14 @@ class Replica:
             await self._begin_deletions(deletion_log, leader)
             if not leader.deposed.is_set():
                 self._observability.watch_broker(broker.figures)
-                self.broker, self.leader = broker, leader
+                self.broker, self.leader, self._proxies = broker, leader, proxies
+                self._times_led += 1
                 await self._front.lead(proxies, leader.serve)
                 _log.info("this replica leads shard %s in epoch %d", membership.shard, leader.epoch)
                 await self._until_over(leader)
         finally:
-            self.broker = self.leader = None
+            self._observability.watch_broker(None)
+            self.broker = self.leader = self._proxies = None
             await self._end(broker, leader, proxies)
 
     def _noted(self) -> DeletionNotes:

@@ -15,9 +15,11 @@ from ternmq_runtime.observability.figures import (
     CertificateFigures,
     FrontFigures,
     Lag,
+    LedShard,
     LinkFigures,
     MemberFigures,
     MessageCounts,
+    ReplicaFigures,
     Traffic,
 )
 from ternmq_runtime.observability.instruments import INSTRUMENTS
@@ -49,6 +51,17 @@ FIGURES = BrokerFigures(
 )
 LINK = LinkFigures(broker="b", up=True, set_aside=False, calls=30, late=1, lost=2, frames_out=10, frames_in=9)
 MEMBER = MemberFigures(registry_reachable=False, registry_version=7, lease_age_s=1.5, proxies=2)
+
+REPLICA = ReplicaFigures(
+    shard="b",
+    leads=True,
+    serves=False,
+    epoch=40,
+    times_led=2,
+    position=3000,
+    acknowledged=2500,
+    led=LedShard(in_sync=2, replicas=3, min_insync=2, refuses=True, followers={"c": 500, "d": 0}),
+)
 
 
 class FakeBroker:
@@ -90,6 +103,7 @@ def a_full_process(**others: float) -> Observability:
     observability.watch_broker(FakeBroker())
     observability.watch_links(lambda: [LINK])
     observability.watch_member(lambda: MEMBER)
+    observability.watch_replica(lambda: REPLICA)
     observability.watch_certificates(lambda: [CertificateFigures("server", 86400.0)])
     return observability
 
@@ -123,6 +137,45 @@ async def test_what_a_cluster_knows_is_told() -> None:
         "ternmq_timers_pending": 11,
     }
     assert {name: seen[name] for name in expected} == expected
+
+
+async def test_what_a_leader_knows_of_its_shard_is_told() -> None:
+    seen = await scraped(a_full_process())
+    expected = {
+        "ternmq_replica_leading b": 1,
+        "ternmq_replica_serving b": 0,
+        "ternmq_replica_epoch b": 40,
+        "ternmq_replica_leaderships_total b": 2,
+        "ternmq_replica_position_bytes b": 3000,
+        "ternmq_replica_acknowledged_bytes b": 2500,
+        "ternmq_replica_behind_bytes b": 0,
+        "ternmq_shard_in_sync b": 2,
+        "ternmq_shard_replicas b": 3,
+        "ternmq_shard_min_insync b": 2,
+        "ternmq_shard_refusing b": 1,
+        "ternmq_shard_follower_behind_bytes b c": 500,
+        "ternmq_shard_follower_behind_bytes b d": 0,
+    }
+    assert {
+        name: value for name, value in seen.items() if name.startswith(("ternmq_replica", "ternmq_shard"))
+    } == expected
+
+
+async def test_a_follower_tells_nothing_that_only_its_leader_knows() -> None:
+    observability = a_full_process()
+    follower = dataclasses.replace(REPLICA, leads=False, led=None, behind_bytes=70)
+    observability.watch_replica(lambda: follower)
+    seen = await scraped(observability)
+    assert (seen["ternmq_replica_leading b"], seen["ternmq_replica_behind_bytes b"]) == (0, 70)
+    assert not [name for name in seen if name.startswith("ternmq_shard")]
+
+
+async def test_of_a_broker_that_is_watched_no_more_nothing_is_told() -> None:
+    observability = a_full_process()
+    assert "ternmq_consumer_lag billing orders" in await scraped(observability)
+    observability.watch_broker(None)
+    seen = await scraped(observability)
+    assert not [name for name in seen if name.startswith(("ternmq_consumer", "ternmq_timers", "ternmq_store"))]
 
 
 @pytest.mark.parametrize(("interval_s", "times"), [(3600.0, 1), (0.0, 3)])

@@ -1,0 +1,100 @@
+"""What a replica shows of itself to whoever watches it.
+
+Threads     all is read in any thread, so everything is a number, or is copied in one step.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.broker_figures import disk_used
+from ternmq_broker.disk_room import disk_bytes
+from ternmq_runtime.observability.figures import BrokerFigures, Lag, LedShard, MessageCounts, ReplicaFigures
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from ternmq_broker.server.replication.files import ReplicaFiles
+    from ternmq_broker.server.replication.follower import Follower
+    from ternmq_broker.server.replication.leader import ReplicatingLeader
+    from ternmq_broker.server.replication.membership import Membership
+
+
+class CopyFigures:
+    """A follower as a broker without clients: what its disk and its log have to be told of."""
+
+    def __init__(self, folder: "Path", files: "ReplicaFiles", follower: "Follower") -> None:
+        self._folder = folder
+        self._files = files
+        self._follower = follower
+
+    def now(self) -> BrokerFigures:
+        """For any thread."""
+        opened, room = self._files.opened, self._files.opened.room
+        store = opened.store
+        return BrokerFigures(
+            messages=MessageCounts(),
+            retries=0,
+            dead_letters=0,
+            lost=0,
+            accepts=self._follower.failure is None,
+            polls_waiting=0,
+            transactions=0,
+            log_bytes=store.end - store.start,
+            segments=store.segments,
+            records=store.records,
+            skipped_bytes=store.skipped_bytes,
+            torn_bytes=store.torn_bytes,
+            journal_lines_skipped=opened.journal.skipped_lines,
+            files_set_aside=store.files_set_aside,
+            disk_used=disk_used(self._folder),
+            disk_free_bytes=disk_bytes(self._folder).free,
+            disk_free_min_bytes=room.free_min_bytes,
+            disk_refuses=False,
+            syncs=self._follower.syncs,
+        )
+
+    async def lags(self) -> "AsyncIterator[Lag]":
+        """None: the leader tells of groups."""
+        for lag in list[Lag]():
+            yield lag
+
+    async def pending_timers(self) -> int:
+        """None: the leader tells of timers."""
+        return 0
+
+
+def leader_figures(membership: "Membership", leader: "ReplicatingLeader", times_led: int) -> ReplicaFigures:
+    """Of a replica that leads, in any thread."""
+    return ReplicaFigures(
+        shard=membership.shard,
+        leads=True,
+        serves=leader.serves,
+        epoch=leader.epoch,
+        times_led=times_led,
+        position=leader.store.synced,
+        acknowledged=leader.acknowledged,
+        led=LedShard(
+            in_sync=len(leader.in_sync),
+            replicas=membership.replicas_wanted,
+            min_insync=leader.min_insync,
+            refuses=leader.problem is not None,
+            followers=leader.behind_by_name(),
+        ),
+    )
+
+
+def follower_figures(
+    membership: "Membership", files: "ReplicaFiles", follower: "Follower | None", times_led: int
+) -> ReplicaFigures:
+    """Of a replica that does not lead, in any thread; `follower` is None on the way from one role to the other."""
+    entry = membership.entry
+    return ReplicaFigures(
+        shard=membership.shard,
+        leads=False,
+        serves=False,
+        epoch=(0 if entry is None else entry.epoch) if follower is None else follower.epoch,
+        times_led=times_led,
+        position=files.opened.store.synced,
+        acknowledged=0 if follower is None else follower.acknowledged,
+        behind_bytes=0 if follower is None else follower.behind_bytes,
+    )
