@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 GUARDED_FILE = ROOT / "docker-compose.guarded.yml"
 PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
-OBSERVABILITY, PIPELINE = "observability", "pipeline"
+OBSERVABILITY, PIPELINE, REPLICATED = "observability", "pipeline", "replicated"
+PROFILES = (OBSERVABILITY, PIPELINE, REPLICATED)
 BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 800, 240, 90
 
 
@@ -82,7 +83,7 @@ class Stack:
         self.compose(*profiles, "up", "--detach", *services, timeout_s=UP_TIMEOUT_S)
 
     def down(self) -> None:
-        profiles = ("--profile", OBSERVABILITY, "--profile", PIPELINE)
+        profiles = [word for profile in PROFILES for word in ("--profile", profile)]
         self.compose(*profiles, "down", "--volumes", "--remove-orphans", timeout_s=120)
 
     def compose(self, *arguments: str, timeout_s: float = 60) -> str:

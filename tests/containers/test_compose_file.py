@@ -3,13 +3,14 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, TlsMode
 from ternmq_common.settings import load
-from tests.containers.compose import COMPOSE_FILE, GUARDED_FILE, OBSERVABILITY, PIPELINE, ROOT, Stack, described
+from tests.containers.compose import COMPOSE_FILE, GUARDED_FILE, PROFILES, REPLICATED, ROOT, Stack, described
 from tests.interop.programs import Programs
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -23,11 +24,12 @@ WITHOUT_HEALTH = {*JOBS, "otel-collector"}
 # What a variable of Compose is without a value.
 DEFAULT = re.compile(r"\$\{\w+:-(.*)\}")
 OF_THE_GUARD = {"certificates", "secrets"}
+MEMBER = re.compile(r"(broker|proxy)-\d+|replica-[a-z]")
 OF_THE_IMAGE = {"ternmq-broker", "ternmq-proxy"}
 
 
 def test_the_compose_of_this_machine_takes_it() -> None:
-    profiles = ("--profile", OBSERVABILITY, "--profile", PIPELINE)
+    profiles = [word for profile in PROFILES for word in ("--profile", profile)]
     assert sorted(Stack().compose(*profiles, "config", "--services").split()) == SERVICES
     guarded = Stack(GUARDED_FILE).compose(*profiles, "config", "--services").split()
     assert sorted(guarded) == sorted({*SERVICES, *OF_THE_GUARD})
@@ -41,7 +43,7 @@ def test_compose_v2_takes_it() -> None:
         return sorted(subprocess.check_output([program, files, *profiles], text=True, timeout=60).split())
 
     assert services(str(COMPOSE_FILE)) == BY_DEFAULT
-    assert services(str(COMPOSE_FILE), OBSERVABILITY, PIPELINE) == SERVICES
+    assert services(str(COMPOSE_FILE), *PROFILES) == SERVICES
     assert services(f"{COMPOSE_FILE},{GUARDED_FILE}") == sorted({*BY_DEFAULT, *OF_THE_GUARD})
 
 
@@ -76,7 +78,7 @@ def test_ports_are_published_for_this_machine_alone() -> None:
 def test_the_guard_lets_no_service_out_and_no_proxy_start_without_asking_who_comes() -> None:
     guarded = described(GUARDED_FILE)
     assert not [name for name, service in guarded.items() if "ports" in service]
-    members = [name for name in SERVICES if re.fullmatch(r"(broker|proxy)-\d+", name)]
+    members = [name for name in SERVICES if MEMBER.fullmatch(name)]
     for name in members:
         variables, command = guarded[name]["environment"], guarded[name].get("command", [])
         cls: type[BrokerServerSettings | ProxySettings] = (
@@ -105,14 +107,38 @@ def test_our_images_have_one_way_of_being_built() -> None:
 
 
 def test_every_broker_and_proxy_is_known_to_those_in_front_of_it() -> None:
-    members = [name for name in SERVICES if re.fullmatch(r"(broker|proxy)-\d+", name)]
+    members = [name for name in BY_DEFAULT if MEMBER.fullmatch(name)]
     prometheus = yaml.safe_load((ROOT / "deploy/observability/prometheus.yml").read_text())
-    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in prometheus["scrape_configs"]}
+    scraped = {job["job_name"]: job for job in prometheus["scrape_configs"]}
+    (replicas,) = scraped.pop("ternmq-replica")["dns_sd_configs"]
+    assert replicas["names"] == [
+        name for name, service in described().items() if REPLICATED in service.get("profiles", ())
+    ]
+    jobs = {name: job["static_configs"][0]["targets"] for name, job in scraped.items()}
     assert sorted(jobs["ternmq-broker"] + jobs["ternmq-proxy"]) == [f"{name}:8082" for name in members]
     balanced = re.findall(
         r"^    server (\S+) \1:8081$", (ROOT / "deploy/haproxy/haproxy.cfg").read_text(), re.MULTILINE
     )
     assert balanced == 2 * [name for name in members if name.startswith("proxy-")]  # those ready, and those alive
+
+
+def test_the_replicas_are_those_of_one_shard_and_each_has_a_volume_of_its_own() -> None:
+    replicas = {name: service for name, service in described().items() if name.startswith("replica-")}
+    loaded = {
+        name: load(BrokerServerSettings, file=None, environ=server_variables(service), flags={}).settings
+        for name, service in replicas.items()
+    }
+    assert {each.broker_name for each in loaded.values()} == {"shard-0"}
+    assert {each.replicas for each in loaded.values()} == {len(replicas)}
+    assert len({each.replica_name for each in loaded.values()}) == len(replicas)
+    for name, service in replicas.items():
+        assert loaded[name].advertised_storage == f"{name}:10911"
+        assert service["volumes"] == [f"{name}:/var/lib/ternmq"]
+
+
+def server_variables(service: dict[str, Any]) -> dict[str, str]:
+    """Those of a service that have a value whoever calls."""
+    return {key: value for key, value in service["environment"].items() if key.startswith("TERNMQ_") and value}
 
 
 def test_what_grafana_is_given_fits_together() -> None:

@@ -1,18 +1,20 @@
 """The stack as `docker-compose up` starts it: all of it healthy, and clients don't notice what dies behind them."""
 
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 import ternmq
 from ternmq import Message
-from ternmq.blocking import Producer, SimpleConsumer
+from ternmq.blocking import Admin, Producer, SimpleConsumer
 from ternmq.errors import TransportError
-from tests.containers.compose import OBSERVABILITY, Stack, described, docker, inspected
+from tests.containers.compose import OBSERVABILITY, REPLICATED, Stack, described, docker, inspected
 
 # The first start builds all images, and downloads Spark for one of them.
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -20,10 +22,12 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)
 BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)
 JOB = "registry-migration"
 OURS = ["broker-0", "broker-1", "proxy-0", "proxy-1"]
+SHARD, REPLICAS = "shard-0", ["replica-a", "replica-b", "replica-c"]
 POLL = timedelta(seconds=5)
 # By then every proxy has seen that a broker's lease has run out, and what it had claimed is there again.
 PATIENCE_S = 60
 SCRAPED_TIMEOUT_S = 60
+LOOK_INTERVAL_S, SEND_INTERVAL_S = 0.2, 0.02
 SQUARES = """
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("spark://spark-master:7077").config("spark.executor.memory", "512m")
@@ -126,6 +130,31 @@ def test_prometheus_gets_metrics_of_all_brokers_and_proxies(stack: Stack) -> Non
         stack.run_in("prometheus", "sleep", "1")
 
 
+def test_a_producer_loses_nothing_when_the_leader_of_a_shard_is_killed(stack: Stack) -> None:
+    """The profile `replicated`, under a producer that sends on in order: another replica takes over."""
+    stack.up(*REPLICAS, profile=REPLICATED)
+    for replica in REPLICAS:
+        stack.wait_healthy(replica)
+    with Admin(stack.endpoint) as admin, Producer(stack.endpoint, topics=["boots"], max_attempts=10) as producer:
+        leader = led(admin, in_sync=3)
+        admin.create_topic("boots", "fifo", brokers=[SHARD])
+        over = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(sent_until, over, producer)
+            try:
+                stack.kill(f"replica-{leader}")
+                successor = led(admin, in_sync=2, without=leader)
+                producer.send(Message("boots", b"after", message_group="left"))
+            finally:
+                over.set()
+            sent = sending.result()
+        assert {b"after", *sent} <= received(stack, "boots", len(sent) + 1)
+        stack.start(f"replica-{leader}")
+        assert led(admin, in_sync=3) == successor
+        stack.compose("stop", *REPLICAS)
+        admin.remove_broker(SHARD, force=True)
+
+
 def test_the_end_leaves_nothing() -> None:
     """On a stack of its own that only has what is quick to start."""
     stack = Stack()
@@ -143,6 +172,33 @@ def send(stack: Stack, topic: str, bodies: list[bytes]) -> set[bytes]:
         for body in bodies:
             producer.send(Message(topic, body))
     return set(bodies)
+
+
+def led(admin: Admin, *, in_sync: int, without: str = "") -> str:
+    """The name of the replica that leads, when so many are in sync and another one than `without` leads."""
+
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        (shard,) = (each for each in admin.brokers() if each.name == SHARD)
+        enough = sum(each.in_sync for each in shard.replicas) >= in_sync
+        if shard.live and shard.leader is not None and shard.leader.name != without and enough:
+            return shard.leader.name
+        assert time.monotonic() < deadline, shard
+        # Nobody tells of it.
+        time.sleep(LOOK_INTERVAL_S)
+
+
+def sent_until(over: threading.Event, producer: Producer) -> list[bytes]:
+    """Send in one message group, each until it is acknowledged, until that is over."""
+    sent: list[bytes] = []
+    while not over.wait(SEND_INTERVAL_S):
+        body = b"%d" % len(sent)
+        try:
+            producer.send(Message("boots", body, message_group="left"))
+        except ternmq.ClientError:
+            continue
+        sent.append(body)
+    return sent
 
 
 def refusal(producer: Producer, topic: str) -> str:

@@ -79,8 +79,8 @@ def test_what_the_rollout_names_is_there() -> None:
     assert named(objects, "Job", "registry-migration")
     assert "deployment/proxy" in lines
     assert named(objects, "Deployment", "proxy")
-    assert "--selector app.kubernetes.io/component=broker" in lines
-    selected = [each for each in pods(objects) if each.labels.get("app.kubernetes.io/component") == "broker"]
+    assert "--selector 'app.kubernetes.io/component=broker,!ternmq/replicated'" in lines
+    selected = [each for each in pods(objects) if each.component == "broker" and "ternmq/replicated" not in each.labels]
     assert {each.workload["kind"] for each in selected} == {"StatefulSet"}
 
 

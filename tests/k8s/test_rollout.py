@@ -13,14 +13,22 @@ def least_replicas(objects: tuple[Json, ...], workload: Json) -> int:
 
 
 def test_each_kind_of_process_has_one_budget_that_lets_one_go(objects: tuple[Json, ...], ours: list[Pod]) -> None:
+    """And each shard with replicas one of its own."""
     budgets = of_kind(objects, "PodDisruptionBudget")
     for component in ("broker", "proxy"):
         members = [pod for pod in ours if pod.component == component]
-        (budget,) = (each for each in budgets if selects(each["spec"]["selector"], members[0].labels))
-        # All of them under the same: two budgets for a pod would forbid every eviction.
-        assert all(selects(budget["spec"]["selector"], pod.labels) for pod in members)
-        assert budget["spec"]["maxUnavailable"] == 1
-    assert len(budgets) == 2
+        for pod in members:
+            # Two for a pod would forbid every eviction.
+            (budget,) = (each for each in budgets if selects(each["spec"]["selector"], pod.labels))
+            under_it = [each for each in members if selects(budget["spec"]["selector"], each.labels)]
+            assert under_it == ([pod] if is_replicated(pod) else [each for each in members if not is_replicated(each)])
+            assert budget["spec"]["maxUnavailable"] == 1
+    assert len(budgets) == 2 + sum(is_replicated(pod) for pod in ours)
+
+
+def is_replicated(pod: Pod) -> bool:
+    """Whether it is one of several replicas of its shard."""
+    return "ternmq/replicated" in pod.labels
 
 
 def test_production_goes_on_while_one_is_away() -> None:
@@ -41,12 +49,13 @@ def test_a_rollout_of_proxies_takes_none_away_before_another_is_ready(objects: t
 def test_an_apply_does_not_restart_all_shards_at_once(objects: tuple[Json, ...], ours: list[Pod]) -> None:
     assert of_kind(objects, "StatefulSet")
     for pod in (each for each in ours if each.component == "broker"):
-        assert pod.workload["spec"]["updateStrategy"] == {"type": "OnDelete"}
-        assert pod.workload["spec"]["replicas"] == 1
+        # Of a shard with replicas one pod goes after the other.
+        wanted = ("RollingUpdate", 3) if is_replicated(pod) else ("OnDelete", 1)
+        assert (pod.workload["spec"]["updateStrategy"]["type"], pod.workload["spec"]["replicas"]) == wanted
 
 
 def test_brokers_are_on_different_hosts_and_proxies_are_spread(ours: list[Pod]) -> None:
-    brokers = [pod for pod in ours if pod.component == "broker"]
+    brokers = [pod for pod in ours if pod.component == "broker" and not is_replicated(pod)]
     for pod in brokers:
         (term,) = pod.spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert term["topologyKey"] == "kubernetes.io/hostname"
