@@ -85,7 +85,7 @@ async def test_replicas_tell_who_leads_how_far_they_are_and_why_one_is_not_ready
         leader, (follower, other) = await shard.leader(), await shard.followers()
         seen = metrics_of(leader)
         assert (seen["ternmq_replica_leading"], seen["ternmq_replica_serving"]) == (1, 1)
-        assert (seen["ternmq_shard_in_sync"], seen["ternmq_shard_replicas"], seen["ternmq_shard_min_insync"]) == (3, 3, 2)
+        assert [seen[f"ternmq_shard_{name}"] for name in ("in_sync", "replicas", "min_insync")] == [3, 3, 2]
         assert (seen["ternmq_replica_leaderships"], seen["ternmq_shard_refusing"]) == (1, 0)
         assert (seen["ternmq_messages_sent"], seen["ternmq_broker_proxies"]) == (10, 1)
         assert seen["ternmq_lease_age_seconds"] < 60
