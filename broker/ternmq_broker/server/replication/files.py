@@ -3,6 +3,7 @@
 Everything blocks, and is for a thread. The lock is kept from `open` to `close`.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.opening import open_files, open_store
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from ternmq_broker.broker_settings import BrokerSettings
     from ternmq_broker.store.message_store import MessageStore
+
+_log = logging.getLogger(__name__)
 
 
 class ReplicaFiles:
@@ -36,7 +39,15 @@ class ReplicaFiles:
     def cut(self, end: int) -> str | None:
         """Cut the log off; the name below `set-aside/` of what was cut off, None if it was nothing."""
         kept: list[str | None] = []
+        size = self.store.end - end
         self._with_files_closed(lambda folders: kept.append(truncated(folders, end)))
+        _log.warning(
+            "the leader has not the last %d bytes of this log: they were cut off, from log offset %d on, and are kept "
+            "in set-aside/%s",
+            size,
+            end,
+            kept[0],
+        )
         return kept[0]
 
     def begin_as(self, state: JoinState) -> None:
