@@ -10,9 +10,9 @@ import pytest
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.cluster.shard import Shard, shard_of
+from tests.cluster.shard import SETTINGS, Shard, shard_of
 from tests.cluster.watching import clients_of, consumed, eventually, health, is_empty, paused, sent_code, settle
-from tests.support.cluster_processes import ReplicaProcess
+from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient, code, moment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -261,3 +261,35 @@ async def test_a_follower_is_ready_when_it_has_all(shard: Shard, client: RawClie
     await asyncio.to_thread(follower.start)
     status, text = await health(follower, "ready")
     assert status == 503, text
+
+
+async def test_a_broker_gets_replicas_and_what_it_had_can_be_received_before_they_are_there(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(SETTINGS)
+    options = ("--config", str(config))
+    with ClusterProcesses(tmp_path, brokers=1, proxies=1, broker_options=options) as cluster:
+        (broker,), name = cluster.brokers, cluster.brokers[0].name
+        shard = Shard(cluster, name)
+        async with clients_of(cluster.proxies) as (client,):
+            await client.create_topic("orders")
+            await sent(client, "orders", *(b"%d" % number for number in range(5)))
+            assert await asyncio.to_thread(broker.terminate) == 0
+            first = cluster.add_replica(name, "a", folder=tmp_path / name, replicas=3)
+            await shard.in_sync(1)
+
+            found: set[bytes] = set()
+
+            async def all_received() -> bool:
+                found.update((await client.receive("orders", "readers", poll_s=1)).bodies)
+                return found == {b"%d" % number for number in range(5)}
+
+            await eventually(all_received, within_s=20, what="what was there is received")
+            assert (await sent_code(client, "orders", b"too few"))[0] == "HA_NOT_AVAILABLE"
+            for replica in "bc":
+                await asyncio.to_thread(cluster.add_replica, name, replica, replicas=3)
+            await shard.in_sync(3)
+            await sent(client, "orders", b"held by three")
+            first.kill9()
+            await shard.led_by_another(first)
+            assert await consumed(client, "orders", "readers", 1) == [b"held by three"]
+        shard.close()

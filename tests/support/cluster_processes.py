@@ -113,9 +113,13 @@ class ClusterProcesses:
         for replica in "abcde"[: self._replicas]:
             self.add_replica(name, replica)
 
-    def add_replica(self, shard: str, name: str) -> ReplicaProcess:
-        options = ("--replicas", str(self._replicas), *self._options[0])
-        replica = ReplicaProcess(self._folder / f"{shard}-{name}", shard, name, self.postgres.url, *options)
+    def add_replica(
+        self, shard: str, name: str, *, replicas: int | None = None, folder: Path | None = None
+    ) -> ReplicaProcess:
+        """`folder` is one that is there, of a broker that has ended."""
+        options = ("--replicas", str(replicas or self._replicas), *self._options[0])
+        folder = folder or self._folder / f"{shard}-{name}"
+        replica = ReplicaProcess(folder, shard, name, self.postgres.url, *options)
         self.replicas.append(self._stack.enter_context(replica))
         return replica
 

@@ -190,7 +190,9 @@ class Replica:
                 _log.warning("whether this replica leads is not known: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
             else:
-                return Election(entry, asked_s, 0) if entry.epoch == epoch else None
+                # What its files know to be acknowledged can be received before anybody follows.
+                acknowledged = self._files.store.spill_limit
+                return Election(entry, asked_s, acknowledged) if entry.epoch == epoch else None
 
     # --- leading
 
