@@ -179,7 +179,7 @@ def led(admin: Admin, *, in_sync: int, without: str = "") -> str:
 
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        (shard,) = (each for each in admin.brokers() if each.name == SHARD)
+        (shard,) = (each for each in admin.list_brokers() if each.name == SHARD)
         enough = sum(each.in_sync for each in shard.replicas) >= in_sync
         if shard.live and shard.leader is not None and shard.leader.name != without and enough:
             return shard.leader.name

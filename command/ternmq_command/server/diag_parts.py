@@ -16,6 +16,7 @@ from ternmq_command.group.progress import totals
 from ternmq_command.group.settings import group_record
 from ternmq_command.server.broker_admin import broker_record
 from ternmq_command.server.status import status_record
+from ternmq_command.shard.records import shard_record
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.output import iso
 from ternmq_command.topic.commands import topic_record
@@ -51,6 +52,7 @@ def _fill_of_server(bundle: "Bundle", client: WatchingClient) -> None:
     bundle.add_json("status.json", "whether each component is well", lambda: status_record(client.status()))
     bundle.add_json("log-levels.json", "what the server's processes log", lambda: _log_levels(client))
     bundle.add_json("brokers.json", "the brokers", lambda: [broker_record(each) for each in client.brokers()])
+    bundle.add_json("shards.json", "the replicas of brokers", lambda: [shard_record(each) for each in client.brokers()])
     bundle.add_json("topics.json", "all topics", lambda: [topic_record(each) for each in client.topics()])
     bundle.add_json("groups.json", "all groups", lambda: [group_record(each) for each in client.groups()])
     bundle.add_json("lags.json", f"the lags of the first {LAGS_MAX} groups", lambda: _lags(client))

@@ -239,6 +239,7 @@ def test_a_bundle_says_all_of_a_server_and_has_none_of_its_secrets(
     assert json.loads(files["status.json"])["well"]
     assert json.loads(files["processes.json"])[0]["settings"]["otlp_endpoint"].startswith("http://ternmq:***@")
     assert [topic["name"] for topic in json.loads(files["topics.json"])] == [TOPIC]
+    assert [shard["replicas"] for shard in json.loads(files["shards.json"])] == [[]]
     assert len(json.loads(files["clients.json"])) == 1
     assert "thread MainThread" in files["threads-broker-0.txt"]
     assert "ternmq_" in files["metrics.txt"]
