@@ -206,6 +206,7 @@ class History:
 
     def write(self, path: Path) -> None:
         """All of it as lines of JSON, in the order of time."""
+        lines: list[tuple[float, dict[str, object]]]
         lines = [(send.began_s, {"send": asdict(send)}) for send in self.sends.values()]
         lines += [(each.at_s, {"delivery": asdict(each)}) for each in self.deliveries]
         lines += [(at_s, {"note": text}) for at_s, text in self.notes]
