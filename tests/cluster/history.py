@@ -105,7 +105,7 @@ class Delivery:
     at_s: float
     at_ms: int
     place: Place | None
-    """None if the client does not tell."""
+    """None if that is not known."""
     attempt: int = 1
 
 

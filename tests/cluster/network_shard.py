@@ -22,7 +22,14 @@ class NetworkProcesses(ClusterProcesses):
     def __init__(
         self, folder: Path, network: Network, *, replicas: int, proxies: int, options: tuple[str, ...]
     ) -> None:
-        super().__init__(folder, brokers=1, replicas=replicas, proxies=proxies, broker_options=options)
+        super().__init__(
+            folder,
+            brokers=1,
+            replicas=replicas,
+            proxies=proxies,
+            broker_options=options,
+            proxy_options=("--insecure",),
+        )
         self._network = network
         self.registry, self.clients = network.member("registry"), network.member("clients")
         self.within = self.clients.within

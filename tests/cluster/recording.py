@@ -180,14 +180,18 @@ class Recording:
             try:
                 views = await consumer.receive(32, INVISIBLE)
                 for view in views:
-                    place = Place(view.topic, view.broker, view.queue_id, view.offset)
-                    attempt = view.delivery_attempt
-                    self.history.delivered(group, group, view.topic, view.body.decode(), place=place, attempt=attempt)
+                    self._delivered(group, view)
                 self._changed.set()
                 if views:
                     await consumer.ack(views)
             except (AckError, ClientError):
                 await asyncio.sleep(PAUSE_S)  # what was not settled comes again
+
+    def _delivered(self, group: str, view: MessageView) -> None:
+        attempt = view.delivery_attempt
+        # What comes again is a copy, in a queue of the server's own.
+        place = Place(view.topic, view.broker, view.queue_id, view.offset) if attempt == 1 else None
+        self.history.delivered(group, group, view.topic, view.body.decode(), place=place, attempt=attempt)
 
 
 @asynccontextmanager
