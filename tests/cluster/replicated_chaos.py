@@ -30,6 +30,7 @@ from tests.cluster.log_files import end_and_compare
 from tests.cluster.network_shard import NetworkShard, network_shard
 from tests.cluster.recording import Recording, recording
 from tests.cluster.shard import Shard, shard_of
+from tests.interop.clients import CONSUMERS, PRODUCERS
 
 BETWEEN_S = (0.5, 4.0)
 AT_ONCE_S = 1.5
@@ -103,6 +104,9 @@ def cluster_of(folder: Path) -> Iterator[Shard]:
 
 
 async def run(minutes: float, seed: int, languages: list[str], only: list[str], keep: Path | None) -> int:
+    for language in languages:  # before, so that nothing waits for it
+        CONSUMERS.build(language)
+        PRODUCERS.build(language)
     history, dice = History(), random.Random(seed)
     with tempfile.TemporaryDirectory() as text, cluster_of(Path(text)) as shard:
         await shard.in_sync(3, within_s=WHOLE_WITHIN_S)
