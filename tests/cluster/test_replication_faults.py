@@ -171,7 +171,7 @@ async def test_a_leader_whose_disk_is_full_can_be_followed_by_another(small: Sha
         ballast.fill()
 
         async def refused() -> bool:
-            return (await sent_code(client, topic))[0] == "INTERNAL_SERVER_ERROR"
+            return (await sent_code(client, topic))[0] == "HA_NOT_AVAILABLE"
 
         await eventually(refused, within_s=WITHIN_S, what="sends are refused")
         await asyncio.to_thread(small.registry.ask_to_move, small.name, target.replica)
