@@ -1,9 +1,11 @@
-"""Passes what comes to a Unix socket on to an address: `python door.py PATH HOST:PORT`.
+"""Passes what comes to a socket on to an address: `python door.py PATH HOST:PORT`; or NUMBER instead of PATH.
 
-Unix sockets are reached from any network namespace, so this is a way into the one in which it runs.
+Unix sockets, as at PATH, are reached from any network namespace, so this is a way into the one in which it runs. So is
+a socket that listens in another one: who starts this hands it over, by its file descriptor's number.
 """
 
 import asyncio
+import socket
 import sys
 
 
@@ -18,7 +20,7 @@ async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
         writer.close()
 
 
-async def main(path: str, address: str) -> None:
+async def main(way: str, address: str) -> None:
     host, _, port = address.rpartition(":")
 
     async def through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -29,7 +31,10 @@ async def main(path: str, address: str) -> None:
             return
         await asyncio.gather(passed_on(reader, back), passed_on(there, writer))
 
-    server = await asyncio.start_unix_server(through, path)
+    if way.isdigit():
+        server = await asyncio.start_server(through, sock=socket.socket(fileno=int(way)))
+    else:
+        server = await asyncio.start_unix_server(through, way)
     sys.stdout.write("open\n")
     sys.stdout.flush()
     await server.serve_forever()

@@ -6,13 +6,14 @@ the programs of iproute2.
 
 Cut     two members lose each other as by a firewall that drops: no packet arrives, nobody is told, connections stay
         open. Each gets a false hardware address for the other, so that nobody takes what it sends.
-Door    a Unix socket, which any namespace can reach, to an address of the network.
+Door    a Unix socket, which any namespace can reach, to an address of the network; or a port of 127.0.0.1 outside.
 """
 
 import contextlib
 import itertools
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -146,6 +147,21 @@ class Door:
         self._process.stdout.close()
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
+
+
+@contextmanager
+def port_into(member: Member, address: str) -> Iterator[str]:
+    """A port of 127.0.0.1, outside of the network, that leads to an address of it by way of a member."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        number = listener.fileno()
+        command = (*member.within, sys.executable, str(DOOR), str(number), address)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[number]) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"open\n", "the door did not open"
+                yield f"127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                process.kill()
 
 
 def _run(*command: str) -> None:

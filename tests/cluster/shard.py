@@ -24,7 +24,7 @@ class Shard:
     def __init__(self, cluster: ClusterProcesses, name: str = SHARD) -> None:
         self.cluster = cluster
         self.name = name
-        self.registry = Registry.postgres(cluster.postgres.url)
+        self.registry = Registry.postgres(cluster.registry_url)
 
     def close(self) -> None:
         self.registry.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tests.support.postgres import Postgres
 from tests.support.stack import ServerProcess
@@ -29,6 +29,11 @@ class MemberProcess(ServerProcess):
 
     name: str
 
+    @property
+    def title(self) -> str:
+        """What it is called among all processes."""
+        return self.name
+
 
 class BrokerProcess(MemberProcess):
     """`ternmq broker`."""
@@ -47,6 +52,10 @@ class ReplicaProcess(BrokerProcess):
         self.replica = replica
         self.data = folder / "data"
 
+    @property
+    def title(self) -> str:
+        return f"{self.name}-{self.replica}"
+
 
 class ProxyProcess(MemberProcess):
     """`ternmq proxy`."""
@@ -61,9 +70,17 @@ class ProxyProcess(MemberProcess):
         return self.addresses["grpc"]
 
 
+MemberT = TypeVar("MemberT", bound=MemberProcess)
+
+
 class ClusterProcesses:
     """`with ClusterProcesses(folder) as cluster`: everything runs and is ready; nothing is left afterwards. With
-    `replicas` each broker is a shard of so many."""
+    `replicas` each broker is a shard of so many.
+
+    `within` comes before commands that are no member's, such as `ip netns exec NAME`.
+    """
+
+    within: Sequence[str] = ()
 
     def __init__(
         self,
@@ -95,7 +112,7 @@ class ClusterProcesses:
 
     def _start(self) -> None:
         self._stack.enter_context(self.postgres)
-        migrate(self.postgres.url)
+        migrate(self.postgres.url, within=self.within)
         for number in range(self._counts[0]):
             if self._replicas:
                 self.add_shard(f"broker-{number}")
@@ -106,7 +123,7 @@ class ClusterProcesses:
 
     def add_broker(self, name: str) -> BrokerProcess:
         broker = BrokerProcess(self._folder / name, name, self.postgres.url, *self._options[0])
-        self.brokers.append(self._stack.enter_context(broker))
+        self.brokers.append(self._begun(broker))
         return broker
 
     def add_shard(self, name: str) -> None:
@@ -120,20 +137,38 @@ class ClusterProcesses:
         options = ("--replicas", str(replicas or self._replicas), *self._options[0])
         folder = folder or self._folder / f"{shard}-{name}"
         replica = ReplicaProcess(folder, shard, name, self.postgres.url, *options)
-        self.replicas.append(self._stack.enter_context(replica))
+        self.replicas.append(self._begun(replica))
         return replica
 
     def add_proxy(self, name: str) -> ProxyProcess:
         proxy = ProxyProcess(self._folder / name, name, self.postgres.url, *self._options[1])
-        self.proxies.append(self._stack.enter_context(proxy))
+        self.proxies.append(self._begun(proxy))
         return proxy
+
+    def _begun(self, process: MemberT) -> MemberT:
+        self.place(process)
+        self._stack.enter_context(process)
+        return process
+
+    def place(self, process: MemberProcess) -> None:
+        """Say where it runs; here, unless a subclass knows better."""
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
+    def registry_url(self) -> str:
+        """The registry, for a test that asks it."""
+        return self.postgres.url
+
+    @property
+    def doors(self) -> list[str]:
+        """Each proxy, for a test's own clients."""
+        return [proxy.grpc for proxy in self.proxies]
+
+    @property
     def logs(self) -> str:
         """The ends of all processes' logs."""
         return "\n".join(
-            f"--- {each.name}\n{each.log_tail()}" for each in (*self.brokers, *self.replicas, *self.proxies)
+            f"--- {each.title}\n{each.log_tail()}" for each in (*self.brokers, *self.replicas, *self.proxies)
         )

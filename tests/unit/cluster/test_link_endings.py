@@ -13,6 +13,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
 from tests.support.scripted_broker import ScriptedStream, calls_in
+from tests.support.until import until
 from tests.unit.cluster.linked import BOUNDS, bounds, linked, pop, serve
 
 
@@ -90,6 +91,28 @@ async def test_messages_for_nobody_are_given_back_before_the_proxy_ends() -> Non
 
 
 # --- leaving
+
+
+async def test_a_broker_that_hangs_gets_no_time_to_end_what_is_under_way() -> None:
+    asked = asyncio.Event()
+
+    async def hangs(stream: ScriptedStream) -> None:
+        await stream.welcome()
+        await stream.call()
+        asked.set()
+        await stream.forever()
+
+    # Closing would take longer than a test may.
+    timing = LinkTiming(look_s=0.01, ping_after_s=0.02, silence_s=3600, close_s=3600)
+    async with linked(hangs, timing=timing) as (link, _, told):
+        await told.changes.get()
+        asking = asyncio.create_task(bounds(link))
+        await asked.wait()
+        await until(link.was_pinged_in_vain)
+        await link.close()
+        with pytest.raises(BrokerUnavailable) as caught:
+            await asking
+        assert caught.value.maybe_done
 
 
 async def test_a_broker_that_leaves_answers_what_was_asked_and_is_asked_no_more() -> None:

@@ -133,16 +133,21 @@ class BrokerLink:
 
     async def close(self) -> None:
         """Ask the broker nothing any more. What is under way gets a moment to end, so that messages which come for
-        nobody are given back."""
+        nobody are given back; not at a broker that hangs, which another replica has replaced."""
         if self._task is not None:
             self._closing = True
-            if self._connected:
+            if self._connected and not self.was_pinged_in_vain():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._timing.close_s):
                         await self._part(self._task)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._lost("the proxy uses it no more")
+
+    def was_pinged_in_vain(self) -> bool:
+        """Whether it has said nothing although it was asked to, for longer than that may take."""
+        timing = self._timing
+        return asyncio.get_running_loop().time() - self._heard_s > timing.ping_after_s + 2 * timing.look_s
 
     async def _part(self, task: "asyncio.Task[None]") -> None:
         await self._calls.idle()
