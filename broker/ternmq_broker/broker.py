@@ -195,6 +195,11 @@ class Broker:
         return self._room.problem if self._flusher.failure is None else str(self._flusher.failure)
 
     @property
+    def disk_failure(self) -> MessagingError | None:
+        """Why nothing that is stored can be made durable any more, if so; also of one that gave up."""
+        return self._flusher.failure
+
+    @property
     def degraded(self) -> str | None:
         """What a person should look at although messages are stored and handed out."""
         return self._consumption.reader.degraded

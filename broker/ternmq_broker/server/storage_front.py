@@ -55,13 +55,16 @@ class StorageFront:
         self._proxies = proxies
         await self._server.listen(self._socket)
 
-    async def lead(self, proxies: "Proxies", followers: "Callable[[ServedCall], Awaitable[None]]") -> None:
-        """Serve proxies and followers from now on."""
-        self._proxies, self._followers = proxies, followers
+    def serve_followers(self, followers: "Callable[[ServedCall], Awaitable[None]]") -> None:
+        """Serve followers from now on, until `forget_followers`."""
+        self._followers = followers
+
+    def lead(self, proxies: "Proxies") -> None:
+        """Serve proxies from now on."""
+        self._proxies = proxies
 
     async def follow(self, grace_s: float) -> None:
-        """Serve proxies no more: answer what they asked, at most for `grace_s` seconds, then break their streams.
-        Followers are served until `forget_followers`."""
+        """Serve proxies no more: answer what they asked, at most for `grace_s` seconds, then break their streams."""
         proxies = self._proxies
         if proxies is None:
             return

@@ -22,6 +22,7 @@ from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.progress_journal import BadLines
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.printable import cut, printable
 from ternmq_common.shard import form
 from ternmq_common.shard.form import NoFrame
 from ternmq_registry.errors import RegistryUnavailable
@@ -277,9 +278,10 @@ class Follower:
             return "the leader does not answer"
         except NoFrame as error:
             return f"the leader sent what is no frame: {error}"
-        except (BadCopy, BadLines, BadRecord, OSError) as error:
-            _log.error("what the leader sent can't be taken: %s", error)
+        except (BadCopy, BadRecord) as error:
             await self._begin_again(None)
+            return f"what the leader sent can't be taken: {error}"
+        except (BadLines, OSError) as error:
             return f"what the leader sent can't be taken: {error}"
         except MessagingError as error:
             return error.message
@@ -297,7 +299,7 @@ class Follower:
         stream.write(form.frame([wire.FOLLOW.piece(hello)]))
         for piece in form.pieces(await stream.read() or b"\x90"):
             if piece.what == wire.REFUSED.what:
-                raise _Refused(f"the leader refuses it: {wire.REFUSED.of(piece)[:500]}")
+                raise _Refused(f"the leader refuses it: {printable(cut(wire.REFUSED.of(piece)))}")
             if piece.what == wire.LEAD.what:
                 lead = wire.LEAD.of(piece)
                 if not self._following.accepts(lead.epoch):

@@ -76,7 +76,7 @@ class FollowerStream:
                 self._call.write(form.frame([wire.REFUSED.piece(refusal)]))
                 await self._call.end()
                 return
-            self.replica, self.name = hello.store_id, hello.name
+            self.replica, self.name = hello.store_id, self._leader.name_of(hello.store_id)
             await self._begin(hello)
             await self._converse()
         except NoFrame as error:
@@ -103,7 +103,7 @@ class FollowerStream:
             common = EpochMarks.of(store.epochs).common_end(store.end, marks, hello.end)
             if common is None and hello.store_id in self._leader.in_sync:
                 # It may be the only one that has all: nothing of it goes.
-                text = f"replica {hello.name} is in sync, and was away for so long that the logs can't be compared"
+                text = f"replica {self.name} is in sync, and was away for so long that the logs can't be compared"
                 raise CallRefused(Status.UNAVAILABLE, text)
             if common is not None and common >= store.start and common > hello.start:
                 lead = Lead(self._leader.epoch, common)

@@ -145,6 +145,10 @@ class ReplicatingLeader:
             return "its data is of another store; start it with an empty --data-dir"
         return None
 
+    def name_of(self, replica: str) -> str:
+        """What the registry calls the replica with that store."""
+        return self._membership.named([replica])
+
     def joined(self, follower: FollowerStream) -> None:
         before = self._followers.get(follower.replica)
         if before is not None:
@@ -285,6 +289,8 @@ class ReplicatingLeader:
 
     async def _tick(self) -> None:
         now_s = self._seconds()
+        if self._broker.disk_failure is not None:
+            self.depose(str(self._broker.disk_failure))
         self._moved()
         if now_s >= self._next_beat_s:
             self._next_beat_s = now_s + self._timing.lease_s / _BEATS_PER_LEASE

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PATIENCE_S = 1.0
+_LOOK_EVERY_S = 0.2
 
 
 class Membership:
@@ -43,6 +44,7 @@ class Membership:
         self._registry = directory.registry
         self._seconds = seconds
         self._entry: BrokerEntry | None = None
+        self._looked_s = float("-inf")
 
     @property
     def entry(self) -> "BrokerEntry | None":
@@ -84,7 +86,7 @@ class Membership:
 
     async def look(self) -> tuple["BrokerEntry", float]:
         """The shard now, and when it was asked for. StartupError if this replica is none any more."""
-        asked_s = self._seconds()
+        asked_s = self._looked_s = self._seconds()
         _, brokers = await asyncio.to_thread(self._registry.look)
         entry = brokers.get(self.shard)
         if entry is None or all(replica.store_id != self.store_id for replica in entry.replicas):
@@ -93,8 +95,8 @@ class Membership:
         return entry, asked_s
 
     async def is_replica(self, store_id: str) -> bool:
-        """Whether the shard has a replica with that store."""
-        if store_id not in self._ids():
+        """Whether the shard has a replica with that store. Who asks again and again costs the registry little."""
+        if store_id not in self._ids() and self._seconds() - self._looked_s > _LOOK_EVERY_S:
             await self.look()
         return store_id in self._ids()
 

@@ -213,13 +213,14 @@ class Replica:
         proxies = Proxies(broker, self._directory, deletion_log, self._observability.continued)
         leader.start(Load(broker.figures, proxies).now)
         leader.on_served_again = proxies.served_again
+        self._front.serve_followers(leader.serve)  # who is to hold what is done at once
         try:
             await self._begin_deletions(deletion_log, leader)
-            if not leader.deposed.is_set():
+            if not (leader.deposed.is_set() or self._stopping.is_set()):
                 self._observability.watch_broker(broker.figures)
                 self.broker, self.leader, self._proxies = broker, leader, proxies
                 self._times_led += 1
-                await self._front.lead(proxies, leader.serve)
+                self._front.lead(proxies)
                 _log.info("this replica leads shard %s in epoch %d", membership.shard, leader.epoch)
                 await self._until_over(leader)
         finally:
@@ -239,20 +240,26 @@ class Replica:
 
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
         """What was deleted while nobody led is removed before messages are taken."""
-        while not leader.deposed.is_set():
+        while not leader.deposed.is_set() and not self._stopping.is_set():
+            beginning = asyncio.create_task(deletion_log.begin(), name="deletions")
+            # What is deleted is to be held by enough replicas, and they may not come.
+            await self._until_over(leader, beginning)
+            if not beginning.done():
+                beginning.cancel()
+                await asyncio.gather(beginning, return_exceptions=True)
+                return
             try:
-                await deletion_log.begin()
+                return beginning.result()
             except RegistryUnavailable as error:
                 _log.warning("what was deleted meanwhile can't be looked up: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
-            else:
-                return
 
-    async def _until_over(self, leader: ReplicatingLeader) -> None:
+    async def _until_over(self, leader: ReplicatingLeader, *others: "asyncio.Task[None]") -> None:
+        """Return when this leadership is to end, or one of the others is done."""
         events = (leader.deposed, leader.asked_to_move, self._stopping)
         waits = [asyncio.create_task(event.wait()) for event in events]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*waits, *others], return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
@@ -261,6 +268,7 @@ class Replica:
         """Serve no more; and if that is wished, have another replica lead."""
         text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
         error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
+        failure = broker.disk_failure
         if leader.deposed.is_set():
             broker.give_up(error)
             await self._front.follow(0)
@@ -279,6 +287,10 @@ class Replica:
         self._front.forget_followers()
         await leader.stop()
         await broker.stop()
+        if failure is not None:
+            with contextlib.suppress(MessagingError):
+                await self._membership.give_up(leader.epoch)
+            raise StartupError(f"its disk can't be relied on any more: {failure.message}")
 
     async def _handed_over(self, leader: ReplicatingLeader) -> bool:
         """Have an in-sync replica that holds all lead; whether there was one in time."""
