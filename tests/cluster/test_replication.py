@@ -1,6 +1,7 @@
 """A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, whatever that is."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -18,17 +19,32 @@ from tests.support.embedded import RawClient, code, moment
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-def shard(tmp_path: Path) -> Iterator[Shard]:
-    with shard_of(tmp_path) as shard:
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
+    with shard_of(tmp_path_factory.mktemp("shard")) as shard:
         yield shard
+
+
+@pytest.fixture
+async def shard(everything: Shard) -> Shard:
+    """All replicas run, and are in sync."""
+    for replica in everything.replicas:
+        if replica.process.poll() is not None:
+            await asyncio.to_thread(replica.start)
+    await everything.in_sync(3)
+    return everything
 
 
 @pytest.fixture
 async def client(shard: Shard) -> AsyncIterator[RawClient]:
     async with clients_of(shard.cluster.proxies) as clients:
-        await shard.in_sync(3)
         yield clients[0]
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """One that no other test has."""
+    return re.sub(r"\W", "-", request.node.name)[-60:]
 
 
 async def sent(client: RawClient, topic: str, *bodies: bytes) -> None:
@@ -59,15 +75,15 @@ def log_of(replica: ReplicaProcess) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir())).rstrip(b"\0")
 
 
-async def test_a_killed_leader_is_followed_by_one_that_has_all(shard: Shard, client: RawClient) -> None:
-    await client.create_topic("orders", queues=2)
+async def test_a_killed_leader_is_followed_by_one_that_has_all(shard: Shard, client: RawClient, topic: str) -> None:
+    await client.create_topic(topic, queues=2)
     bodies = [b"%d" % number for number in range(50)]
-    await sent(client, "orders", *bodies[:25])
+    await sent(client, topic, *bodies[:25])
     leader = await shard.leader()
     leader.kill9()
     successor = await shard.led_by_another(leader)
-    await sent(client, "orders", *bodies[25:])
-    assert set(bodies) <= set(await consumed(client, "orders", "readers", len(bodies)))
+    await sent(client, topic, *bodies[25:])
+    assert set(bodies) <= set(await consumed(client, topic, "readers", len(bodies)))
     await asyncio.to_thread(leader.start)
     await shard.in_sync(3)
     assert await shard.leader() is successor
@@ -75,21 +91,21 @@ async def test_a_killed_leader_is_followed_by_one_that_has_all(shard: Shard, cli
 
 
 async def test_a_leader_that_hung_for_longer_than_its_lease_acknowledges_nothing_more(
-    shard: Shard, client: RawClient
+    shard: Shard, client: RawClient, topic: str
 ) -> None:
-    await client.create_topic("orders")
-    await sent(client, "orders", b"before")
+    await client.create_topic(topic)
+    await sent(client, topic, b"before")
     leader = await shard.leader()
     with paused(leader):
-        hanging = asyncio.create_task(sent_code(client, "orders", b"to the one that hangs"))
+        hanging = asyncio.create_task(sent_code(client, topic, b"to the one that hangs"))
         await shard.led_by_another(leader)
-        await sent(client, "orders", b"meanwhile")
+        await sent(client, topic, b"meanwhile")
     await hanging
-    await sent(client, "orders", b"after")
+    await sent(client, topic, b"after")
     await shard.in_sync(3)
     assert await shard.leader() is not leader
-    bodies = [*await consumed(client, "orders", "readers", 3)]
-    assert {b"before", b"meanwhile", b"after"} <= {*bodies, *await the_rest(client, "orders", "readers")}
+    bodies = [*await consumed(client, topic, "readers", 3)]
+    assert {b"before", b"meanwhile", b"after"} <= {*bodies, *await the_rest(client, topic, "readers")}
     await logs_are_equal(shard)
 
 
@@ -112,31 +128,33 @@ async def the_rest(client: RawClient, topic: str, group: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-async def test_a_replica_that_lost_its_disk_is_copied_anew(shard: Shard, client: RawClient, who: str) -> None:
-    await client.create_topic("orders")
+async def test_a_replica_that_lost_its_disk_is_copied_anew(
+    shard: Shard, client: RawClient, topic: str, who: str
+) -> None:
+    await client.create_topic(topic)
     bodies = [b"%d" % number for number in range(40)]
-    await sent(client, "orders", *bodies[:20])
-    half = await taken(client, "orders", 10)
+    await sent(client, topic, *bodies[:20])
+    half = await taken(client, topic, 10)
     lost = await shard.leader() if who == "leader" else (await shard.followers())[0]
     lost.kill9()
     shutil.rmtree(lost.data)
     if who == "leader":
         await shard.led_by_another(lost)
     await asyncio.to_thread(lost.start)
-    await sent(client, "orders", *bodies[20:])
+    await sent(client, topic, *bodies[20:])
     await shard.in_sync(3)
     found = {*half}
     while found < set(bodies):  # of what was consumed in the last second some may come again
-        found |= {*await consumed(client, "orders", "readers", 1)}
+        found |= {*await consumed(client, topic, "readers", 1)}
     await logs_are_equal(shard)
 
 
-async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, client: RawClient) -> None:
-    await client.create_topic("orders")
+async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, client: RawClient, topic: str) -> None:
+    await client.create_topic(topic)
     await client.create_topic("later", kind=pb.DELAY)
     await client.create_topic("paid", kind=pb.TRANSACTION)
-    await sent(client, "orders", *(b"%d" % number for number in range(20)))
-    assert len(await taken(client, "orders", 12)) == 12
+    await sent(client, topic, *(b"%d" % number for number in range(20)))
+    assert len(await taken(client, topic, 12)) == 12
     due = moment(await client.server_ms() + 6000)
     timed = await client.send("later", b"timed", message_type=pb.DELAY, delivery_timestamp=due)
     assert code(timed) == "OK"
@@ -159,55 +177,55 @@ async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, c
 
     await eventually(committed, within_s=20, what="the transaction is committed")
     assert await consumed(client, "paid", "readers", 1) == [b"half"]
-    assert sorted(await consumed(client, "orders", "readers", 8)) == sorted(b"%d" % number for number in range(12, 20))
+    assert sorted(await consumed(client, topic, "readers", 8)) == sorted(b"%d" % number for number in range(12, 20))
     assert await consumed(client, "later", "readers", 1) == [b"timed"]
 
 
 async def test_too_few_replicas_take_no_messages_and_hand_out_those_that_are_there(
-    shard: Shard, client: RawClient
+    shard: Shard, client: RawClient, topic: str
 ) -> None:
-    await client.create_topic("orders")
-    await sent(client, "orders", b"before")
+    await client.create_topic(topic)
+    await sent(client, topic, b"before")
     followers = await shard.followers()
     for follower in followers:
         follower.kill9()
 
     async def refused() -> bool:
-        return (await sent_code(client, "orders"))[0] == "HA_NOT_AVAILABLE"
+        return (await sent_code(client, topic))[0] == "HA_NOT_AVAILABLE"
 
     await eventually(refused, within_s=20, what="sends are refused")
-    assert (await client.receive("orders", "readers", poll_s=5)).bodies == [b"before"]
+    assert (await client.receive(topic, "readers", poll_s=5)).bodies == [b"before"]
     await asyncio.to_thread(followers[0].start)
-    await sent(client, "orders", b"after")
+    await sent(client, topic, b"after")
 
 
 async def test_the_registry_is_away_for_longer_than_the_lease_and_nobody_notices(
-    shard: Shard, client: RawClient
+    shard: Shard, client: RawClient, topic: str
 ) -> None:
-    await client.create_topic("orders")
-    await sent(client, "orders", b"before")
-    assert await taken(client, "orders", 1) == [b"before"]
+    await client.create_topic(topic)
+    await sent(client, topic, b"before")
+    assert await taken(client, topic, 1) == [b"before"]
     leader = await shard.leader()
     shard.cluster.postgres.kill()
     for number in range(12):
-        assert (await sent_code(client, "orders", b"%d" % number))[0] == "OK", shard.cluster.logs
+        assert (await sent_code(client, topic, b"%d" % number))[0] == "OK", shard.cluster.logs
         await asyncio.sleep(0.5)
-    assert len(await consumed(client, "orders", "readers", 12)) == 12
+    assert len(await consumed(client, topic, "readers", 12)) == 12
     shard.cluster.postgres.start()
     await shard.in_sync(3)
-    await sent(client, "orders", b"after")
+    await sent(client, topic, b"after")
     assert await shard.leader() is leader
 
 
-async def test_a_planned_move_is_seen_by_no_client(shard: Shard, client: RawClient) -> None:
-    await client.create_topic("orders", kind=pb.FIFO)
+async def test_a_planned_move_is_seen_by_no_client(shard: Shard, client: RawClient, topic: str) -> None:
+    await client.create_topic(topic, kind=pb.FIFO)
     stop = asyncio.Event()
     codes: list[str] = []
 
     async def send_on() -> None:
         while not stop.is_set():
             number = len(codes)
-            answer = await client.send("orders", b"%d" % number, message_group="one", message_type=pb.FIFO)
+            answer = await client.send(topic, b"%d" % number, message_group="one", message_type=pb.FIFO)
             codes.append(code(answer))
 
     sending = asyncio.create_task(send_on())
@@ -226,7 +244,7 @@ async def test_a_planned_move_is_seen_by_no_client(shard: Shard, client: RawClie
     assert set(codes) == {"OK"}
     bodies: list[bytes] = []
     while len(bodies) < len(codes):
-        bodies += await consumed(client, "orders", "readers", 1)
+        bodies += await consumed(client, topic, "readers", 1)
     assert bodies == [b"%d" % number for number in range(len(codes))]
 
 
@@ -234,21 +252,23 @@ async def is_true(value: object) -> bool:
     return bool(value)
 
 
-async def test_a_topic_that_was_deleted_stays_deleted_with_every_leader(shard: Shard, client: RawClient) -> None:
-    await client.create_topic("orders")
-    await sent(client, "orders", b"old")
-    deleted = await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name="orders"))
+async def test_a_topic_that_was_deleted_stays_deleted_with_every_leader(
+    shard: Shard, client: RawClient, topic: str
+) -> None:
+    await client.create_topic(topic)
+    await sent(client, topic, b"old")
+    deleted = await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=topic))
     assert code(deleted) == "OK"
-    await client.create_topic("orders")
-    await sent(client, "orders", b"new")
+    await client.create_topic(topic)
+    await sent(client, topic, b"new")
     leader = await shard.leader()
     leader.kill9()
     await shard.led_by_another(leader)
-    assert await consumed(client, "orders", "readers", 1) == [b"new"]
-    assert await is_empty(client, "orders", "readers")
+    assert await consumed(client, topic, "readers", 1) == [b"new"]
+    assert await is_empty(client, topic, "readers")
 
 
-async def test_a_follower_is_ready_when_it_has_all(shard: Shard, client: RawClient) -> None:
+async def test_a_follower_is_ready_when_it_has_all(shard: Shard, client: RawClient, topic: str) -> None:
     for replica in shard.replicas:
 
         async def ready(replica: ReplicaProcess = replica) -> bool:

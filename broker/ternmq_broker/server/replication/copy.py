@@ -39,7 +39,6 @@ class Copy:
     ) -> None:
         self.store = opened.store
         self._journal = opened.journal
-        self._room = opened.room
         self._notes = notes
         self._on_held = on_held
         self._flusher = Flusher(opened.store, flush, turns=0)  # what the leader has at hand comes in one piece
@@ -133,8 +132,7 @@ class Copy:
     # --- what follows from it
 
     async def _look_after(self) -> None:
-        if not self._room.is_short:
-            self.store.mark_durable()
+        self.store.mark_durable()
         await self._spill(_SPILL_ENTRIES)
         if count := self.store.removable_below(self._log_start):
             await self._remove(count)
