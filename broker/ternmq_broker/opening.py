@@ -95,8 +95,8 @@ def told(folder: "Path", *, is_replica: bool = False) -> "Iterator[None]":
     except (CommitLogCorrupted, DamagedFile) as error:
         if is_replica:
             raise StartupError(
-                f"the store in {folder} is damaged: {error}; start this replica with an empty --data-dir, and it copies "
-                "what its leader has"
+                f"the store in {folder} is damaged: {error}; start this replica with an empty --data-dir, and it "
+                "copies what its leader has"
             ) from error
         raise _damaged(folder, error) from error
     except UnfinishedCopy as error:

@@ -247,12 +247,14 @@ class Replica:
             if not beginning.done():
                 beginning.cancel()
                 await asyncio.gather(beginning, return_exceptions=True)
-                return
+                break
             try:
-                return beginning.result()
+                beginning.result()
             except RegistryUnavailable as error:
                 _log.warning("what was deleted meanwhile can't be looked up: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
+            else:
+                break
 
     async def _until_over(self, leader: ReplicatingLeader, *others: "asyncio.Task[None]") -> None:
         """Return when this leadership is to end, or one of the others is done."""
