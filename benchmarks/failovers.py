@@ -129,7 +129,7 @@ async def run(count: int, seed: int, keep: Path | None) -> int:
                         say(f"after {number} failovers\n{failovers.figures}\n{history.counts()}")
                 await work.finish()
             except (AssertionError, TimeoutError) as error:
-                say(f"{error!r}\n{shard.cluster.logs}")
+                say(f"{error!r}\n{shard.cluster.logs}\n{await shard.entry()}")
                 say(f"{failovers.figures}\n{history.counts()}")
                 if keep is not None:
                     history.write(keep)

@@ -2,7 +2,9 @@
 
 PostgreSQL  nothing waits for ever: connecting, statements and unanswered packets have limits of their own, and a server
             that is stopped, which none of these sees, is given up by the client. A pool that pings drops connections
-            that died. SQL is prepared for each call anew, since a pooler in front may change connections.
+            that died. SQL is prepared for each call anew, since a pooler in front may change connections. The server
+            ends a transaction whose client has stopped in the middle: it may hold the rows of a lease, which others
+            have to change when that has run out.
 SQLite      transactions begin by our word, not the driver's: reads see one moment, and changes wait for each other.
             What is committed is in the file, with checksums (`checksums`); and the files hold room for small changes,
             so that a group can be made when the disk is full (`keep_room`).
@@ -35,6 +37,8 @@ T = TypeVar("T")
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 CONNECT_TIMEOUT_S = 3
 STATEMENT_TIMEOUT_MS = 5000
+IDLE_TIMEOUT_MS = 1500
+"""Below the shortest lease that is of use, and above what a busy process takes from one statement to the next."""
 TCP_USER_TIMEOUT_MS = 5000
 ANSWER_TIMEOUT_S = 6.0  # above the statement's own, whose error says more
 CONNECTIONS_MAX = 4
@@ -155,7 +159,8 @@ def postgres_engine(url: str, *, patient: bool = False) -> "Engine":
     from psycopg import Connection as Psycopg
 
     parsed = _postgres_url(url)
-    options = f"-c statement_timeout={0 if patient else STATEMENT_TIMEOUT_MS}"
+    statement_ms, idle_ms = (0, 0) if patient else (STATEMENT_TIMEOUT_MS, IDLE_TIMEOUT_MS)
+    options = f"-c statement_timeout={statement_ms} -c idle_in_transaction_session_timeout={idle_ms}"
     if given := parsed.query.get("options"):
         options = f"{options} {given if isinstance(given, str) else ' '.join(given)}"
     engine = sqlalchemy.create_engine(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READ_ONLY = "25006"  # after a failover: the address leads to a server that is still a standby
+IDLE_TOO_LONG = "25P03"  # this process stood still in the middle of a transaction, which the server ended
 
 
 class RegistryUnavailable(MessagingError):
@@ -58,7 +59,7 @@ def unavailable_if_unreachable() -> Iterator[None]:
         raise RegistryUnavailable("all connections to it are waiting for an answer") from None
     except DBAPIError as error:
         is_lost = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
-        if not is_lost and getattr(error.orig, "sqlstate", None) != READ_ONLY:
+        if not is_lost and getattr(error.orig, "sqlstate", None) not in (READ_ONLY, IDLE_TOO_LONG):
             raise
         raise RegistryUnavailable(reason_of(error)) from error
 

@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import pytest
+from sqlalchemy import update
 
+from ternmq_registry.registry import Registry
+from ternmq_registry.tables import BROKERS
 from tests.cluster.blows import BLOWS, ON_WHOLE
 from tests.cluster.history import History
 from tests.cluster.log_files import end_and_compare
@@ -19,7 +22,7 @@ from tests.cluster.network_shard import NetworkShard, network_shard
 from tests.cluster.recording import FIFO, NORMAL, Recording, recording
 from tests.cluster.replicated_chaos import Chaos
 from tests.cluster.shard import SETTINGS, Shard
-from tests.cluster.watching import eventually, sent_code
+from tests.cluster.watching import eventually, paused, sent_code
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient
 from tests.support.full_disk import Ballast, small_disk
@@ -96,6 +99,21 @@ async def test_a_leader_that_does_not_reach_the_registry_is_followed_by_another(
     with shard.machine(leader).cut_from(shard.cluster.registry):
         await shard.led_by_another(leader)
         await goes_on(work)
+
+
+async def test_a_leader_that_hangs_in_the_middle_of_its_heartbeat_is_followed_by_another(
+    shard: NetworkShard, work: Recording
+) -> None:
+    leader = await shard.leader()
+    its = Registry.postgres(shard.cluster.registry_url)
+    connection = its._database._engine.connect()
+    connection.execute(update(BROKERS).values(load=BROKERS.c.load))
+    with paused(leader):
+        await shard.led_by_another(leader)
+        await goes_on(work)
+    connection.invalidate()
+    connection.close()
+    its.close()
 
 
 async def test_a_follower_that_reaches_nobody_holds_up_nobody(shard: NetworkShard, work: Recording) -> None:

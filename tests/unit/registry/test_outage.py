@@ -101,6 +101,28 @@ def test_a_change_behind_another_that_never_ends_is_given_up(
         other.close()
 
 
+def test_nobody_waits_for_a_process_that_stopped_in_the_middle_of_a_change(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "IDLE_TIMEOUT_MS", 50)
+    stopped = Registry.postgres(url)
+    monkeypatch.setattr(database, "IDLE_TIMEOUT_MS", 0)
+    other = Registry.postgres(url)
+
+    def stopped_in_the_middle() -> None:
+        with stopped._database.changing() as connection:
+            assert other.delete_group("billing") == 0  # it has waited for the other one's end
+            connection.execute(text("SELECT 1"))
+
+    try:
+        with pytest.raises(RegistryUnavailable, match=r"idle-in-transaction timeout|closed the connection"):
+            stopped_in_the_middle()
+        assert stopped.delete_group("billing") == 0
+    finally:
+        stopped.close()
+        other.close()
+
+
 def test_more_callers_than_connections_are_told_so(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry._database._engine.pool, "_timeout", 0.05)
     held = [registry._database.reading() for _ in range(database.CONNECTIONS_MAX)]
