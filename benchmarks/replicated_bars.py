@@ -13,8 +13,9 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from benchmarks.bench import load
 from benchmarks.bench.processes import cpu_s
@@ -135,7 +136,7 @@ async def catch_up(folder: Path, seconds: float) -> Figures:
     }
 
 
-BARS: dict[str, Callable[[Path, float], "asyncio._CoroutineLike[Figures]"]] = {"cost": cost, "catch-up": catch_up}
+BARS: dict[str, Callable[[Path, float], Coroutine[Any, Any, Figures]]] = {"cost": cost, "catch-up": catch_up}
 
 
 def main() -> None:
