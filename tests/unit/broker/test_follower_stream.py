@@ -1,0 +1,180 @@
+"""What a leader makes of a follower's stream: of one that may follow, and of whatever else comes over the network."""
+
+import asyncio
+import contextlib
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_broker.server.replication import wire
+from ternmq_broker.server.replication.follower_stream import FollowerStream
+from ternmq_broker.server.replication.wire import Follow, Held, Said
+from ternmq_broker.store.joining import JoinState
+from ternmq_common.shard import form
+from ternmq_rpc.grpc_stream.served_call import CallRefused
+
+KEY = 7
+STATE = JoinState(
+    key=KEY, layout_1_below=0, log_start=100, log_end=900, low_watermarks=[], forgotten={}, accepted=[], epochs=[]
+)
+GARBAGE = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from([wire.FOLLOW.what, wire.READY.what, wire.HELD.what, "unknown"]).flatmap(
+        lambda what: st.recursive(
+            st.none() | st.integers(-(2**63), 2**63) | st.text(max_size=5) | st.binary(max_size=5),
+            lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+        ).map(lambda body: form.frame([form.piece(what, 0, body)]))
+    ),
+)
+
+
+class Store:
+    """A leader's log of 1,000 bytes, which begins at 100; its epochs are 1 and 3."""
+
+    start, end, key = 100, 1000, KEY
+    epochs = [(1, 100), (3, 600)]  # noqa: RUF012 - never changed
+
+    def join_state(self) -> JoinState:
+        return STATE
+
+    def log_bytes(self, position: int, size: int, *, may_block: bool) -> tuple[int, bytes]:
+        return 100, bytes(min(size, self.end - position))
+
+
+class Leader:
+    """What a stream asks of its leader."""
+
+    epoch, in_sync, catch_up_bytes_per_s = 3, frozenset({"known"}), 1 << 30
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.refused: str | None = None
+        self.holds: list[int] = []
+        self.streams: list[FollowerStream] = []
+
+    async def refusal_of(self, hello: Follow) -> str | None:
+        return None if hello.store_id == "known" else "it is no replica of this shard"
+
+    def name_of(self, replica: str) -> str:
+        return replica
+
+    def joined(self, stream: FollowerStream) -> None:
+        self.streams.append(stream)
+
+    def left(self, stream: FollowerStream) -> None:
+        self.streams.remove(stream)
+
+    def answered(self, _: FollowerStream, held: Held) -> None:
+        self.holds.append(held.position)
+
+    async def whole_journal(self, _: FollowerStream) -> list[bytes]:
+        return []
+
+    def said(self) -> Said:
+        return Said(1.0, Store.start, Store.end, 0)
+
+
+class Call:
+    """A stream that has those frames to read, and then ends; what is written is kept."""
+
+    peer, broken = "somewhere", None
+
+    def __init__(self, *frames: bytes) -> None:
+        self._frames = list(frames)
+        self.written: list[form.Piece] = []
+
+    async def read(self) -> bytes | None:
+        return self._frames.pop(0) if self._frames else None
+
+    async def read_all(self) -> list[bytes]:
+        await asyncio.sleep(0)
+        return [self._frames.pop(0)] if self._frames else []
+
+    def write(self, *frames: bytes) -> None:
+        for frame in frames:
+            self.written += form.pieces(frame)
+
+    async def drained(self) -> None:
+        pass
+
+    async def end(self) -> None:
+        pass
+
+
+def said(note: "form.Note[Any]", value: object) -> bytes:
+    return form.frame([note.piece(value)])
+
+
+def follow(**fields: Any) -> bytes:  # noqa: ANN401 - fields of `Follow`
+    usual = {"shard": "s", "store_id": "known", "name": "n", "epoch": 3, "key": KEY, "marks": [], "start": 0, "end": 0}
+    return said(wire.FOLLOW, Follow(**{**usual, **fields}))
+
+
+async def served(*frames: bytes) -> tuple[Leader, Call]:
+    leader, call = Leader(), Call(*frames)
+    await FollowerStream(cast("Any", leader), cast("Any", call)).serve()
+    return leader, call
+
+
+def agreed(call: Call) -> wire.Lead:
+    return wire.LEAD.of(call.written[0])
+
+
+@pytest.mark.parametrize(
+    ("marks", "end", "common"),
+    [
+        ([(1, 100), (3, 600)], 900, 900),
+        ([(1, 100), (3, 600)], 1000, 1000),
+        ([(1, 100), (2, 500)], 800, 500),
+        ([(1, 100)], 800, 600),
+    ],
+)
+async def test_a_log_goes_on_from_where_it_is_the_leader_s(marks: list[tuple[int, int]], end: int, common: int) -> None:
+    hello = follow(marks=marks, start=100, end=end)
+    leader, call = await served(hello, said(wire.READY, common), said(wire.HELD, Held(common, 1.0, 1.0, promises=True)))
+    assert (agreed(call).common, agreed(call).state) == (common, None)
+    assert leader.holds == [common]
+    assert leader.streams == []
+
+
+@pytest.mark.parametrize("end", [0, 50])
+async def test_who_has_nothing_that_the_leader_still_has_begins_anew(end: int) -> None:
+    _, call = await served(follow(end=end, key=KEY), said(wire.READY, STATE.log_start))
+    assert agreed(call).state == STATE
+
+
+async def test_a_stranger_hears_that_he_may_not_follow() -> None:
+    leader, call = await served(follow(store_id="other"))
+    assert [piece.what for piece in call.written] == [wire.REFUSED.what]
+    assert leader.streams == []
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [follow(), said(wire.READY, 5)],
+        [follow(marks=[(3, 600), (1, 100)], start=100, end=900)],
+        [follow(), said(wire.READY, 100), said(wire.HELD, Held(101 + (1 << 40), 1.0, 1.0, promises=True))],
+        [follow() + follow()],
+    ],
+)
+async def test_what_makes_no_sense_ends_the_stream(frames: list[bytes]) -> None:
+    with pytest.raises(CallRefused):
+        await served(*frames)
+
+
+@given(frames=st.lists(GARBAGE, max_size=4), valid=st.integers(0, 2))
+def test_nothing_that_comes_does_more_than_end_its_stream(frames: list[bytes], valid: int) -> None:
+    begins = [follow(), said(wire.READY, STATE.log_start)][:valid]
+
+    async def serve() -> None:
+        leader, call = Leader(), Call(*begins, *frames)
+        with contextlib.suppress(CallRefused):
+            await FollowerStream(cast("Any", leader), cast("Any", call)).serve()
+        assert leader.streams == []
+        assert all(position <= Store.end for position in leader.holds)
+
+    asyncio.run(serve())
