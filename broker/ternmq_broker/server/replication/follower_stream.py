@@ -1,7 +1,7 @@
 """One follower, as its leader sees it: the log and the journal go out, what it holds comes in.
 
-Live        who has nearly all gets what is new at the end of the turn in which it was appended. Of that a few pieces
-            may be on the way that it has not said to hold: while its disk is busy more comes together, and costs less.
+Live        who has nearly all gets what is new at the end of the turn in which it was appended; or, while it syncs what
+            it got before, when it says that it holds that. More comes together so, and a piece costs what a sync does.
 Catching up at most `WINDOW_BYTES` are on the way, so that a slow follower fills nobody's memory; no faster than
             `catch_up_bytes_per_s`, from reads that never wait for the disk on the loop, so that what is live keeps its
             latency.
@@ -31,7 +31,7 @@ _CHUNK_BYTES = 256 << 10
 # Behind by so much it catches up; by less it keeps up, at whatever speed.
 _CATCHING_UP_BYTES = 4 << 20
 _LIVE_BYTES = 256 << 10
-_PIECES_ON_THE_WAY = 2
+_PIECES_ON_THE_WAY = 1
 # So much is sent at once, however much is on the way.
 _ENOUGH_BYTES = 64 << 10
 _JOURNAL_PART_BYTES = 512 << 10
