@@ -10,13 +10,12 @@ import contextlib
 import logging
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.following import Following
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
-from ternmq_broker.server.replication.membership import in_sync, view_of
+from ternmq_broker.server.replication.membership import Election, in_sync, view_of
 from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, Said
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
@@ -51,16 +50,6 @@ _JOURNAL_BYTES_MAX = 1 << 30
 
 class _Refused(Exception):
     """The leader does not want this follower; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Election:
-    """This replica leads the shard, as `entry` has it, by a lease that was asked for at `leased_at_s`; `acknowledged`
-    is up to where the log was, as the leader before has said."""
-
-    entry: "BrokerEntry"
-    leased_at_s: float
-    acknowledged: int
 
 
 class Follower:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.following import ShardView
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _PATIENCE_S = 1.0
 _LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """This replica leads the shard, as `entry` has it, by a lease that was asked for at `leased_at_s`; `acknowledged`
+    is up to where the log was, as the leader before has said."""
+
+    entry: "BrokerEntry"
+    leased_at_s: float
+    acknowledged: int
 
 
 class Membership:

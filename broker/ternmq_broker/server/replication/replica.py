@@ -16,9 +16,9 @@ from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.proxies import Proxies
-from ternmq_broker.server.replication.follower import Election, Follower
+from ternmq_broker.server.replication.follower import Follower
 from ternmq_broker.server.replication.leader import ReplicatingLeader
-from ternmq_broker.server.replication.membership import in_sync
+from ternmq_broker.server.replication.membership import Election, in_sync
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_protos.v2 import definition_pb2
