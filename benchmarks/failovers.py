@@ -29,6 +29,7 @@ from tests.cluster.log_files import end_and_compare
 from tests.cluster.recording import FIFO, NORMAL, Recording, recording
 from tests.cluster.shard import Shard, shard_of
 from tests.support.cluster_processes import ReplicaProcess
+from tests.support.stack import ANY_PORT
 
 GAP_WITHIN_S = 60.0
 HANG_S = 5.0
@@ -84,7 +85,7 @@ class Failovers:
         self._history.note(f"SIGKILL for {leader.replica}")
         leader.kill9()
         self.figures.gaps_s.append(await self._gap_s(began_s, leader))
-        await asyncio.to_thread(leader.start)
+        await self._started(leader)
         await self._shard.in_sync(3, within_s=60)
         self.figures.rounds_s.append(time.monotonic() - began_s)
 
@@ -97,11 +98,16 @@ class Failovers:
         if self._dice.random() < 0.5:
             self._history.note(f"SIGKILL for {leader.replica}, which hung")
             leader.kill9()
-            await asyncio.to_thread(leader.start)
+            await self._started(leader)
         else:
             self._history.note(f"SIGCONT for {leader.replica}")
             leader.resume()
         await self._shard.in_sync(3, within_s=60)
+
+    async def _started(self, replica: ReplicaProcess) -> None:
+        """On other ports: in hundreds of times somebody's connection takes one of those that are free meanwhile."""
+        replica.addresses = dict.fromkeys(replica.addresses, ANY_PORT)
+        await asyncio.to_thread(replica.start)
 
     async def _gap_s(self, began_s: float, before: ReplicaProcess) -> float:
         """From the kill to the end of the longest time without an acknowledgement of a FIFO send after it: one of the
