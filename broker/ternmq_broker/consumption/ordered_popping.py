@@ -120,6 +120,7 @@ class OrderedPop(Pop):
         """
         offsets = state.to_scan(SCAN_STEP)
         if offsets:
+            offsets = list(self._reader.readable(queue.topic, queue.queue_id, offsets))
             located = self._reader.locate_offsets(queue.topic, queue.queue_id, offsets)
         else:
             count = max(self.wanted, SCAN_STEP if read else 0)

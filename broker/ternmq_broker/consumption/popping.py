@@ -94,7 +94,7 @@ class UnorderedPop(Pop):
                 break
             if records:
                 self._hand_out(queue, handle_queue_id, state, records, attempt)
-            else:
+            elif not self._reader.readable_from(queue.topic, queue.queue_id, offset):
                 state.finish(offset)
             if self.is_full:
                 break

@@ -5,6 +5,7 @@ A record that is whole but another one than the index says is damage too: nobody
 """
 
 import logging
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.index.queue_index import Location
@@ -149,6 +150,29 @@ class QueueReader:
                 break
             found += more
         return found
+
+    def readable(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "Sequence[int]":
+        """Those of the messages at these ascending offsets that may be read, or are gone, without those that may be
+        read later; WouldBlock.
+
+        A leader that has just taken over may know of the group's claims before it knows that their messages are
+        acknowledged: these are not there yet, and must not be taken for gone.
+        """
+        if not offsets or not self.readable_from(topic, queue_id, offsets[-1]):
+            return offsets
+        count = bisect_left(offsets, True, key=lambda offset: self.readable_from(topic, queue_id, offset) > 0)
+        return offsets[:count]
+
+    def readable_from(self, topic: str, queue_id: int, offset: int) -> int:
+        """From which end of what may be read of the log on the message at that offset is readable, if it is only later;
+        0 if it is now, or is gone. WouldBlock."""
+        end, log_end = self._readable_end(), self._store.end
+        if end >= log_end:
+            return 0
+        for location in self._store.locate(topic, queue_id, offset, 1, may_block=False):
+            location_end = location.log_offset + location.size
+            return location_end if end < location_end <= log_end else 0
+        return 0
 
     def first(self, topic: str, queue_id: int) -> int:
         """The first offset that the queue holds."""

@@ -16,6 +16,7 @@ import itertools
 import logging
 from collections import defaultdict, deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import done_when_read
@@ -259,9 +260,12 @@ class Redelivery:
             self.dead_letters += copies
 
     async def _read(self, move: _Move) -> "tuple[Record, Location] | None":
-        """The message and where it is, None if it can't be had any more."""
+        """The message and where it is, None if it can't be had any more; when it may be read."""
         queue = self._consumption.place_of(move.group, move.topic, move.queue_id)
         reader = self._consumption.reader
+        await self._flusher.durable(
+            await done_when_read(partial(reader.readable_from, queue.topic, queue.queue_id, move.offset))
+        )
 
         def step() -> "tuple[Record, Location] | None":
             located = reader.locate_offsets(queue.topic, queue.queue_id, [move.offset])

@@ -24,16 +24,27 @@ class Shop:
     """A store with one queue, and groups that read it; those named fifo* in order."""
 
     def __init__(self) -> None:
-        self.folders, journal_folder = MemoryFolders(), MemoryFolder()
+        self.folders, self.journal_folder = MemoryFolders(), MemoryFolder()
         self.store = MessageStore(self.folders, segment_bytes=1 << 20)
+        self.limit = 1 << 62
+        self.start()
+
+    def start(self) -> None:
+        """Begin with what the journal knows."""
+        self.journal = ProgressJournal(self.journal_folder)
         self.consumption = Consumption(
             self.store,
-            ProgressJournal(journal_folder),
+            self.journal,
             broker="b",
-            readable_end=lambda: self.store.synced,
+            readable_end=lambda: min(self.limit, self.store.synced),
             rules=lambda name: Group(name=name, fifo=name.startswith("fifo")),
             now_ms=NOW_MS,
         )
+
+    def restart(self) -> None:
+        changes = self.consumption.take_changes()
+        self.journal.write([(key, state.record(whole=True)) for key, state in changes], NOW_MS)
+        self.start()
 
     def send(self, *names: str) -> None:
         """Messages like `a1`: the first of message group `a`."""
@@ -163,3 +174,29 @@ def test_a_fifo_group_steps_over_a_damaged_message_whose_group_nobody_knows(
     assert names(shop.receive("fifo")) == ["b1", "a2"]
     assert "group fifo steps over the message at offset 0 of queue 0 of topic orders" in caplog.text
     assert shop.consumption.committed("fifo", TOPIC, 0) == 1
+
+
+@pytest.mark.parametrize("known", range(5))
+def test_a_new_leader_takes_nothing_for_gone_that_it_may_hand_out_only_later(shop: Shop, known: int) -> None:
+    """It has the group's claims, and does not know yet that all of their messages are acknowledged."""
+    shop.send("a1", "a2", "b1", "a3", "a4")
+    first, second = shop.receive("fifo", batch=1), shop.receive("fifo")
+    assert names([*first, *second]) == ["a1", "b1"]
+    shop.acknowledge("fifo", second)
+    shop.restart()
+    shop.limit = shop.location(known).log_offset
+    assert shop.receive("fifo") == []
+    shop.limit = shop.store.synced
+    assert shop.receive("fifo") == []
+    shop.acknowledge("fifo", first)
+    assert names(shop.receive("fifo")) == ["a2", "a3", "a4"]
+
+
+def test_what_is_to_be_delivered_again_waits_until_it_may_be_read(shop: Shop) -> None:
+    shop.send("a1", "a2")
+    first, _ = shop.receive("plain")
+    assert shop.consumption.release("plain", TOPIC, first.handle, now_ms=NOW_MS, counts=True)
+    shop.limit = shop.location(0).log_offset
+    assert shop.receive("plain") == []
+    shop.limit = shop.store.synced
+    assert names(shop.receive("plain")) == ["a1"]
