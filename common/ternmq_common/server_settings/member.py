@@ -57,7 +57,7 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
     replica_lag_ms: int = 1500
     """How long a replica that follows may be behind, in milliseconds, before it is not in sync any more."""
 
-    catch_up_bytes_per_second: int = field(default=64 * MIB, metadata={"flag": "--catch-up-rate"})
+    catch_up_bytes_per_second: int = field(default=16 * MIB, metadata={"flag": "--catch-up-rate"})
     """Bytes a second that the leader gives a replica that is far behind, so that what is live keeps its latency."""
 
     def __post_init__(self) -> None:
