@@ -1,5 +1,7 @@
 """A follower's consumption journal has its leader's lines, and says the same after any history."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +35,15 @@ STEPS = st.lists(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _compacted_soon() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress_journal, "_COMPACT_FROM_BYTES", 400)
+        yield
+
+
 @given(steps=STEPS, data=st.data())
 def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st.DataObject) -> None:
-    patched = pytest.MonkeyPatch()
-    patched.setattr(progress_journal, "_COMPACT_FROM_BYTES", 400)
     leader, folder = ProgressJournal(MemoryFolder()), MemoryFolder()
     copy = ProgressJournal(folder)
     waiting: list[list[bytes]] = []
@@ -59,7 +66,6 @@ def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st
         else:
             folder = folder.crash(lambda count: data.draw(st.integers(0, count)), b"")
             copy = ProgressJournal(folder)
-    patched.undo()
     assert copy.live_lines() == leader.live_lines()
     assert {key: copy.wants_snapshot(key) for key in KEYS} == {key: leader.wants_snapshot(key) for key in KEYS}
     assert copy.snapshots() == ProgressJournal(folder).snapshots() == leader.snapshots()
