@@ -674,7 +674,9 @@ class MessageStore:
     def _take_joined(self, log_end: int) -> None:
         """What the leader knew when this copy began, as soon as the log has come so far."""
         if self._joined and self._joined["end"] <= log_end:
-            self._index.take_low_watermarks(self._joined["floors"])
+            # JSON has lists where there were tuples.
+            floors = [(topic, queue_id, first, origin) for topic, queue_id, first, origin in self._joined["floors"]]
+            self._index.take_low_watermarks(floors)
             for topic, end in self._operations.forgotten.items():
                 if end > self._log.start:  # of queues that only the watermarks speak of
                     self._index.forget_topic_at(topic, end, end)

@@ -15,6 +15,8 @@ from ternmq_broker.store.joining import JoinState
 from ternmq_common.shard import form
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
+pytestmark = pytest.mark.plain  # its leader, store and call are stand-ins
+
 KEY = 7
 STATE = JoinState(
     key=KEY, layout_1_below=0, log_start=100, log_end=900, low_watermarks=[], forgotten={}, accepted=[], epochs=[]

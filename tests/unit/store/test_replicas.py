@@ -261,6 +261,7 @@ def test_epoch_marks_are_found_again_in_the_log(how: str, *, checkpoint: bool) -
     assert opened(leader.folders).epochs == epochs
 
 
+@pytest.mark.plain
 def test_a_mark_that_was_never_durable_is_forgotten() -> None:
     leader = filled(2)
     finish = leader.store.begin_epoch(2)
