@@ -250,7 +250,9 @@ class ReplicaMachine(RuleBasedStateMachine):
         self.limit()
         remove_below(leader, follower.store.start)  # of which another leader has removed more
         remove_below(follower.store, leader.start)
-        assert content(follower.store) == content(leader)
+        check_same(follower.store, leader)
+        if leader.start < follower.store.start:
+            return
         for topic in TOPICS:
             for key in [*KEYS[1:], "m1", "m2", "m3"]:
                 found = [
@@ -259,13 +261,25 @@ class ReplicaMachine(RuleBasedStateMachine):
                 ]
                 assert found[0] == found[1]
         again = opened(follower.folders.crash(lambda count: count, b""))
-        assert content(again) == content(leader)
+        check_same(again, leader)
 
     def teardown(self) -> None:
         if hasattr(self, "follower"):
             self.they_become_the_same()
             self.follower_restarts()
-            assert content(self.follower.store) == content(self.leader.store)
+            check_same(self.follower.store, self.leader.store)
+
+
+def check_same(follower: MessageStore, leader: MessageStore) -> None:
+    """All that can be had of both is the same; but a follower that led before may have removed a segment that is part
+    of a longer one at the leader, which is kept there until all of it is old."""
+    if leader.start >= follower.start:
+        assert content(follower) == content(leader)
+        return
+    for queue in follower.queues():
+        (first, end), (first_there, end_there) = follower.bounds(*queue), leader.bounds(*queue)
+        assert first_there <= first
+        assert end_there == end
 
 
 ReplicaMachine.TestCase.settings = settings(deadline=None, stateful_step_count=30, max_examples=60)
