@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.store_upkeep import SPILL_ENTRIES, StoreUpkeep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
 
 _log = logging.getLogger(__name__)
-# A restart after a crash reads again what is not in the index files: about this many messages, a fraction of a second.
-_SPILL_ENTRIES = 16_384
 _SPILL_CHECK_S = 0.2
 _SHORT_RETENTION_CHECK_S = 1.0
 
@@ -53,7 +52,7 @@ class Housekeeping:
         self._journal_listeners: list[Callable[[list[bytes]], None]] = []
         self._journaled: list[bytes] = []
         journal.written = self._journaled.extend
-        self._spill_turn = asyncio.Lock()
+        self._upkeep = StoreUpkeep(store)
         self._loops: list[BackgroundLoop] = []
         self._steps: set[asyncio.Future[None]] = set()
 
@@ -133,19 +132,10 @@ class Housekeeping:
         if listener in self._journal_listeners:
             self._journal_listeners.remove(listener)
 
-    async def _spill(self, entries_min: int = _SPILL_ENTRIES) -> None:
+    async def _spill(self, entries_min: int = SPILL_ENTRIES) -> None:
         if not self._room.is_short:
             self._store.mark_durable()
-        async with self._spill_turn:
-            while job := self._store.prepare_spill(entries_min=entries_min):
-                try:
-                    await asyncio.to_thread(job.write)
-                except OSError:
-                    self._store.give_up_spill(job)
-                    raise
-                for _ in self._store.finish_spill_slowly(job):
-                    await asyncio.sleep(0)
-                await asyncio.to_thread(self._store.prepare_checkpoint())
+        await self._upkeep.spill(entries_min)
 
     async def _retain(self) -> None:
         """Look for expired messages when it is time, and always when room is short."""
@@ -166,10 +156,6 @@ class Housekeeping:
 
     async def _remove(self, count: int) -> None:
         await self._before_removal(self._store.segment_end(count))
-        await self._spill(entries_min=1)  # the index files must speak of all that goes
-        removal = self._store.prepare_removal(count)
-        await asyncio.to_thread(removal.write)
-        self._store.finish_removal(removal)
-        await asyncio.to_thread(self._store.delete_removed)
+        await self._upkeep.remove(count)
         _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)
         await self._room.renew()

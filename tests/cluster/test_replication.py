@@ -11,12 +11,15 @@ import pytest
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.cluster.shard import SETTINGS, Shard, shard_of
+from tests.cluster.shard import SETTINGS, Shard, Stopwatch, shard_of
 from tests.cluster.watching import clients_of, consumed, eventually, health, is_empty, paused, sent_code, settle
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient, code, moment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+# Three leases.
+AWAY_S = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,12 @@ async def logs_are_equal(shard: Shard) -> None:
     least = min(len(each) for each in contents)
     assert least > 0
     assert len({each[:least] for each in contents}) == 1
+
+
+def has_progress(replica: ReplicaProcess, topic: str, cursor: int) -> bool:
+    """Whether its consumption journal says that the readers have come so far."""
+    journal = (replica.data / "store" / "consumption" / "journal").read_text()
+    return f'["readers","{topic}",0,{cursor},' in journal
 
 
 def log_of(replica: ReplicaProcess) -> bytes:
@@ -161,7 +170,11 @@ async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, c
     half = await client.send("paid", b"half", message_type=pb.TRANSACTION)
     [entry] = half.entries
     leader = await shard.leader()
-    await asyncio.sleep(1.5)  # progress is written, and copied, every second
+    await eventually(
+        lambda: is_true(all(has_progress(each, topic, 12) for each in shard.replicas)),
+        within_s=10,
+        what="progress is copied",
+    )
     leader.kill9()
     await shard.led_by_another(leader)
     ending = rpc.EndTransactionRequest(
@@ -207,10 +220,13 @@ async def test_the_registry_is_away_for_longer_than_the_lease_and_nobody_notices
     assert await taken(client, topic, 1) == [b"before"]
     leader = await shard.leader()
     shard.cluster.postgres.kill()
-    for number in range(12):
-        assert (await sent_code(client, topic, b"%d" % number))[0] == "OK", shard.cluster.logs
-        await asyncio.sleep(0.5)
-    assert len(await consumed(client, topic, "readers", 12)) == 12
+    sent_so_far, clock = 0, Stopwatch()
+    while clock.seconds < AWAY_S:
+        assert (await sent_code(client, topic, b"%d" % sent_so_far))[0] == "OK", shard.cluster.logs
+        sent_so_far += 1
+    found: set[bytes] = set()
+    while len(found) < sent_so_far:
+        found |= {*await consumed(client, topic, "readers", 1)}
     shard.cluster.postgres.start()
     await shard.in_sync(3)
     await sent(client, topic, b"after")

@@ -141,8 +141,6 @@ class Follower:
         if whole:
             taken = self.store.take_copied(base, buffer[:whole])
             assert taken.log_end == self.store.end
-            for write in taken.writes:
-                write()
             self.noted.update(taken.deletions)
         self.kept = buffer[whole:]
         return len(data)

@@ -199,10 +199,6 @@ class Leading:
         self._change, self._is_unsure = None, False
         self._advance()
 
-    def drop(self, name: str) -> None:
-        """The replica was removed from the shard."""
-        self._followers.pop(name, None)
-
     # --- serving
 
     def renewed(self, asked_s: float) -> None:

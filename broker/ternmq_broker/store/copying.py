@@ -20,7 +20,7 @@ from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord,
 from ternmq_broker.store.replaying.plain_records import PlainRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ternmq_broker.store.applied_operations import AppliedOperations
     from ternmq_broker.store.derived import Derived
@@ -42,12 +42,11 @@ class BadCopy(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TakenCopy:
-    """What was taken. `writes` are to be called in a thread, in order, and `deletions` to be noted, durably, before
-    more is taken; the deletions are those that are acknowledged by now, so they come some time after their bytes."""
+    """What was taken. `deletions` are to be noted, durably, before more is taken; they are those that are acknowledged
+    by now, so they come some time after their bytes."""
 
     log_end: int
     records: int
-    writes: "list[Callable[[], None]]" = field(default_factory=list)
     deletions: "list[Deletion]" = field(default_factory=list)
 
 

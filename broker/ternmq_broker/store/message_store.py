@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
-    from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.log.record import Reference, Unplaced
     from ternmq_broker.store.timers.timer_index import TimerIndex
     from ternmq_common.cluster import Deletion
@@ -706,12 +705,7 @@ class MessageStore:
         count = taking.take(base, data)
         self._last_ms = max(self._last_ms, taking.stored_ms)
         self._take_joined(self._log.end)
-        return TakenCopy(self._log.end, count, [], self._operations.give_deletions(self.spill_limit))
-
-    def accept_damage(self, ranges: "Sequence[Range]") -> None:
-        """Stretches of the leader's log that it has stepped over: they are taken as they are. Blocks; OSError."""
-        if self._accepted.add(ranges):
-            side_files.write(self._root, _ACCEPTED, self._accepted.ranges())
+        return TakenCopy(self._log.end, count, self._operations.give_deletions(self.spill_limit))
 
     def begin_catching_up(self) -> "Callable[[], None]":
         """The leader does not count this replica in sync: records from the log's end on say nothing about what is

@@ -110,7 +110,7 @@ def said(note: "form.Note[Any]", value: object) -> bytes:
 
 
 def follow(**fields: Any) -> bytes:  # noqa: ANN401 - fields of `Follow`
-    usual = {"shard": "s", "store_id": "known", "name": "n", "epoch": 3, "key": KEY, "marks": [], "start": 0, "end": 0}
+    usual = {"shard": "s", "store_id": "known", "epoch": 3, "key": KEY, "marks": [], "start": 0, "end": 0}
     return said(wire.FOLLOW, Follow(**{**usual, **fields}))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.joining import UnfinishedCopy, begin_copy, wiped
-from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
+from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog, name_of_segment
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import BadRecord, RecordKind
 from ternmq_broker.store.log.record_layouts import RecordLayouts
@@ -472,10 +472,15 @@ def test_a_cut_store_goes_on_with_another_leader() -> None:
 # --- the log
 
 
+def begun_at(base: int, folder: MemoryFolder) -> CommitLog:
+    """An empty log, as that of a copy begins."""
+    folder.create(name_of_segment(base)).close()
+    return CommitLog(folder, RecordLayouts(7), segment_bytes=100)
+
+
 def test_an_empty_log_may_begin_anywhere_and_goes_on_there() -> None:
     folder = MemoryFolder()
-    log = CommitLog(folder, RecordLayouts(7), segment_bytes=100)
-    log.begin_at(5000)
+    log = begun_at(5000, folder)
     assert (log.start, log.end, log.synced) == (5000, 5000, 5000)
     log.append_copied(5000, b"abc")
     log.append_copied(5003, b"def")
@@ -496,8 +501,7 @@ def test_an_empty_log_may_begin_anywhere_and_goes_on_there() -> None:
 
 
 def test_a_log_may_begin_in_the_middle_of_a_segment_of_another_leader() -> None:
-    log = CommitLog(MemoryFolder(), RecordLayouts(7), segment_bytes=100)
-    log.begin_at(5000)
+    log = begun_at(5000, MemoryFolder())
     log.append_copied(4000, b"abc")
     log.append_copied(4000, b"d")
     log.append_copied(5004, b"e")

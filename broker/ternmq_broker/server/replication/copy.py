@@ -12,20 +12,19 @@ from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.sending.flusher import Flusher
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store_upkeep import StoreUpkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from ternmq_broker.opening import OpenedStore
     from ternmq_broker.server.deletion_notes import DeletionNotes
     from ternmq_broker.server.replication.wire import LogBytes
-    from ternmq_broker.store.copying import TakenCopy
     from ternmq_common.errors import MessagingError
     from ternmq_common.server_settings import FlushMode
     from ternmq_runtime.observability.durations import Durations
 
 _log = logging.getLogger(__name__)
-_SPILL_ENTRIES = 16_384
 _LOOK_S = 0.2
 # No record is longer, by far; who sends so much without one sends none.
 _PARTIAL_BYTES_MAX = 256 << 20
@@ -44,7 +43,8 @@ class Copy:
         self._flusher = Flusher(opened.store, flush, turns=0)  # what the leader has at hand comes in one piece
         self._partial = b""
         self._log_start = 0
-        self._spill_turn = asyncio.Lock()
+        self._upkeep = StoreUpkeep(opened.store)
+        self._running: set[asyncio.Future[None]] = set()
         self._loop = BackgroundLoop(
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
@@ -55,11 +55,17 @@ class Copy:
         self._loop.start()
 
     async def stop(self) -> None:
-        """Make durable what there is, and end; the store stays open."""
+        """Make durable what there is, and end; the store stays open, and no thread writes its files any more."""
         await self._loop.stop()
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._flusher.stop()
-        async with self._spill_turn:
-            pass
+
+    async def _to_the_end(self, work: "Coroutine[None, None, None]") -> None:
+        """Do what writes files, also for who waits no more."""
+        running = asyncio.ensure_future(work)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        await asyncio.shield(running)
 
     @property
     def failure(self) -> "MessagingError | None":
@@ -103,13 +109,8 @@ class Copy:
         if whole:
             taken = store.take_copied(log.base, data[:whole] if self._partial else data)
             self._flusher.when_acknowledged(store.end, self._held)
-            if taken.writes or taken.deletions:
-                await asyncio.to_thread(self._finish, taken)
-
-    def _finish(self, taken: "TakenCopy") -> None:
-        for write in taken.writes:
-            write()
-        self._notes.add(*taken.deletions)
+            if taken.deletions:
+                await self._to_the_end(asyncio.to_thread(self._notes.add, *taken.deletions))
 
     def _held(self, error: "MessagingError | None") -> None:
         if error is None:
@@ -123,37 +124,21 @@ class Copy:
 
     async def replace_journal(self, lines: list[bytes]) -> None:
         """Have the leader's journal instead of what was there. BadLines if it is none."""
-        await asyncio.to_thread(self._journal.replace_all, lines)
+        await self._to_the_end(asyncio.to_thread(self._journal.replace_all, lines))
 
     async def add_to_journal(self, lines: list[bytes]) -> None:
         """Lines that the leader's journal got. BadLines if they are none."""
-        await asyncio.to_thread(self._journal.take_lines, lines)
+        await self._to_the_end(asyncio.to_thread(self._journal.take_lines, lines))
 
     # --- what follows from it
 
     async def _look_after(self) -> None:
+        await self._to_the_end(self._derive())
+
+    async def _derive(self) -> None:
         self.store.mark_durable()
-        await self._spill(_SPILL_ENTRIES)
+        await self._upkeep.spill()
         if count := self.store.removable_below(self._log_start):
-            await self._remove(count)
-
-    async def _spill(self, entries_min: int) -> None:
-        async with self._spill_turn:
-            while job := self.store.prepare_spill(entries_min=entries_min):
-                try:
-                    await asyncio.to_thread(job.write)
-                except OSError:
-                    self.store.give_up_spill(job)
-                    raise
-                for _ in self.store.finish_spill_slowly(job):
-                    await asyncio.sleep(0)
-                await asyncio.to_thread(self.store.prepare_checkpoint())
-
-    async def _remove(self, count: int) -> None:
-        """The leader's retention has removed these segments: whatever was still needed of them is further on."""
-        await self._spill(entries_min=1)
-        removal = self.store.prepare_removal(count)
-        await asyncio.to_thread(removal.write)
-        self.store.finish_removal(removal)
-        await asyncio.to_thread(self.store.delete_removed)
-        _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.start)
+            # Whatever is still needed of them the leader has put further on.
+            await self._upkeep.remove(count)
+            _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.start)

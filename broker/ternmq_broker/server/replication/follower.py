@@ -282,9 +282,7 @@ class Follower:
     async def _greet(self, stream: "Stream", epoch: int) -> Lead:
         membership, store = self._membership, self._files.store
         end = await self._copy.settled()
-        hello = Follow(
-            membership.shard, membership.store_id, membership.name, epoch, store.key, store.epochs, store.start, end
-        )
+        hello = Follow(membership.shard, membership.store_id, epoch, store.key, store.epochs, store.start, end)
         stream.write(form.frame([wire.FOLLOW.piece(hello)]))
         for piece in form.pieces(await stream.read() or b"\x90"):
             if piece.what == wire.REFUSED.what:

@@ -21,7 +21,6 @@ class Follow(Struct, frozen=True, gc=False):
 
     shard: str
     store_id: str
-    name: str
     epoch: UInt63
     key: UInt63
     marks: list[tuple[UInt63, UInt63]]

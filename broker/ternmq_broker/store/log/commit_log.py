@@ -143,18 +143,6 @@ class CommitLog:
             self.cut(began)
             raise
 
-    def begin_at(self, base: int) -> None:
-        """Let an empty log begin there."""
-        [segment] = self._segments
-        assert not segment.file.size
-        if segment.base != base:
-            self._segments = [self._create(base)]
-            self._bases = [base]
-            self._folder.sync_names()
-            self._remove(segment)
-            self._folder.sync_names()
-            self._unsealed_from = self.synced = base
-
     def roll(self) -> None:
         """Begin a new segment, so that the last one can be removed when it is old."""
         if self._segments[-1].file.size:

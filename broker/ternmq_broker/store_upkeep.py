@@ -1,0 +1,41 @@
+"""What the event loop does for a store, a leader's or a copy: move its index entries to disk, drop old segments."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.message_store import MessageStore
+
+# A restart after a crash reads again what is not in the index files: about this many messages, a fraction of a second.
+SPILL_ENTRIES = 16_384
+
+
+class StoreUpkeep:
+    """One store's. Files are written in threads, so that a step is to be run to its end."""
+
+    def __init__(self, store: "MessageStore") -> None:
+        self._store = store
+        self._turn = asyncio.Lock()
+
+    async def spill(self, entries_min: int = SPILL_ENTRIES) -> None:
+        """Write what the indexes have in memory, if that are so many entries. OSError: it stays there."""
+        store = self._store
+        async with self._turn:
+            while job := store.prepare_spill(entries_min=entries_min):
+                try:
+                    await asyncio.to_thread(job.write)
+                except OSError:
+                    store.give_up_spill(job)
+                    raise
+                for _ in store.finish_spill_slowly(job):
+                    await asyncio.sleep(0)
+                await asyncio.to_thread(store.prepare_checkpoint())
+
+    async def remove(self, count: int) -> None:
+        """Remove the oldest segments, of which nothing is needed any more. OSError."""
+        store = self._store
+        await self.spill(entries_min=1)  # the index files must speak of all that goes
+        removal = store.prepare_removal(count)
+        await asyncio.to_thread(removal.write)
+        store.finish_removal(removal)
+        await asyncio.to_thread(store.delete_removed)
