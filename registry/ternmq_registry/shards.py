@@ -87,13 +87,22 @@ class Shards:
             return joined
 
     def lead(
-        self, broker: str, store_id: str, epoch: int, lease_ms: int, *, min_insync: int, replication: ReplicationMode
+        self,
+        broker: str,
+        store_id: str,
+        epoch: int,
+        lease_ms: int,
+        *,
+        min_insync: int,
+        replication: ReplicationMode,
+        keeps_move: bool = True,
     ) -> int | None:
         """Become leader, and get the new epoch; None if that is not allowed.
 
         The leader of record may at any time, a replica that is in sync when the leader's lease has run out and nobody
         led since `epoch`. The leader before leaves the in-sync set, unless too few would be left: what it has and
-        nobody else was not acknowledged.
+        nobody else was not acknowledged. Without `keeps_move` nobody is asked to hand over any more: that was tried.
+        Else who was asked for, if it is another one, is to lead after this one.
         """
         row = BROKERS.c
         is_free = (row.epoch == epoch) & (row.lease_end_ms <= DATABASE_NOW_MS)
@@ -102,7 +111,9 @@ class Shards:
             with self._database.changing() as connection:
                 shard, candidate = _in_sync_one(connection, broker, store_id)
                 allowed = (row.store_id == store_id) | is_free
-                raised = _seat(connection, shard, candidate, lease_ms, allowed, **settings)
+                moves_on = keeps_move and shard.move_to != store_id
+                move_to = shard.move_to if moves_on else ""
+                raised = _seat(connection, shard, candidate, lease_ms, allowed, **settings, move_to=move_to)
                 in_sync = {each.store_id for each in shard.replicas if each.in_sync}
                 left = in_sync - {shard.store_id} | {store_id}
                 if len(left) >= effective_min_insync(min_insync, shard.replicas_wanted):
@@ -244,7 +255,7 @@ def _seat(
         "load": load_text(BrokerLoad()),
         "move_to": "",
     }
-    seated = update(BROKERS).where(BROKERS.c.name == shard.name, allowed).values(**values, **more)
+    seated = update(BROKERS).where(BROKERS.c.name == shard.name, allowed).values({**values, **more})
     if not connection.execute(seated).rowcount:
         raise _NotAllowed
     return epoch

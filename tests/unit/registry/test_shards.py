@@ -26,9 +26,15 @@ def joined(
     )
 
 
-def led(registry: Registry, name: str, epoch: int = 0, *, min_insync: int = 0) -> int | None:
+def led(registry: Registry, name: str, epoch: int = 0, *, min_insync: int = 0, keeps_move: bool = True) -> int | None:
     return registry.lead(
-        "b1", f"store-{name}", epoch, LEASE_MS, min_insync=min_insync, replication=ReplicationMode.SYNC
+        "b1",
+        f"store-{name}",
+        epoch,
+        LEASE_MS,
+        min_insync=min_insync,
+        replication=ReplicationMode.SYNC,
+        keeps_move=keeps_move,
     )
 
 
@@ -218,6 +224,20 @@ def test_the_set_is_changed_by_the_leader_that_knows_it_only(registry: Registry,
     assert led(registry, "b", epoch)
     assert not registry.set_in_sync("b1", epoch, stores("ab"), stores("a"))
     assert "b" in in_sync(registry)
+
+
+def test_who_is_asked_for_while_another_one_begins_to_lead_is_to_lead_after_it(registry: Registry) -> None:
+    epoch = replicated(registry, synced="abc")
+    following = registry.hand_over("b1", epoch, "store-b", LEASE_MS)
+    registry.ask_to_move("b1", "c")
+    assert led(registry, "b", following or 0)
+    assert shard(registry).move_to == "store-c"
+    assert led(registry, "b", keeps_move=False)  # it has tried
+    assert shard(registry).move_to == ""
+    registry.ask_to_move("b1", "c")
+    assert registry.hand_over("b1", shard(registry).epoch, "store-c", LEASE_MS)
+    assert led(registry, "c")
+    assert shard(registry).move_to == ""
 
 
 def test_leadership_is_handed_over_without_waiting_and_nobody_leaves(registry: Registry) -> None:

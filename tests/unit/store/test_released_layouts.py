@@ -21,7 +21,8 @@ EVERY = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.
 
 def unpacked(name: str, folder: Path) -> Path:
     with tarfile.open(STORES / f"{name}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none yet
+        archive.extractall(folder)
     return folder
 
 

@@ -121,8 +121,8 @@ class Membership:
             self._registry.heartbeat_replica, self.shard, self.store_id, position, self.settings.lease_ms
         )
 
-    async def lead(self, epoch: int) -> int | None:
-        """Ask for the leadership; the new epoch, None if another one has it."""
+    async def lead(self, epoch: int, *, keeps_move: bool = True) -> int | None:
+        """Ask for the leadership; the new epoch, None if another one has it. `keeps_move`: see `Shards.lead`."""
         settings = self.settings
         return await asyncio.to_thread(
             self._registry.lead,
@@ -132,6 +132,7 @@ class Membership:
             settings.lease_ms,
             min_insync=settings.min_insync,
             replication=settings.replication,
+            keeps_move=keeps_move,
         )
 
     async def renew(self, epoch: int, load: "BrokerLoad", position: int) -> "BrokerEntry | None":

@@ -81,6 +81,7 @@ class Replica:
         self.broker: Broker | None = None
         self._proxies: Proxies | None = None
         self._times_led = 0
+        self._has_failed_to_move = False
 
     # --- what there is to see
 
@@ -182,7 +183,7 @@ class Replica:
         while True:
             asked_s = time.monotonic()
             try:
-                epoch = await self._membership.lead(entry.epoch)
+                epoch = await self._membership.lead(entry.epoch, keeps_move=not self._has_failed_to_move)
                 if epoch is None:
                     return None
                 entry, _ = await self._membership.look()
@@ -190,6 +191,7 @@ class Replica:
                 _log.warning("whether this replica leads is not known: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
             else:
+                self._has_failed_to_move = False
                 # What its files know to be acknowledged can be received before anybody follows.
                 acknowledged = self._files.store.spill_limit
                 return Election(entry, asked_s, acknowledged) if entry.epoch == epoch else None
@@ -282,7 +284,9 @@ class Replica:
             if not quiet.done():
                 broker.give_up(error)  # what it waits for is held by too few replicas
             await quiet
-            if not await self._handed_over(leader) and self._stopping.is_set():
+            is_handed_over = await self._handed_over(leader)
+            self._has_failed_to_move = not is_handed_over
+            if not is_handed_over and self._stopping.is_set():
                 with contextlib.suppress(MessagingError):  # the lease runs out by itself
                     await self._membership.give_up(leader.epoch)
         proxies.close()
