@@ -1,7 +1,8 @@
 """What holds for all tests: a busy machine is no bug, what hypothesis finds can be seen again, and processes that tests
 start hear Ctrl-C as on a terminal, also in a background job of a shell, which ignores it and hands that down. Who uses
-the fixture `postgres`, or is parametrised with that word, is marked so."""
+the fixture `postgres`, or is parametrised with that word, is marked so. What gRPC does to itself is in no test's log."""
 
+import logging
 import signal
 
 import pytest
@@ -13,6 +14,18 @@ settings.register_profile("ternmq", deadline=None, print_blob=True)
 settings.load_profile("ternmq")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_no_queue_of_grpc(record: logging.LogRecord) -> bool:
+    """Whether a line is about something else than the queue that all loops of a process share in gRPC.
+
+    Whichever loop wakes first hands its events on, also to the closed loop of a test before: that is harmless, and
+    would be found in the log of a test that has nothing to do with it.
+    """
+    return "PollerCompletionQueue" not in record.getMessage()
+
+
+logging.getLogger("asyncio").addFilter(_is_no_queue_of_grpc)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
