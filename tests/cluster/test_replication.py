@@ -12,7 +12,17 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.shard import SETTINGS, Shard, Stopwatch, shard_of
-from tests.cluster.watching import clients_of, consumed, eventually, health, is_empty, paused, sent_code, settle
+from tests.cluster.watching import (
+    clients_of,
+    consumed,
+    eventually,
+    health,
+    is_empty,
+    paused,
+    received,
+    sent_code,
+    settle,
+)
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient, code, moment
 
@@ -72,10 +82,10 @@ async def logs_are_equal(shard: Shard) -> None:
     assert len({each[:least] for each in contents}) == 1
 
 
-def has_progress(replica: ReplicaProcess, topic: str, cursor: int) -> bool:
-    """Whether its consumption journal says that the readers have come so far."""
+def has_progress(replica: ReplicaProcess, topic: str, cursor: int, group: str = "readers") -> bool:
+    """Whether its consumption journal says that the group has come so far."""
     journal = (replica.data / "store" / "consumption" / "journal").read_text()
-    return f'["readers","{topic}",0,{cursor},' in journal
+    return f'["{group}","{topic}",0,{cursor},' in journal
 
 
 def log_of(replica: ReplicaProcess) -> bytes:
@@ -192,6 +202,28 @@ async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, c
     assert await consumed(client, "paid", "readers", 1) == [b"half"]
     assert sorted(await consumed(client, topic, "readers", 8)) == sorted(b"%d" % number for number in range(12, 20))
     assert await consumed(client, "later", "readers", 1) == [b"timed"]
+
+
+async def test_an_ordered_group_does_not_wait_for_what_a_killed_leader_heard_last(
+    shard: Shard, client: RawClient, topic: str
+) -> None:
+    await client.create_topic(topic, kind=pb.FIFO)
+    group = admin_pb2.Group(name="ordered", fifo=True)
+    assert code(await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))) == "OK"
+    for number in range(2):
+        await client.send(topic, b"%d" % number, message_group="one")
+    [first] = await received(client, topic, group.name, 1, invisible_s=300, batch_size=1)
+    await eventually(
+        lambda: is_true(all(has_progress(each, topic, 1, group.name) for each in shard.replicas)),
+        within_s=10,
+        what="the replicas know what was handed out",
+    )
+    await settle(client, topic, group.name, [first])
+    leader = await shard.leader()
+    leader.kill9()
+    await shard.led_by_another(leader)
+    [second] = await received(client, topic, group.name, 1)
+    assert (first.body, second.body) == (b"0", b"1")
 
 
 async def test_too_few_replicas_take_no_messages_and_hand_out_those_that_are_there(

@@ -1,15 +1,19 @@
 """Calls that are made again while their broker is away, for as long as one that restarts needs, or as another replica
 needs to take over."""
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from ternmq_common.shard.calls import Repeat, remote_shard
+from ternmq_common.shard.calls import CALLS, Repeat, remote_shard
 from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.repeated_acknowledgements import RepeatedAcknowledgements
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.shard import RemoteShard
     from ternmq_proxy.message_service.cluster.calls import Heard
@@ -18,14 +22,17 @@ if TYPE_CHECKING:
 _REPEAT_S = 1.5
 # The default lease, and a second to notice that another one leads.
 _REPEAT_REPLICATED_S = 7.5
+_ACKNOWLEDGE = CALLS["acknowledge"]
 
 
 class Repeats:
     """Finds a broker by its name, and calls it."""
 
-    def __init__(self, links: "Links") -> None:
+    def __init__(self, links: "Links", seconds: "Callable[[], float]" = time.monotonic) -> None:
         self._links = links
         self._asides = Asides()
+        self._acknowledged = RepeatedAcknowledgements(links, seconds)
+        self.link_changed = self._acknowledged.link_changed
 
     def at(self, broker: str) -> "RemoteShard":
         """The broker of that name; calls are repeated by the rules of the table."""
@@ -46,8 +53,10 @@ class Repeats:
         def answered(result: object, error: Exception | None) -> None:
             if error is not None and self._is_repeated(broker, call, error):
                 self._asides.go_on(self._repeated(broker, call, values), heard)
-            else:
-                heard(result, error)
+                return
+            if error is None and call is _ACKNOWLEDGE:
+                self._acknowledged.answered(broker, *values)
+            heard(result, error)
 
         try:
             self._links.broker(broker).ask_soon(call, values, answered)
@@ -67,7 +76,10 @@ class Repeats:
         return await repeated(self._asked, broker, call, values)
 
     async def _asked(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
-        return await self._links.broker(broker).ask(call, values)
+        result = await self._links.broker(broker).ask(call, values)
+        if call is _ACKNOWLEDGE:
+            self._acknowledged.answered(broker, *values)
+        return result
 
 
 def _again(repeat: Repeat, error: BaseException) -> bool:

@@ -137,6 +137,7 @@ class ClusterMessageService:
 
     def link_changed(self, broker: str) -> None:
         self.connected.set()  # links begin unconnected
+        self._repeats.link_changed(broker)
         self.routes.changed()
         self.polls.changed(broker)
         self._telling.link_changed(broker)
