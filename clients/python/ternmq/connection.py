@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 # How long a fork waits for gRPC's threads to end after the last channel was closed, and how often it looks.
 THREADS_END_S = 5.0
 THREADS_LOOK_S = 0.001
+# So often in a row it sees none: one that has just begun has no name yet.
+THREADS_LOOKS = 5
 # The threads of gRPC's core (its event engine, its timers, its end), as Linux names them.
 _CORE_THREADS = ("event_engine", "lifeguard", "grpc_")
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
@@ -324,8 +326,9 @@ class _Poller:
         if self._ends and not self.channels:
             self._ends = False  # threads that stay are those of somebody else's channels: the next fork need not wait
             gc.collect()  # calls of closed channels, which gRPC keeps in cycles, keep the threads
-            until = time.monotonic() + THREADS_END_S
-            while (_poller_thread() or _core_runs()) and time.monotonic() < until:
+            until, unseen = time.monotonic() + THREADS_END_S, 0
+            while unseen < THREADS_LOOKS and time.monotonic() < until:
+                unseen = 0 if _poller_thread() or _core_runs() else unseen + 1
                 time.sleep(THREADS_LOOK_S)
         self._ran = _poller_thread() is not None
 
