@@ -1,6 +1,7 @@
 """What holds for all tests: a busy machine is no bug, what hypothesis finds can be seen again, and processes that tests
 start hear Ctrl-C as on a terminal, also in a background job of a shell, which ignores it and hands that down. Who uses
-the fixture `postgres`, or is parametrised with that word, is marked so. What gRPC does to itself is in no test's log."""
+the fixture `postgres`, or is parametrised with that word, is marked so. What gRPC does to itself is in no test's log.
+"""
 
 import logging
 import signal
