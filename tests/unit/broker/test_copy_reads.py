@@ -2,21 +2,27 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
+from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.replication.following import Following, ShardView
 from ternmq_broker.replication.timing import ReplicationTiming
+from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.replication import copy_reads
+from ternmq_broker.server.replication.copy import Copy
 from ternmq_broker.server.replication.copy_reads import READS_MAX, CopyReads
+from ternmq_broker.server.replication.files import ReplicaFiles
 from ternmq_broker.server.replication.heard import Heard
-from ternmq_broker.server.replication.wire import Said
+from ternmq_broker.server.replication.wire import LogBytes, Said
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import NewMessage, Pulled, QueueRef
+from ternmq_common.server_settings import StorageSettings
 from ternmq_common.sql_filter import SqlFilter
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -164,6 +170,33 @@ async def test_who_comes_when_too_many_wait_is_sent_to_the_leader(pair: Pair, mo
     assert "too many" in await pair.refusal(30)
     monkeypatch.undo()
     assert (await pair.reads.pull(QUEUE, 30, ALL, 1)).next_offset == 31
+
+
+async def test_a_copy_gives_what_it_holds_and_the_leader_said_to_be_acknowledged_until_it_is_stopped(
+    tmp_path: Path,
+) -> None:
+    leader = Pair().leader.store
+    settings = StorageSettings(data_dir=tmp_path)
+    files = ReplicaFiles(BrokerSettings.of(settings))
+    files.begin_as(leader.join_state())
+    copy = Copy(files.opened, settings.flush, DeletionNotes(tmp_path), lambda: None)
+    copy.start()
+    while copy.wanted < leader.end:
+        base, data = leader.log_bytes(copy.wanted, 1 << 20, may_block=True)
+        await copy.take(LogBytes(Said(1.0, 0, leader.end, 0), base, copy.wanted, data))
+    assert await copy.settled() == leader.end
+    assert await copy.reads.pull(QUEUE, 0, ALL, 8) == Pulled([], 0)
+    [tenth] = leader.locate(TOPIC, 0, 10, 1, may_block=True)
+    copy.heard(tenth.log_offset, 0)
+    assert (await copy.reads.pull(QUEUE, 0, ALL, 32)).next_offset == 10
+    copy.heard(leader.end + 1000, tenth.log_offset)
+    with pytest.raises(MessagingError, match="retention"):
+        await copy.reads.pull(QUEUE, 9, ALL, 8)
+    assert (await copy.reads.pull(QUEUE, 10, ALL, PULL_BATCH_MAX)).next_offset == COUNT
+    await copy.stop()
+    with pytest.raises(MessagingError, match="opened anew"):
+        await copy.reads.pull(QUEUE, 10, ALL, 8)
+    files.close()
 
 
 # --- when a follower gives anything
