@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
+from ternmq_common.server_settings import ProxySettings
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
@@ -28,7 +29,7 @@ from ternmq_runtime.workers.siblings import MAY_READ, YES, Siblings, usual_answe
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_common.server_settings import FrontSettings, ProxySettings
+    from ternmq_common.server_settings import FrontSettings
     from ternmq_proxy.access.control import AccessControl
     from ternmq_registry.directory import Directory
     from ternmq_runtime.workers.place import Place
@@ -130,10 +131,16 @@ class ProxyServer:
             embedded=self._embedded,
             shared=True,
         )
-        messages = self._messages = ClusterMessageService(directory, proxy=self._name, tls=tls.to_brokers)
+        messages = self._messages = ClusterMessageService(
+            directory,
+            proxy=self._name,
+            tls=tls.to_brokers,
+            read_from_followers=isinstance(settings, ProxySettings) and settings.read_from_followers,
+        )
         stack.push_async_callback(messages.close)
         messages.start()
         observability.watch_links(messages.link_figures)
+        observability.watch_follower_reads(messages.follower_read_figures)
         observability.watch_member(
             lambda: MemberFigures(
                 registry_reachable=directory.problem is None, registry_version=directory.snapshot.version

@@ -75,12 +75,16 @@ class Shard:
 
 
 @contextmanager
-def shard_of(folder: Path, *options: str, replicas: int = 3, proxies: int = 2) -> Iterator[Shard]:
+def shard_of(
+    folder: Path, *options: str, replicas: int = 3, proxies: int = 2, proxy_options: tuple[str, ...] = ()
+) -> Iterator[Shard]:
     """A cluster of one shard, with a lease of 2 s."""
     config = folder / "broker.toml"
     config.write_text(SETTINGS)
     options = ("--config", str(config), *options)
-    with ClusterProcesses(folder, brokers=1, replicas=replicas, proxies=proxies, broker_options=options) as cluster:
+    with ClusterProcesses(
+        folder, brokers=1, replicas=replicas, proxies=proxies, broker_options=options, proxy_options=proxy_options
+    ) as cluster:
         shard = Shard(cluster)
         try:
             yield shard

@@ -16,18 +16,16 @@ from ternmq_broker.consumption.group_progress import progress_of, untouched_queu
 from ternmq_broker.consumption.in_flight import InFlight
 from ternmq_broker.consumption.ordered_popping import OrderedPop
 from ternmq_broker.consumption.popping import Pop, UnorderedPop
-from ternmq_broker.consumption.queue_reader import QueueReader, stored_message, within_bytes
+from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.consumption.restoring import Restoring
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.priority import turn_of_lower
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.files import WouldBlock
-from ternmq_common.limits import PULL_BYTES_MAX
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
     Group,
     PopOrder,
-    Pulled,
     QueueBounds,
     QueueProgress,
     QueueRef,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
-    from ternmq_common.message_filter import MessageFilter
 
 _log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption
@@ -388,20 +385,6 @@ class Consumption:
             self._changed[group, topic, queue_id] = state
 
     # --- offsets
-
-    def read(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
-        """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock as in `pop`."""
-        locations = within_bytes(self.reader.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
-        chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
-        records = self.reader.read(queue.topic, queue.queue_id, chosen, passing)
-        following = offset + len(locations)
-        total = 0
-        for number, record in enumerate(records):
-            total += len(record.rest)
-            if total > PULL_BYTES_MAX and number:  # of a retry topic, where bodies may be elsewhere
-                following, records = record.queue_offset, records[:number]
-                break
-        return Pulled([stored_message(queue, record) for record in records], following)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group is in the queue; None if it never was there."""

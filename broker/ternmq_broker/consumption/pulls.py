@@ -120,4 +120,4 @@ class Pulls:
 
     async def now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
         """What is there at that offset."""
-        return await done_when_read(lambda: self._consumption.read(queue, offset, passing, limit))
+        return await done_when_read(lambda: self._consumption.reader.pull(queue, offset, passing, limit))

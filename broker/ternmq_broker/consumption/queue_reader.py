@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.log.record import RecordKind
-from ternmq_common.model import QueueRef, StoredMessage
+from ternmq_common.limits import PULL_BYTES_MAX
+from ternmq_common.model import Pulled, QueueRef, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,6 +78,20 @@ class QueueReader:
         if passing.takes_all:
             return records
         return [record for record in records if passing.passes(record.system, record.rest)]
+
+    def pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
+        """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock."""
+        locations = within_bytes(self.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
+        chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
+        records = self.read(queue.topic, queue.queue_id, chosen, passing)
+        following = offset + len(locations)
+        total = 0
+        for number, record in enumerate(records):
+            total += len(record.rest)
+            if total > PULL_BYTES_MAX and number:  # of a retry topic, where bodies may be elsewhere
+                following, records = record.queue_offset, records[:number]
+                break
+        return Pulled([stored_message(queue, record) for record in records], following)
 
     def lost_of(self, topic: str, queue_id: int, offsets: "Iterable[int]") -> list[int]:
         """Those of the messages that were to be read and can't be any more, ascending."""

@@ -5,6 +5,9 @@ Promise     with each answer it promises not to take over for a while, so that a
             leader is cut off from the registry, and out of the routes.
 Taking over is asked for at the registry, which decides: one that is in sync there, when the leader's lease has run out
             and no promise holds any more. What it promised before a restart it does not know, so it waits as long.
+Reads       it gives messages to proxies only while it is in sync, as the registry said within a lease, and had all of
+            its leader's log within about the time after which the leader takes it out of the in-sync set. So it knows
+            what is deleted and purged, but for that time.
 Epoch       a leader of an epoch below one that it knows of is refused: another one has been elected since.
 """
 
@@ -74,6 +77,21 @@ class Following:
             and self._me in view.in_sync
             and now_s >= self._promised_until_s
         )
+
+    def refuses_reads(self, epoch: int, behind_s: float, now_s: float) -> str | None:
+        """Why proxies may read nothing of the copy while its stream is of the leader of that epoch, all of whose log it
+        had so long ago; None if they may."""
+        view = self._view
+        if view is None or now_s - self._seen_s > self._timing.lease_s:
+            return "the registry has not said for a lease that it is in sync"
+        if not view.epoch == epoch == self.epoch:
+            return "it does not follow the leader of now"
+        if self._me not in view.in_sync:
+            return "it is not in sync"
+        # While nothing happens it hears of that ten times a lease.
+        if behind_s > max(self._timing.lag_s, self._timing.lease_s / 4):
+            return "it has not had for a while all that its leader has"
+        return None
 
     def is_elected(self) -> bool:
         """Whether the registry says that this replica leads, which it has not asked for itself: it was handed over to,

@@ -81,9 +81,7 @@ class Answers:
 
     async def compiled(self, passing: "MessageFilter") -> "MessageFilter":
         """The filter that came as its text; ILLEGAL_FILTER_EXPRESSION if it is none."""
-        text = cast("FilterText", passing)
-        kind = definition_pb2.SQL if text.is_sql else definition_pb2.TAG
-        return await self._filters.of(definition_pb2.FilterExpression(type=kind, expression=text.expression))
+        return await compiled(self._filters, passing)
 
     async def _append_each(self, requests: "AppendRequests") -> "list[AppendOutcome]":
         outcomes: dict[int, AppendOutcome] = {}
@@ -115,6 +113,13 @@ class Answers:
     ) -> "Pulled":
         compiled = await self.compiled(passing)
         return await self._broker.pull(queue, offset, compiled, batch=batch, poll_s=poll_s, reader=reader)
+
+
+async def compiled(filters: Filters, passing: "MessageFilter") -> "MessageFilter":
+    """The filter that came as its text; ILLEGAL_FILTER_EXPRESSION if it is none."""
+    text = cast("FilterText", passing)
+    kind = definition_pb2.SQL if text.is_sql else definition_pb2.TAG
+    return await filters.of(definition_pb2.FilterExpression(type=kind, expression=text.expression))
 
 
 def failure_of(what: str, error: Exception) -> ShardFailure:

@@ -1,12 +1,14 @@
-"""The gRPC server of a storage broker: `Exchange`, a stream for each proxy, and `Replicate`, one for each follower."""
+"""The gRPC server of a storage broker: `Exchange`, a stream for each proxy, and `Replicate`, one for each follower; of
+a follower `ReadCopy`, one for each proxy that reads there."""
 
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ternmq_broker.server.connection import ProxyConnection
-from ternmq_broker.server.replication import wire
+from ternmq_broker.server.replication import read_connection, wire
+from ternmq_broker.server.replication.read_connection import ReadConnection
 from ternmq_common.errors import StartupError
 from ternmq_common.shard.form import FORM, NoFrame
 from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
@@ -18,12 +20,29 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_broker.server.proxies import Proxies
+    from ternmq_broker.server.replication.read_connection import ReadService
     from ternmq_rpc.tls.opening import PortTls
 
 _log = logging.getLogger(__name__)
 METHOD = "/ternmq.storage.v1.Storage/Exchange"
 # Proxies say something every second. One that has gone without a word must not stay for ever, and its members with it.
 PROXY_SILENCE_S = 10.0
+
+
+class Connection(Protocol):
+    """What serves the stream of a proxy."""
+
+    name: str
+    frames: int
+
+    async def take(self, data: bytes) -> None:
+        """Serve one frame. NoFrame: it is none."""
+
+    async def write_forever(self) -> None:
+        """Write what there is to say."""
+
+    async def finished(self) -> None:
+        """Return when all that was called is answered, and the answers are written."""
 
 
 class StorageFront:
@@ -36,11 +55,14 @@ class StorageFront:
         methods = {
             METHOD: ServedMethod(self._exchange, talks=True),
             wire.METHOD: ServedMethod(self._replicate, talks=True),
+            read_connection.METHOD: ServedMethod(self._read_copy, talks=True),
         }
         self._server = CallServer(methods.get, tls=tls)
         self._proxies: Proxies | None = None
         self._followers: Callable[[ServedCall], Awaitable[None]] | None = None
         self._calls: set[ServedCall] = set()
+        self._reads: ReadService | None = None
+        self._readers: set[ServedCall] = set()
         self._proxy_silence_s = proxy_silence_s
         try:
             self._socket = bound(address)
@@ -80,6 +102,16 @@ class StorageFront:
         """Who follows is to look for another leader."""
         self._followers = None
 
+    def serve_reads(self, service: "ReadService") -> None:
+        """Let proxies read the copy of this follower from now on, until `end_reads`."""
+        self._reads = service
+
+    def end_reads(self) -> None:
+        """This replica follows no more: who reads its copy is to ask the leader."""
+        self._reads = None
+        for call in list(self._readers):
+            call.abort("this replica does not follow", status=Status.UNAVAILABLE)
+
     async def stop(self, grace_s: float) -> None:
         """Answer what was asked, at most for `grace_s` seconds, then end the streams."""
         proxies = self._proxies
@@ -102,6 +134,23 @@ class StorageFront:
         connection = ProxyConnection(proxies, _writing_to(call))
         proxies.add(connection)
         self._calls.add(call)
+        try:
+            await self._converse(connection, call, lambda: proxies.remove(connection))
+        finally:
+            self._calls.discard(call)
+
+    async def _read_copy(self, call: ServedCall) -> None:
+        if self._reads is None:
+            raise CallRefused(Status.UNAVAILABLE, "this replica does not follow")
+        connection = ReadConnection(self._reads, _writing_to(call))
+        self._readers.add(call)
+        try:
+            await self._converse(connection, call, connection.close)
+        finally:
+            self._readers.discard(call)
+
+    async def _converse(self, connection: Connection, call: ServedCall, gone: "Callable[[], None]") -> None:
+        """Serve a proxy's stream to its end; `gone` is called then."""
         writer = asyncio.create_task(_write(connection, call), name="answers to a proxy")
         watch = asyncio.create_task(
             _break_when_silent(connection, call, self._proxy_silence_s), name="watch over a proxy"
@@ -118,8 +167,7 @@ class StorageFront:
             _log.error("proxy %s: %s", connection.name or call.peer, why)
             raise CallRefused(Status.INVALID_ARGUMENT, f"that is no frame of form {FORM}: {error}") from error
         finally:
-            self._calls.discard(call)
-            proxies.remove(connection)
+            gone()
             for task in (writer, watch):
                 task.cancel()
             _log.info("proxy %s is gone: %s", connection.name or call.peer, why)
@@ -131,7 +179,7 @@ class StorageFront:
         await self._followers(call)
 
 
-async def _take_all(connection: ProxyConnection, call: ServedCall) -> None:
+async def _take_all(connection: Connection, call: ServedCall) -> None:
     """Serve the proxy until it has ended its side and was answered."""
     while frames := await call.read_all():
         for data in frames:
@@ -149,7 +197,7 @@ def _writing_to(call: ServedCall) -> "Callable[[bytes], Awaitable[None]]":
     return write
 
 
-async def _write(connection: ProxyConnection, call: ServedCall) -> None:
+async def _write(connection: Connection, call: ServedCall) -> None:
     try:
         await connection.write_forever()
     except StreamBroken:
@@ -159,7 +207,7 @@ async def _write(connection: ProxyConnection, call: ServedCall) -> None:
         call.abort("the broker can't write its answers", status=Status.INTERNAL)
 
 
-async def _break_when_silent(connection: ProxyConnection, call: ServedCall, silence_s: float) -> None:
+async def _break_when_silent(connection: Connection, call: ServedCall, silence_s: float) -> None:
     loop = asyncio.get_running_loop()
     while True:
         frames, looked_s = connection.frames, loop.time()

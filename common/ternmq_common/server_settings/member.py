@@ -81,3 +81,6 @@ class ProxySettings(FrontSettings, ClusterTlsSettings, MemberSettings):
 
     proxy_name: str = ""
     """How brokers and logs call this proxy; empty: the machine's name and the process's number."""
+
+    read_from_followers: bool = False
+    """Read what consumers pull far behind the ends of queues from replicas that follow, not from the leader."""

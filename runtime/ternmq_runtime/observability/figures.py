@@ -181,6 +181,15 @@ class LinkFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerReadFigures:
+    """A proxy's pulls of what is cold in one shard, since it knows that: whom they were answered by."""
+
+    broker: str
+    by_followers: int
+    by_leader: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFigures:
     """A process of a cluster at one moment. A broker also has a lease, renewed `lease_age_s` ago, and proxies that are
     connected to it."""

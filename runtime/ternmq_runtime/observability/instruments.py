@@ -14,6 +14,7 @@ CODE = "rpc.response.status_code"
 BROKER = "ternmq.broker.name"
 REPLICA = "ternmq.replica.name"
 LIMIT = "ternmq.limit"
+ROLE = "ternmq.replica.role"
 CERTIFICATE = "ternmq.tls.certificate"
 
 
@@ -124,6 +125,9 @@ LINK_FAILURES = Instrument(
 )
 LINK_FRAMES_OUT = Instrument("ternmq.link.frames.sent", Kind.COUNTER, "{frame}", "Frames of calls to the broker")
 LINK_FRAMES_IN = Instrument("ternmq.link.frames.received", Kind.COUNTER, "{frame}", "Frames of answers from it")
+COLD_PULLS = Instrument(
+    "ternmq.cold.pulls", Kind.COUNTER, "{pull}", "Pulls far behind the end of a queue, by the role of who answered them"
+)
 REGISTRY_REACHABLE = Instrument("ternmq.registry.reachable", Kind.LEVEL, "{process}", "1 while it can be asked")
 REGISTRY_VERSION = Instrument("ternmq.registry.version", Kind.GAUGE, "{version}", "The version that is known here")
 LEASE_AGE = Instrument("ternmq.lease.age", Kind.GAUGE, "s", "Time since the broker's lease was renewed")

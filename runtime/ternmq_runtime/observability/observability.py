@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.figures import (
         BrokerSource,
         CertificateFigures,
+        FollowerReadFigures,
         FrontFigures,
         Lag,
         LinkFigures,
@@ -89,6 +90,10 @@ class Observability:
     def watch_links(self, links: "Callable[[], Iterable[LinkFigures]]") -> None:
         """`links` is called in any thread, so what it gives must not change while it is looked through."""
         self._sources.links = links
+
+    def watch_follower_reads(self, reads: "Callable[[], Iterable[FollowerReadFigures]]") -> None:
+        """Called in any thread."""
+        self._sources.follower_reads = reads
 
     def watch_member(self, member: "Callable[[], MemberFigures]") -> None:
         """Called in any thread."""

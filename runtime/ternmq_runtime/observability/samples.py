@@ -15,6 +15,7 @@ from ternmq_runtime.observability.figures import (
     BrokerFigures,
     BrokerSource,
     CertificateFigures,
+    FollowerReadFigures,
     FrontFigures,
     Lag,
     LinkFigures,
@@ -38,6 +39,7 @@ class Sources:
     fronts: list[FrontFigures] = field(default_factory=list)
     broker: BrokerSource | None = None
     links: Callable[[], Iterable[LinkFigures]] | None = None
+    follower_reads: Callable[[], Iterable[FollowerReadFigures]] | None = None
     member: Callable[[], MemberFigures] | None = None
     replica: Callable[[], ReplicaFigures] | None = None
     certificates: Callable[[], Iterable[CertificateFigures]] | None = None
@@ -68,6 +70,9 @@ class Sources:
             yield its.TIMERS, self.timers, _NO_ATTRIBUTES
         for link in self.links() if self.links is not None else ():
             yield from _of_link(link)
+        for read in self.follower_reads() if self.follower_reads is not None else ():
+            yield its.COLD_PULLS, read.by_followers, {its.BROKER: read.broker, its.ROLE: "follower"}
+            yield its.COLD_PULLS, read.by_leader, {its.BROKER: read.broker, its.ROLE: "leader"}
         if self.member is not None:
             yield from _of_member(self.member())
         if self.replica is not None:

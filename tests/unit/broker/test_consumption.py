@@ -177,7 +177,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     )
     def a_consumer_pulls(self, queue_id: int, offset: int, limit: int, tags: str) -> None:
         passing = TagFilter.parse(tags)
-        pulled = self.consumption.read(QueueRef(TOPIC, "b", queue_id), offset, passing, limit)
+        pulled = self.consumption.reader.pull(QueueRef(TOPIC, "b", queue_id), offset, passing, limit)
         assert offset <= pulled.next_offset <= offset + limit
         there = list(enumerate(self.sent[queue_id]))[offset : pulled.next_offset]
         assert len(there) == pulled.next_offset - offset

@@ -94,7 +94,7 @@ def test_a_damaged_message_is_said_and_counted_once(shop: Shop, caplog: pytest.L
     shop.damage(1)
     for group in ("one", "two"):
         assert names(shop.receive(group)) == ["a1", "c1"]
-    shop.consumption.read(QUEUE, 0, ALL, 8)
+    shop.consumption.reader.pull(QUEUE, 0, ALL, 8)
     assert shop.reader.lost == 1
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     location = shop.location(1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.sending.flusher import Flusher
+from ternmq_broker.server.replication.copy_reads import CopyReads
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store_upkeep import StoreUpkeep
@@ -49,6 +50,8 @@ class Copy:
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
         self.acknowledged = opened.store.spill_limit
+        self.reads = CopyReads(opened.store, lambda: min(self.acknowledged, self.held), lambda: self._log_start)
+        """For proxies, while this is known to be in sync; ended by `stop`."""
 
     def start(self) -> None:
         self._flusher.start()
@@ -56,6 +59,7 @@ class Copy:
 
     async def stop(self) -> None:
         """Make durable what there is, and end; the store stays open, and no thread writes its files any more."""
+        self.reads.close()
         await self._loop.stop()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._flusher.stop()

@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.following import Following
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
+from ternmq_broker.server.replication.copy_reads import CopyReads, not_here
+from ternmq_broker.server.replication.heard import Heard
 from ternmq_broker.server.replication.membership import Election, in_sync, view_of
-from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, Said
+from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.progress_journal import BadLines
@@ -43,7 +44,6 @@ _log = logging.getLogger(__name__)
 _LOOKS_PER_LEASE = 8
 _CONNECT_S = 3.0
 _AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
-_HAD_ALL_MAX = 1000
 _MUCH_BYTES = 64 << 10
 _JOURNAL_BYTES_MAX = 1 << 30
 
@@ -72,14 +72,11 @@ class Follower:
         self._following = Following(membership.store_id, membership.timing, seconds())
         self._copy = self._new_copy()
         self._stream: Stream | None = None
-        self._said: Said | None = None
-        self._had_all: deque[tuple[float, int]] = deque()  # when the leader's log ended where
-        self._had_all_s = 0.0
+        self._heard = Heard()
         self._looked = asyncio.Event()
         self._look_now = asyncio.Event()
         self._told_why = ""
         self._stream_epoch = 0
-        self._heard_s = 0.0
         self._pulsed_s = seconds()
         self._journal: list[bytes] = []
         self._journal_bytes = 0
@@ -110,7 +107,8 @@ class Follower:
     @property
     def behind_bytes(self) -> int:
         """How much of the leader's log is not held, as it was when the leader said something last."""
-        return 0 if self._said is None else max(0, self._said.end - self._copy.held)
+        said = self._heard.said
+        return 0 if said is None else max(0, said.end - self._copy.held)
 
     @property
     def position(self) -> int:
@@ -126,6 +124,14 @@ class Follower:
     def acknowledged(self) -> int:
         """Up to where the log is acknowledged, as the leader said."""
         return self._copy.acknowledged
+
+    def reads(self) -> CopyReads:
+        """What reads the copy for proxies; HA_NOT_AVAILABLE while it may lack what the leader has, or has done."""
+        now_s = self._seconds()
+        why = self._following.refuses_reads(self._stream_epoch, self._heard.behind_s(now_s), now_s)
+        if self._stream is None or why is not None or self._copy.failure is not None:
+            raise not_here(why or "it has no leader to follow, or its disk has failed")
+        return self._copy.reads
 
     @property
     def failure(self) -> "MessagingError | None":
@@ -178,7 +184,7 @@ class Follower:
             return
         if self._stream_epoch < self._following.epoch:
             stream.abort("the shard has another leader")
-        elif self._seconds() - self._heard_s > lease_s:
+        elif self._seconds() - self._heard.heard_s > lease_s:
             stream.abort(f"the leader said nothing for {lease_s:g} s")
 
     async def _pulse(self) -> None:
@@ -308,10 +314,8 @@ class Follower:
         store = self._files.store
         if view is not None and membership.store_id not in view.in_sync and not store.is_catching_up:
             await asyncio.to_thread(store.begin_catching_up())
-        self._had_all.clear()
-        self._had_all_s = 0.0
-        self._said = None
-        self._stream, self._stream_epoch, self._heard_s = stream, lead.epoch, self._seconds()
+        self._heard.begin(self._seconds())
+        self._stream, self._stream_epoch = stream, lead.epoch
         stream.write(form.frame([wire.READY.piece(store.end)]))
 
     async def _begin_again(self, lead: Lead | None) -> None:
@@ -348,11 +352,11 @@ class Follower:
         if piece.what == wire.LOG.what:
             log = wire.LOG.of(piece)
             await self._copy.take(log)
-            self._heard(log.said)
+            self._take_said(log.said)
             if len(log.data) >= _MUCH_BYTES:
                 await asyncio.sleep(0)  # others have their turn while this replica catches up
         elif piece.what == wire.BEAT.what:
-            self._heard(wire.BEAT.of(piece))
+            self._take_said(wire.BEAT.of(piece))
             self._answer()
         elif piece.what == wire.JOURNAL.what:
             await self._copy.add_to_journal(wire.JOURNAL.of(piece))
@@ -370,23 +374,20 @@ class Follower:
             lines, self._journal, self._journal_bytes = self._journal, [], 0
             await self._copy.replace_journal(lines)
 
-    def _heard(self, said: Said) -> None:
-        self._said, self._heard_s = said, self._seconds()
+    def _take_said(self, said: wire.Said) -> None:
+        self._heard.take(said, self._seconds())
         self._copy.heard(said.acknowledged, said.start)
-        if len(self._had_all) < _HAD_ALL_MAX:
-            self._had_all.append((said.asked_s, said.end))
 
     def _answer(self) -> None:
         """Tell the leader what is held."""
-        stream, said = self._stream, self._said
+        stream, said = self._stream, self._heard.said
         if stream is None or said is None:
             return
         held = self._copy.held
-        while self._had_all and self._had_all[0][1] <= held:
-            self._had_all_s, _ = self._had_all.popleft()
+        self._heard.holds(held)
         promises = self._following.heard(self._seconds())
         with contextlib.suppress(StreamBroken):  # the reader hears it
-            stream.write(form.frame([wire.HELD.piece(Held(held, self._had_all_s, said.asked_s, promises))]))
+            stream.write(form.frame([wire.HELD.piece(Held(held, self._heard.had_all_s, said.asked_s, promises))]))
         if held >= said.end:
             self.problem = None
             if self._told_why:

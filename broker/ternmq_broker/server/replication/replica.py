@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
@@ -19,6 +20,7 @@ from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.replication.follower import Follower
 from ternmq_broker.server.replication.leader import ReplicatingLeader
 from ternmq_broker.server.replication.membership import Election, in_sync
+from ternmq_broker.server.replication.read_connection import ReadService
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_protos.v2 import definition_pb2
@@ -165,7 +167,9 @@ class Replica:
             return election
         notes = await asyncio.to_thread(self._noted)
         follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls)
-        self._observability.watch_broker(CopyFigures(self._settings.folder, self._files, follower))
+        reads = self._read_service(follower)
+        self._observability.watch_broker(CopyFigures(self._settings.folder, self._files, follower, reads.counts))
+        self._front.serve_reads(reads)
         following = asyncio.create_task(follower.run(await self._look()), name="follower")
         ending = asyncio.create_task(self._stopping.wait())
         try:
@@ -175,8 +179,15 @@ class Replica:
             for task in (following, ending):
                 task.cancel()
             await asyncio.gather(following, ending, return_exceptions=True)
+            self._front.end_reads()
             self._observability.watch_broker(None)
             self.follower = None
+
+    def _read_service(self, follower: Follower) -> ReadService:
+        name = f"{self._membership.shard}/{self._membership.name}"
+        return ReadService(
+            name=name, version=version("ternmq"), reads=follower.reads, continued=self._observability.continued
+        )
 
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:
         """The registry has this replica as the leader: lead again, in a new epoch; None if that is over."""

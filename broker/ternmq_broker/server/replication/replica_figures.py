@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 
 
 class CopyFigures:
-    """A follower as a broker without clients: what its disk and its log have to be told of."""
+    """A follower as a broker without clients: what its disk and its log have to be told of; `counts` has what proxies
+    read there."""
 
-    def __init__(self, folder: "Path", files: "ReplicaFiles", follower: "Follower") -> None:
+    def __init__(self, folder: "Path", files: "ReplicaFiles", follower: "Follower", counts: MessageCounts) -> None:
         self._folder = folder
         self._files = files
         self._follower = follower
+        self._counts = counts
 
     def now(self) -> BrokerFigures:
         """For any thread."""
         opened, room = self._files.opened, self._files.opened.room
         store = opened.store
         return BrokerFigures(
-            messages=MessageCounts(),
+            messages=self._counts,
             retries=0,
             dead_letters=0,
             lost=0,

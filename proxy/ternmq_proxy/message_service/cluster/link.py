@@ -74,8 +74,10 @@ class BrokerLink:
         known: Callable[[], int],
         timing: LinkTiming = LINK_TIMING,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        method: str = _METHOD,
     ) -> None:
         self.broker = broker
+        self._method = method
         self._tls = tls
         self.address = address
         self._events = events
@@ -266,7 +268,7 @@ class BrokerLink:
     async def _converse(self) -> None:
         """Make the stream, and use it until it ends or breaks."""
         tls = None if self._tls is None else self._tls()
-        stream = await connect(self.address, _METHOD, timeout_s=self._timing.connect_timeout_s, tls=tls)
+        stream = await connect(self.address, self._method, timeout_s=self._timing.connect_timeout_s, tls=tls)
         try:
             async with asyncio.timeout(self._timing.connect_timeout_s):
                 await self._greet(stream)

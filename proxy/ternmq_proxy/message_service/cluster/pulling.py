@@ -6,6 +6,7 @@ waits for the messages themselves: there is one such pull a queue, and what it d
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import Pulled
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import QueueReaderId, QueueRef
     from ternmq_common.output_room import AnswerRoom
+    from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
     from ternmq_proxy.message_service.cluster.repeats import Repeats
 
 
 class Pulling:
-    """Asks the broker that a queue names."""
+    """Asks the broker that a queue names; with `followers` those first for what is cold."""
 
-    def __init__(self, repeats: "Repeats") -> None:
+    def __init__(self, repeats: "Repeats", followers: "FollowerReads | None" = None) -> None:
         self._repeats = repeats
+        self._followers = followers
 
     async def pull(
         self,
@@ -38,15 +41,19 @@ class Pulling:
     ) -> Pulled:
         """See `MessageService.pull`."""
         broker = self._repeats.at(queue.broker)
+        is_locked = reader is not None and reader.lock_hold_ms > 0
 
-        def fetched(wait_s: float) -> "Awaitable[Pulled]":
+        def at_leader(wait_s: float) -> "Awaitable[Pulled]":
             return broker.pull(queue, offset, passing, batch=batch, poll_s=wait_s, reader=reader)
 
+        fetched: Callable[[float], Awaitable[Pulled]] = at_leader
+        if self._followers is not None and not is_locked:
+            fetched = partial(self._followers.pull, queue, offset, passing, batch, at_leader)
         if room is None:
             return await fetched(poll_s)
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
-        if reader is not None and reader.lock_hold_ms:
+        if is_locked:
             pulled = await fetched(poll_s)
             taken = not pulled.messages or await room.enter(end - loop.time())
             return pulled if taken else Pulled([], offset)

@@ -17,6 +17,7 @@ from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.links import Links
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Acknowledged,
         OrphanedTransaction,
         PullingMember,
+        QueueBounds,
         QueueProgress,
         Route,
         SettleOutcome,
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.interface import AskProducer
     from ternmq_registry.directory import Directory
-    from ternmq_runtime.observability.figures import LinkFigures
+    from ternmq_runtime.observability.figures import FollowerReadFigures, LinkFigures
 
 _log = logging.getLogger(__name__)
 SEEK_EVERY_S = 0.15
@@ -66,6 +68,7 @@ class ClusterMessageService:
         proxy: str,
         link_timing: LinkTiming = LINK_TIMING,
         tls: "Callable[[], ssl.SSLContext] | None" = None,
+        read_from_followers: bool = False,
     ) -> None:
         """`tls` gives what each connection to a broker begins with, None: plain text."""
         self._directory = directory
@@ -97,8 +100,12 @@ class ClusterMessageService:
         self.release = asking(Storage.release, self._brokers_of_handles)
         self.change_invisible = asking(Storage.change_invisible, self._its_broker)
         self.dead_letter = asking(Storage.dead_letter, self._its_broker)
-        self.pull = Pulling(self._repeats).pull
+        self._followers: FollowerReads | None = None
         self.bounds = asking(Storage.bounds, self._its_broker)
+        if read_from_followers:
+            self._followers = FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls)
+            self.bounds = asking(Storage.bounds, self._noted_bounds)
+        self.pull = Pulling(self._repeats, self._followers).pull
         self.offset_at = asking(Storage.offset_at, self._its_broker)
         self.committed = asking(Storage.committed, self._its_broker)
         self.set_committed = asking(Storage.set_committed, self._its_broker)
@@ -113,6 +120,8 @@ class ClusterMessageService:
     def start(self) -> None:
         self._directory.on_change(self._registry_changed)
         self.links.start()
+        if self._followers is not None:
+            self._followers.start()
 
     async def close(self) -> None:
         self.polls.close()
@@ -120,6 +129,8 @@ class ClusterMessageService:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self.links.close()
+        if self._followers is not None:
+            await self._followers.close()
 
     @property
     def problem(self) -> str | None:
@@ -132,6 +143,10 @@ class ClusterMessageService:
         """The links at this moment; may be called in any thread."""
         aside = set(self.routes.aside())
         return [broker.link.figures(set_aside=broker.name in aside) for broker in self.links.all()]
+
+    def follower_read_figures(self) -> "list[FollowerReadFigures]":
+        """Pulls of what is cold, since the start; none without `read_from_followers`. For any thread."""
+        return [] if self._followers is None else self._followers.figures()
 
     # --- what the links notify of
 
@@ -176,6 +191,8 @@ class ClusterMessageService:
 
     def _registry_changed(self, snapshot: "RegistrySnapshot") -> None:
         self.links.follow(snapshot)
+        if self._followers is not None:
+            self._followers.follow(snapshot)
         self.routes.changed()
         self.polls.moved()
 
@@ -203,6 +220,12 @@ class ClusterMessageService:
         if isinstance(named, ReceiptHandle | TransactionId):
             self._check_broker(named)
         return await self._repeats.ask(named.broker, call, values)
+
+    async def _noted_bounds(self, call: "ShardCall", values: "Values") -> "QueueBounds":
+        bounds: QueueBounds = await self._its_broker(call, values)
+        if self._followers is not None:
+            self._followers.noted(values[0], bounds)
+        return bounds
 
     async def _brokers_of_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """One call for each broker that gave some of the handles; an outcome for each handle, in order."""

@@ -15,7 +15,18 @@ DEPLOY = Path(__file__).parents[4] / "deploy/observability"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/dashboards/ternmq.json").read_text())
 RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
 NAMES = frozenset(name for instrument in its.INSTRUMENTS for name in instrument.prometheus_names) | {"up"}
-OURS = (its.TOPIC, its.GROUP, its.METHOD, its.CODE, its.BROKER, its.REPLICA, its.LIMIT, its.CERTIFICATE, "error.type")
+OURS = (
+    its.TOPIC,
+    its.GROUP,
+    its.METHOD,
+    its.CODE,
+    its.BROKER,
+    its.REPLICA,
+    its.ROLE,
+    its.LIMIT,
+    its.CERTIFICATE,
+    "error.type",
+)
 LABELS = frozenset(label.replace(".", "_") for label in OURS) | {"instance", "job", "le"}
 # What PromQL has of its own; everything else in an expression is the name of a metric or a label.
 WORDS = frozenset({"sum", "min", "max", "by", "rate", "increase", "deriv", "topk", "histogram_quantile", "and", "or"})

@@ -13,6 +13,7 @@ from ternmq_runtime.observability.durations import Durations
 from ternmq_runtime.observability.figures import (
     BrokerFigures,
     CertificateFigures,
+    FollowerReadFigures,
     FrontFigures,
     Lag,
     LedShard,
@@ -50,6 +51,7 @@ FIGURES = BrokerFigures(
     syncs=Durations(),
 )
 LINK = LinkFigures(broker="b", up=True, set_aside=False, calls=30, late=1, lost=2, frames_out=10, frames_in=9)
+COLD = FollowerReadFigures(broker="b", by_followers=40, by_leader=5)
 MEMBER = MemberFigures(registry_reachable=False, registry_version=7, lease_age_s=1.5, proxies=2)
 
 REPLICA = ReplicaFigures(
@@ -102,6 +104,7 @@ def a_full_process(**others: float) -> Observability:
     observability.watch_front(front)
     observability.watch_broker(FakeBroker())
     observability.watch_links(lambda: [LINK])
+    observability.watch_follower_reads(lambda: [COLD])
     observability.watch_member(lambda: MEMBER)
     observability.watch_replica(lambda: REPLICA)
     observability.watch_certificates(lambda: [CertificateFigures("server", 86400.0)])
@@ -123,6 +126,8 @@ async def test_what_a_cluster_knows_is_told() -> None:
         "ternmq_link_frames_sent_total b": 10,
         "ternmq_link_failures_total late b": 1,
         "ternmq_link_failures_total lost b": 2,
+        "ternmq_cold_pulls_total b follower": 40,
+        "ternmq_cold_pulls_total b leader": 5,
         "ternmq_registry_reachable": 0,
         "ternmq_registry_version": 7,
         "ternmq_lease_age_seconds": 1.5,

@@ -1,0 +1,74 @@
+"""Reads of a follower's copy, for proxies that read a cold backlog where the leader is not needed for it.
+
+What may be read is what the leader said to be acknowledged and this copy holds: no later leader takes that back. A
+message that can't be read here may be whole at the leader: who asks is sent there (HA_NOT_AVAILABLE), and gets no
+answer with a gap.
+Closing     each read is one step on the loop, and the files are closed or cut off after `close` only. A thread that
+            still waits for the disk then gives nothing to anybody.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_broker.cold_reads import done_when_read
+from ternmq_broker.consumption.queue_reader import QueueReader
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import PULL_BATCH_MAX
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import Pulled, QueueRef
+
+# Less than the default executor has threads on the smallest machine: the copy and its lease need some too.
+READS_MAX = 4
+WAITING_MAX = 256
+
+
+def not_here(why: str) -> MessagingError:
+    """The error that sends who asks to the leader."""
+    return MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"this replica gives no messages now: {why}")
+
+
+class CopyReads:
+    """The reads of one store, from its opening to `close`. `readable_end` is up to where its log may be read, and
+    `log_start` where the leader's log begins, as far as is known."""
+
+    def __init__(
+        self, store: "MessageStore", readable_end: "Callable[[], int]", log_start: "Callable[[], int]"
+    ) -> None:
+        self._reader = QueueReader(store, readable_end)
+        self._log_start = log_start
+        self._turns = asyncio.Semaphore(READS_MAX)
+        self._asked = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._is_closed = True
+
+    async def pull(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
+        """What a leader answers that does not wait, as far as that is known here; HA_NOT_AVAILABLE if it can't be
+        read."""
+        if self._asked >= WAITING_MAX:
+            raise not_here("too many others ask")
+        self._asked += 1
+        try:
+            async with self._turns:
+                return await done_when_read(lambda: self._read(queue, offset, passing, min(limit, PULL_BATCH_MAX)))
+        finally:
+            self._asked -= 1
+
+    def _read(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
+        if self._is_closed:
+            raise not_here("its files are opened anew, or it becomes the leader")
+        first = self._reader.locate(queue.topic, queue.queue_id, offset, 1)
+        if first and first[0].log_offset < self._log_start():
+            raise not_here("retention has removed what is asked for")
+        pulled = self._reader.pull(queue, offset, passing, limit)
+        if self._reader.lost_of(queue.topic, queue.queue_id, range(offset, pulled.next_offset)):
+            raise not_here("a message is damaged here")
+        return pulled

@@ -1,0 +1,212 @@
+"""Pulls of cold backlogs go to followers that are in sync, so that the leader's disk and memory are for what is live.
+
+Cold    what is pulled lies far behind the end of its queue, as the leader has told the bounds: a client's pull asks it
+        for these first. So the leader also says what is deleted, purged or expired before a follower is asked.
+Leader  gets all else: receives, offsets, groups that lock their queues, waiting. What no follower answers with
+        messages at once, it is asked in the same call; that follower is then left alone for a while that grows.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.shard.calls import CALLS
+from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
+from ternmq_proxy.message_service.cluster.link import BrokerLink
+from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
+from ternmq_runtime.observability.figures import FollowerReadFigures
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+    from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import OrphanedTransaction, Pulled, QueueBounds, QueueRef
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+_METHOD = "/ternmq.storage.v1.Storage/ReadCopy"
+COLD_MESSAGES = 1000
+# A pull comes right after the bounds of its queue.
+ENDS_MAX = 10_000
+# A follower that hangs costs the pulls that come to it first so much.
+ANSWER_TIMEOUT_S = 1.0
+_PULL = CALLS["pull"]
+
+
+class _Unheard:
+    """What a link to a follower notifies of concerns nobody: it is only asked."""
+
+    def link_changed(self, broker: str) -> None: ...
+
+    def ready(self, broker: str, group: str, topic: str) -> None: ...
+
+    def version_told(self, version: int) -> None: ...
+
+    async def check(self, orphan: "OrphanedTransaction") -> bool:
+        del orphan
+        return False
+
+
+@dataclass(slots=True)
+class _Follower:
+    link: BrokerLink
+    started_ms: int
+    failing: CircuitBreaker = field(default_factory=CircuitBreaker)
+
+
+@dataclass(slots=True)
+class _Counts:
+    by_followers: int = 0
+    by_leader: int = 0
+
+
+class FollowerReads:
+    """Finds followers for pulls, and has a link to each. `seconds` is a monotonic clock."""
+
+    def __init__(
+        self,
+        directory: "Directory",
+        *,
+        proxy: str,
+        timing: LinkTiming = LINK_TIMING,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._proxy = proxy
+        self._timing = timing
+        self._tls = tls
+        self._seconds = seconds
+        self._followers: dict[tuple[str, str], _Follower] = {}  # by shard and store
+        self._ending: set[asyncio.Task[None]] = set()
+        self._ends: dict[QueueRef, int] = {}
+        self._counts: dict[str, _Counts] = {}
+
+    def figures(self) -> list[FollowerReadFigures]:
+        """May be called in any thread."""
+        return [
+            FollowerReadFigures(broker=broker, by_followers=each.by_followers, by_leader=each.by_leader)
+            for broker, each in self._counts.copy().items()
+        ]
+
+    # --- links
+
+    def start(self) -> None:
+        self.follow(self._directory.snapshot)
+
+    def follow(self, snapshot: "RegistrySnapshot") -> None:
+        """Have a link to each follower of the snapshot, at its address."""
+        wanted = {
+            (entry.name, replica.store_id): (f"{entry.name}/{replica.name}", replica)
+            for entry in snapshot.brokers.values()
+            for replica in entry.replicas
+            if replica.store_id != entry.store_id
+        }
+        for key, follower in list(self._followers.items()):
+            if key not in wanted or wanted[key][1].address != follower.link.address:
+                self._end(self._followers.pop(key))
+        for key, (name, replica) in wanted.items():
+            known = self._followers.get(key)
+            if known is None:
+                self._followers[key] = _Follower(self._linked(name, replica.address), replica.started_ms)
+            elif known.started_ms != replica.started_ms:
+                known.started_ms = replica.started_ms
+                known.link.hurry()
+        self._counts = {
+            name: self._counts.get(name) or _Counts() for name, entry in snapshot.brokers.items() if entry.replicas
+        }
+
+    def _linked(self, name: str, address: str) -> BrokerLink:
+        link = BrokerLink(
+            name,
+            address,
+            _Unheard(),
+            proxy=self._proxy,
+            known=lambda: self._directory.snapshot.version,
+            timing=self._timing,
+            tls=self._tls,
+            method=_METHOD,
+        )
+        link.start()
+        return link
+
+    def _end(self, follower: _Follower) -> None:
+        task = asyncio.create_task(follower.link.close(), name=f"end of the link to {follower.link.broker}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        followers, self._followers = self._followers, {}
+        await asyncio.gather(*(each.link.close() for each in followers.values()), *self._ending)
+
+    # --- pulls
+
+    def noted(self, queue: "QueueRef", bounds: "QueueBounds") -> None:
+        """The leader has told the bounds of the queue."""
+        # The one that was told last is at the end, and the one that was told first goes.
+        self._ends.pop(queue, None)
+        self._ends[queue] = bounds.maximum
+        if len(self._ends) > ENDS_MAX:
+            del self._ends[next(iter(self._ends))]
+
+    async def pull(
+        self,
+        queue: "QueueRef",
+        offset: int,
+        passing: "MessageFilter",
+        batch: int,
+        at_leader: "Callable[[float], Awaitable[Pulled]]",
+        poll_s: float,
+    ) -> "Pulled":
+        """What a follower has there, else what the leader says, who waits for up to `poll_s` seconds."""
+        if self._ends.get(queue, 0) - offset < COLD_MESSAGES:
+            return await at_leader(poll_s)
+        entry = self._directory.snapshot.brokers.get(queue.broker)
+        counts = self._counts.get(queue.broker)
+        if entry is None or counts is None:
+            return await at_leader(poll_s)
+        began_s = self._seconds()
+        pulled = await self._of_a_follower(entry, queue, offset, passing, batch)
+        if pulled is not None:
+            counts.by_followers += 1
+            return pulled
+        counts.by_leader += 1
+        return await at_leader(max(0.0, poll_s - (self._seconds() - began_s)))
+
+    async def _of_a_follower(
+        self, entry: "BrokerEntry", queue: "QueueRef", offset: int, passing: "MessageFilter", batch: int
+    ) -> "Pulled | None":
+        """None: the leader is to be asked."""
+        follower = self._usable(entry, queue)
+        if follower is None:
+            return None
+        try:
+            answer = await follower.link.ask(
+                _PULL, (queue, offset, passing, batch, 0.0, None), timeout_s=ANSWER_TIMEOUT_S
+            )
+        except MessagingError as error:
+            _log.debug("%s did not answer a pull: %s", follower.link.broker, error.message)
+        else:
+            pulled = cast("Pulled", answer)
+            if pulled.next_offset > offset:
+                follower.failing.worked()
+                return pulled
+        follower.failing.failed(self._seconds())
+        return None
+
+    def _usable(self, entry: "BrokerEntry", queue: "QueueRef") -> _Follower | None:
+        """A follower that is in sync and can be asked: of a queue always the same one, as long as it is."""
+        now_s = self._seconds()
+        usable: list[_Follower] = []
+        for replica in entry.replicas:
+            follower = self._followers.get((entry.name, replica.store_id))
+            if follower is None or not (replica.in_sync and replica.live and follower.link.connected):
+                continue
+            if not follower.failing.is_aside(now_s):
+                usable.append(follower)
+        return usable[queue.queue_id % len(usable)] if usable else None
