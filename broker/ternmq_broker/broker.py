@@ -197,6 +197,11 @@ class Broker:
         return self._room.problem if self._flusher.failure is None else str(self._flusher.failure)
 
     @property
+    def refuses_for_room(self) -> bool:
+        """Whether new messages are not accepted since the disk has too little room."""
+        return self._room.refuses
+
+    @property
     def disk_failure(self) -> MessagingError | None:
         """Why nothing that is stored can be made durable any more, if so; also of one that gave up."""
         return self._flusher.failure

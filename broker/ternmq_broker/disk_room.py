@@ -6,6 +6,8 @@ Watermarks  below the first, `free_min_bytes`, new messages are refused, while c
 Reserve     what frees room has to write before: indexes, low watermarks, timers that are relocated. When the disk is
             full all the same, since others write to it too, such a step gets a slice of the reserve, and is done again;
             and a clean end does. Other housekeeping gets half of the reserve at most.
+Replicas    a follower copies whatever its leader takes. It looks all the same, and tells its leader whether it would
+            take messages (`replication/shortage.py`).
 Threads     everything belongs to the loop's thread; the reserve's file is made and removed in others. The figures may
             be read in any.
 """
@@ -70,20 +72,32 @@ class DiskRoom:
     """
 
     def __init__(
-        self, look_at_disk: "Callable[[], DiskBytes]", reserve: "Reserve", *, free_min_bytes: int | None
+        self,
+        look_at_disk: "Callable[[], DiskBytes]",
+        reserve: "Reserve",
+        *,
+        free_min_bytes: int | None,
+        follows: bool = False,
     ) -> None:
-        """`free_min_bytes` None: by the size of the disk; 0: messages are never refused before the disk is full."""
+        """`free_min_bytes` None: by the size of the disk; 0: messages are never refused before the disk is full.
+        `follows`: until `start` says otherwise this is a replica that takes no messages of its own."""
         self._look_at_disk = look_at_disk
         self._reserve = reserve
         self._configured = free_min_bytes
         self._task: asyncio.Task[None] | None = None
         self._said_in_use = False
+        self._follows = follows
         self.refuses = False
-        """New messages are to be refused."""
+        """New messages are to be refused; of a replica that follows, they would be if it led."""
         self.free_bytes = self.free_min_bytes = 0
         self.look()
 
-    def start(self) -> None:
+    def start(self, *, follows: bool = False) -> None:
+        """Look from now on, for a leader, or for a replica that follows."""
+        is_to_be_said = self.refuses and self._follows and not follows
+        self._follows = follows
+        if is_to_be_said:
+            _log.warning("%s", self.problem)
         self._task = asyncio.create_task(self._watch(), name="disk room")
 
     async def stop(self) -> None:
@@ -105,10 +119,11 @@ class DiskRoom:
         mark = self.free_min_bytes = automatic_mark(total) if self._configured is None else self._configured
         if not self.refuses and self.free_bytes < mark:
             self.refuses = True
-            _log.warning("%s", self.problem)
+            _log.warning("%s", self._follower_problem() if self._follows else self.problem)
         elif self.refuses and self.free_bytes >= mark + mark // _ABOVE_SHARE:
             self.refuses = False
-            _log.info("the disk has %s free, so that messages are taken again", rendered_bytes(self.free_bytes))
+            again = "this replica could lead again" if self._follows else "messages are taken again"
+            _log.info("the disk has %s free, so that %s", rendered_bytes(self.free_bytes), again)
 
     async def renew(self) -> None:
         """Look, and have the reserve back if there is room for it: before new messages take that."""
@@ -135,6 +150,13 @@ class DiskRoom:
         return (
             f"the disk has {free} free, and new messages must leave {mark} (disk_free_min_bytes): they are refused "
             "until there is room, by retention or otherwise; what is stored can be consumed"
+        )
+
+    def _follower_problem(self) -> str:
+        free, mark = rendered_bytes(self.free_bytes), rendered_bytes(self.free_min_bytes)
+        return (
+            f"the disk has {free} free, and new messages must leave {mark} (disk_free_min_bytes): this replica goes on "
+            "copying its leader until the disk is full, and would take no messages if it led"
         )
 
     def refusal(self) -> DiskShort:

@@ -3,6 +3,7 @@
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.disk_room import DiskRoom, disk_bytes
@@ -81,7 +82,7 @@ def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool 
         )
         store.is_replicated = is_replica
         journal = ProgressJournal(folders.consumption)
-        room = _room(settings)
+        room = _room(settings, follows=is_replica)
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)
     return OpenedStore(lock, store, journal, room)
@@ -122,8 +123,9 @@ def _damaged(folder: "Path", error: CommitLogCorrupted | DamagedFile) -> Startup
     )
 
 
-def _room(settings: "BrokerSettings") -> DiskRoom:
+def _room(settings: "BrokerSettings", *, follows: bool) -> DiskRoom:
     reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
-    room = DiskRoom(lambda: disk_bytes(settings.folder), reserve, free_min_bytes=settings.disk_free_min_bytes)
+    look_at_disk = partial(disk_bytes, settings.folder)
+    room = DiskRoom(look_at_disk, reserve, free_min_bytes=settings.disk_free_min_bytes, follows=follows)
     room.renew_reserve()
     return room

@@ -34,6 +34,8 @@ CHAOS_S = 45.0
 MIB = 1 << 20
 DISK_BYTES = 64 * MIB
 SEGMENT_BYTES = MIB
+# Less than new messages must leave free of a small disk, and enough for those of a test.
+SOME_BYTES = 4 * MIB
 BIG = bytes(200_000)
 
 
@@ -171,6 +173,21 @@ async def fills(replica: ReplicaProcess, client: RawClient, topic: str) -> Balla
     return ballast
 
 
+def said(replica: ReplicaProcess, text: str) -> int:
+    """How often its log says that."""
+    return replica.log.read_text(errors="replace").count(text)
+
+
+async def knows_its_room(replica: ReplicaProcess, *, has_room: bool) -> None:
+    """Return when the replica, by its log, has seen that its disk has room, or none."""
+
+    async def as_wanted() -> bool:
+        log = replica.log.read_text(errors="replace")
+        return (log.rfind("free, so that") >= log.rfind("must leave")) is has_room
+
+    await eventually(as_wanted, within_s=WITHIN_S, what=f"{replica.title} sees that its disk has room: {has_room}")
+
+
 async def test_a_follower_whose_disk_is_full_holds_up_nobody(small: Shard) -> None:
     async with at_work(small, "full-follower") as work, RawClient(small.cluster.doors[0]) as client:
         follower, _ = await small.followers()
@@ -180,22 +197,40 @@ async def test_a_follower_whose_disk_is_full_holds_up_nobody(small: Shard) -> No
         ballast.remove()
 
 
-async def test_a_leader_whose_disk_is_full_can_be_followed_by_another(small: Shard) -> None:
-    async with at_work(small, "full-leader") as work, RawClient(small.cluster.doors[0]) as client:
+async def test_a_leader_whose_disk_is_full_is_followed_by_another(small: Shard) -> None:
+    async with at_work(small, "full-leader") as work:
         leader = await small.leader()
-        target, _ = await small.followers()
-        topic = await client.create_topic("no-room")
         ballast = Ballast(leader.data)
         ballast.fill()
-
-        async def refused() -> bool:
-            return (await sent_code(client, topic))[0] == "HA_NOT_AVAILABLE"
-
-        await eventually(refused, within_s=WITHIN_S, what="sends are refused")
-        await asyncio.to_thread(small.registry.ask_to_move, small.name, target.replica)
-        assert await small.led_by_another(leader) is target
+        await small.led_by_another(leader)
         await goes_on(work)
         ballast.remove()
+
+
+async def test_a_leader_whose_disk_is_full_is_followed_by_none_that_has_no_room_either(small: Shard) -> None:
+    async with at_work(small, "full-disks") as work:
+        leader, followers = await small.leader(), await small.followers()
+        ballasts = {each.replica: Ballast(each.data) for each in (*followers, leader)}
+        nobody = "no replica in sync has room"
+        before = said(leader, nobody)
+        for replica in (*followers, leader):
+            await knows_its_room(replica, has_room=True)
+            # It can copy what comes, so that it stays in sync.
+            ballasts[replica.replica].fill(leave_bytes=SOME_BYTES)
+            await knows_its_room(replica, has_room=False)
+
+        async def is_said() -> bool:
+            return said(leader, nobody) > before
+
+        await eventually(is_said, within_s=WITHIN_S, what="the leader says that nobody has room")
+        assert await small.leader() is leader
+        target = followers[1]
+        ballasts[target.replica].remove()
+        assert await small.led_by_another(leader) is target
+        await goes_on(work)
+        for ballast in ballasts.values():
+            ballast.remove()
+    assert said(leader, nobody) == before + 1
 
 
 async def test_the_logs_of_all_replicas_are_the_same(small: Shard, shard: NetworkShard) -> None:

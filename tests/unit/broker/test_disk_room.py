@@ -38,10 +38,10 @@ class CountedReserve(Reserve):
 class Disk:
     """A disk of which the test says how much is free."""
 
-    def __init__(self, *, mark: int | None = 1600, slices: int = 4) -> None:
+    def __init__(self, *, mark: int | None = 1600, slices: int = 4, follows: bool = False) -> None:
         self.free = TOTAL
         self.reserve = CountedReserve(slices)
-        self.room = DiskRoom(lambda: DiskBytes(self.free, TOTAL), self.reserve, free_min_bytes=mark)
+        self.room = DiskRoom(lambda: DiskBytes(self.free, TOTAL), self.reserve, free_min_bytes=mark, follows=follows)
 
     def has(self, free: int) -> bool:
         """Whether messages are taken when so much is free."""
@@ -94,6 +94,22 @@ def test_each_change_is_said_once_and_with_figures(caplog: pytest.LogCaptureFixt
     assert "1.0 MiB free" in refused
     assert "must leave 1.0 GiB (disk_free_min_bytes)" in refused
     assert "3.0 GiB free" in taken
+
+
+async def test_what_a_replica_says_of_its_disk_is_of_what_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    disk = Disk(mark=GIB, follows=True)
+    for free in (MIB, 3 * GIB, MIB):
+        disk.has(free)
+    disk.room.start(follows=True)
+    await disk.room.stop()
+    disk.room.start()  # it leads from here on
+    await disk.room.stop()
+    disk.has(3 * GIB)
+    says = [record.getMessage() for record in caplog.records]
+    follows, leads = "would take no messages if it led", "they are refused until there is room"
+    for text, part in zip(says, (follows, "could lead again", follows, leads, "are taken again"), strict=True):
+        assert part in text
 
 
 def test_a_sender_and_readiness_hear_why() -> None:

@@ -6,6 +6,7 @@ leader may have the log cut off before it, and whatever is cut off was in memory
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
@@ -39,6 +40,7 @@ class Copy:
     ) -> None:
         self.store = opened.store
         self._journal = opened.journal
+        self._room = opened.room
         self._notes = notes
         self._on_held = on_held
         self._flusher = Flusher(opened.store, flush, turns=0)  # what the leader has at hand comes in one piece
@@ -49,17 +51,23 @@ class Copy:
         self._loop = BackgroundLoop(
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
+        self._is_stopped = False
         self.acknowledged = opened.store.spill_limit
         self.reads = CopyReads(opened.store, lambda: min(self.acknowledged, self.held), lambda: self._log_start)
         """For proxies, while this is known to be in sync; ended by `stop`."""
 
     def start(self) -> None:
+        self._room.start(follows=True)
         self._flusher.start()
         self._loop.start()
 
     async def stop(self) -> None:
         """Make durable what there is, and end; the store stays open, and no thread writes its files any more."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self.reads.close()
+        await self._room.stop()
         await self._loop.stop()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._flusher.stop()
@@ -128,7 +136,8 @@ class Copy:
 
     async def replace_journal(self, lines: list[bytes]) -> None:
         """Have the leader's journal instead of what was there. BadLines if it is none."""
-        await self._to_the_end(asyncio.to_thread(self._journal.replace_all, lines))
+        replacing = partial(asyncio.to_thread, self._journal.replace_all, lines)
+        await self._to_the_end(self._room.with_reserve(replacing, all_of_it=False))
 
     async def add_to_journal(self, lines: list[bytes]) -> None:
         """Lines that the leader's journal got. BadLines if they are none."""
@@ -140,9 +149,9 @@ class Copy:
         await self._to_the_end(self._derive())
 
     async def _derive(self) -> None:
+        if count := self.store.removable_below(self._log_start):
+            # Whatever is still needed of them the leader has put further on. First, as it makes room on a full disk.
+            await self._room.with_reserve(partial(self._upkeep.remove, count), all_of_it=True)
+            _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.start)
         self.store.mark_durable()
         await self._upkeep.spill()
-        if count := self.store.removable_below(self._log_start):
-            # Whatever is still needed of them the leader has put further on.
-            await self._upkeep.remove(count)
-            _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.start)

@@ -21,12 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaFiles:
-    """One replica's files, open. StartupError of every method says what stands in the way."""
+    """One replica's files, open. StartupError of every method says what stands in the way; after OSError they are open
+    as they were."""
 
     def __init__(self, settings: "BrokerSettings") -> None:
         self._settings = settings
         self.opened = open_store(settings, is_replica=True)
         self._is_open = True
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
 
     @property
     def store(self) -> "MessageStore":
@@ -60,9 +65,11 @@ class ReplicaFiles:
             opened.store.abandon()
             opened.journal.close()
             self._is_open = False
-        change(DiskFolders(self._settings.folder))
-        self.opened = open_files(self._settings, opened.lock, is_replica=True)
-        self._is_open = True
+        try:
+            change(DiskFolders(self._settings.folder))
+        finally:  # a disk that is full changes nothing, and the copy goes on when there is room
+            self.opened = open_files(self._settings, opened.lock, is_replica=True)
+            self._is_open = True
 
     def let_go(self) -> None:
         """A broker that ended has closed the store and the journal."""

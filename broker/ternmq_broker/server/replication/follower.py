@@ -314,6 +314,7 @@ class Follower:
         store = self._files.store
         if view is not None and membership.store_id not in view.in_sync and not store.is_catching_up:
             await asyncio.to_thread(store.begin_catching_up())
+        self._copy.heard(0, lead.start)
         self._heard.begin(self._seconds())
         self._stream, self._stream_epoch = stream, lead.epoch
         stream.write(form.frame([wire.READY.piece(store.end)]))
@@ -326,14 +327,17 @@ class Follower:
     async def _reopen(self, lead: Lead | None) -> None:
         await self._copy.stop()
         files = self._files
-        if lead is None:
-            await asyncio.to_thread(files.reopen)
-        elif lead.state is not None:
-            await asyncio.to_thread(files.begin_as, lead.state)
-        else:
-            await asyncio.to_thread(files.cut, lead.common)
-        self._copy = self._new_copy()
-        self._copy.start()
+        try:
+            if lead is None:
+                await asyncio.to_thread(files.reopen)
+            elif lead.state is not None:
+                await asyncio.to_thread(files.begin_as, lead.state)
+            else:
+                await asyncio.to_thread(files.cut, lead.common)
+        finally:
+            if files.is_open:
+                self._copy = self._new_copy()
+                self._copy.start()
 
     def _new_copy(self) -> Copy:
         return Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer)
@@ -386,8 +390,9 @@ class Follower:
         held = self._copy.held
         self._heard.holds(held)
         promises = self._following.heard(self._seconds())
+        answer = Held(held, self._heard.had_all_s, said.asked_s, promises, has_room=not self._files.opened.room.refuses)
         with contextlib.suppress(StreamBroken):  # the reader hears it
-            stream.write(form.frame([wire.HELD.piece(Held(held, self._heard.had_all_s, said.asked_s, promises))]))
+            stream.write(form.frame([wire.HELD.piece(answer)]))
         if held >= said.end:
             self.problem = None
             if self._told_why:

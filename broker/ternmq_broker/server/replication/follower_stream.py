@@ -53,6 +53,7 @@ class FollowerStream:
         self._why = ""
         self.replica = self.name = ""
         self.sent = self.held = 0
+        self.has_room = False
         self.heard_s = 0.0
 
     @property
@@ -106,7 +107,7 @@ class FollowerStream:
                 text = f"replica {self.name} is in sync, and was away for so long that the logs can't be compared"
                 raise CallRefused(Status.UNAVAILABLE, text)
             if common is not None and common >= store.start and common > hello.start:
-                lead = Lead(self._leader.epoch, common)
+                lead = Lead(self._leader.epoch, common, start=store.start)
         if lead is None:
             state = store.join_state()
             lead = Lead(self._leader.epoch, state.log_start, state)
@@ -152,6 +153,7 @@ class FollowerStream:
         if held.position > self.sent:
             raise NoFrame(f"it says that it holds the log up to {held.position}, and was sent {self.sent}")
         self.held = max(self.held, held.position)
+        self.has_room = held.has_room
         while self._on_the_way and self._on_the_way[0] <= self.held:
             self._on_the_way.popleft()
         self._leader.answered(self, held)

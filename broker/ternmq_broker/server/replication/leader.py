@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ternmq_broker.broker import Broker
+    from ternmq_broker.replication.shortage import Shortage
     from ternmq_broker.replication.timing import ReplicationTiming
     from ternmq_broker.server.replication.membership import Membership
     from ternmq_common.cluster import BrokerEntry, BrokerLoad
@@ -56,9 +57,11 @@ class ReplicatingLeader:
         *,
         leased_at_s: float,
         acknowledged: int,
+        shortage: "Shortage",
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`entry` is the shard as the registry had it when this became its leader."""
+        """`entry` is the shard as the registry had it when this became its leader; `shortage` is of all times that this
+        replica leads."""
         self._membership = membership
         self._broker = broker
         self.store = broker.store
@@ -89,7 +92,8 @@ class ReplicatingLeader:
         self._renewed_s = leased_at_s
         self._was_serving = True
         self._wakes_followers = False
-        self._is_moving = False
+        self._shortage = shortage
+        self.moves_for_room = False
         self.deposed = asyncio.Event()
         self.move_to = ""
         self.asked_to_move = asyncio.Event()
@@ -308,8 +312,27 @@ class ReplicatingLeader:
                 _log.warning(
                     "the lease ran out, and not every in-sync replica lets this one lead: it hands out nothing"
                 )
+        self._look_for_room(now_s)
         if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
             self._spawn(self._change(change), "in-sync set")
+
+    def _look_for_room(self, now_s: float) -> None:
+        """Ask to move if this disk has no room, and that of another replica has."""
+        # Without the registry nobody else could lead, nor this one again.
+        if self.asked_to_move.is_set() or self.lease_age_s > self._timing.lease_s / 2:
+            return
+        in_sync = self._leading.in_sync
+        with_room = {name: each.held for name, each in self._followers.items() if each.has_room and name in in_sync}
+        way = self._shortage.way_out(now_s, is_short=self._broker.refuses_for_room, with_room=with_room)
+        if way is None:
+            return
+        if way.target is None:
+            _log.warning("no replica in sync has room on its disk either, so this one leads on, and takes no messages")
+            return
+        _log.warning("this disk has no room for messages, and replica %s has: it is to lead", self.name_of(way.target))
+        self.move_to = way.target
+        self.moves_for_room = True
+        self.asked_to_move.set()
 
     async def _change(self, change: InSyncChange) -> None:
         membership = self._membership

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
+from ternmq_broker.replication.shortage import Shortage
 from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.load import Load
@@ -84,6 +85,7 @@ class Replica:
         self._proxies: Proxies | None = None
         self._times_led = 0
         self._has_failed_to_move = False
+        self._shortage = Shortage()
 
     # --- what there is to see
 
@@ -212,11 +214,17 @@ class Replica:
     async def _lead(self, election: Election) -> None:
         """Lead until another one does, or this replica gives it away; afterwards the files are closed."""
         membership, files = self._membership, self._files
+        self._shortage.begin()
         await asyncio.to_thread(self._note_deletions)
         broker = await asyncio.to_thread(Broker.over, files.opened, self._settings, self._rules, self._clock)
         files.let_go()
         leader = ReplicatingLeader(
-            membership, broker, election.entry, leased_at_s=election.leased_at_s, acknowledged=election.acknowledged
+            membership,
+            broker,
+            election.entry,
+            leased_at_s=election.leased_at_s,
+            acknowledged=election.acknowledged,
+            shortage=self._shortage,
         )
         broker.gate = leader
         broker.answers_alone(leader.is_async)
@@ -297,6 +305,8 @@ class Replica:
             await quiet
             is_handed_over = await self._handed_over(leader)
             self._has_failed_to_move = not is_handed_over
+            if leader.moves_for_room and not is_handed_over:
+                self._shortage.failed(time.monotonic())
             if not is_handed_over and self._stopping.is_set():
                 with contextlib.suppress(MessagingError):  # the lease runs out by itself
                     await self._membership.give_up(leader.epoch)

@@ -30,11 +30,13 @@ class Follow(Struct, frozen=True, gc=False):
 
 
 class Lead(Struct, frozen=True, gc=False):
-    """The leader of that epoch takes the follower, whose log is the leader's up to `common`; see the module."""
+    """The leader of that epoch takes the follower, whose log is the leader's up to `common`; see the module. The
+    leader's log begins at `start`: a follower whose disk is full has room again by removing what lies before."""
 
     epoch: UInt63
     common: UInt63
     state: JoinState | None = None
+    start: UInt63 = 0
 
 
 class Said(Struct, frozen=True, array_like=True, gc=False):
@@ -61,12 +63,13 @@ class LogBytes(Struct, frozen=True, array_like=True, gc=False):
 class Held(Struct, frozen=True, array_like=True, gc=False):
     """The follower's log is durable below `position`; it had everything that the leader had at `had_all_s`, and has
     heard what the leader said at `heard_s`, by the leader's clock. `promises`: from then on it will not take over for a
-    while."""
+    while. `has_room`: it would take messages if it led; one that does not say so is taken to have none."""
 
     position: UInt63
     had_all_s: float
     heard_s: float
     promises: bool
+    has_room: bool = False
 
 
 class JournalPart(Struct, frozen=True, array_like=True, gc=False):
