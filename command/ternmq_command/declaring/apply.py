@@ -40,15 +40,16 @@ DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
 def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
     """Make a server have the topics, groups, users and quotas that FILE declares.
 
-    What is missing is created, and what differs is updated where no message is lost by it: more queues and another
-    permission of a topic, all settings of a group but whether it is FIFO, all of a user but the secret. If something
-    can't become as FILE says, nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
+    What is missing is created, and what differs is updated where no message is lost by it: more queues, another
+    permission and replication of a topic, all settings of a group but whether it is FIFO, all of a user but the secret.
+    If something can't become as FILE says, nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
 
     \b
     The file, as YAML:
       topics:
         - {name: orders, type: fifo, queues: 16}
         - {name: audit, permission: read-write}
+        - {name: clicks, replication: async}
       groups:
         - {name: billing, fifo: true, max_attempts: 5}
         - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,

@@ -1,8 +1,8 @@
 """What has to change so that a server has what is declared; decided of values, before anything is changed.
 
-What is missing is created. Of what is there, settings that can change without losing a message are updated: more queues
-and another permission of a topic, and all settings of a group but whether it is FIFO. The rest is refused: another
-type, fewer queues, FIFO or not. Nothing is ever deleted. For users see `user_convergence`, for quotas
+What is missing is created. Of what is there, settings that can change without losing a message are updated: more
+queues, another permission and replication of a topic, and all settings of a group but whether it is FIFO. The rest is
+refused: another type, fewer queues, FIFO or not. Nothing is ever deleted. For users see `user_convergence`, for quotas
 `quota_convergence`.
 """
 
@@ -21,7 +21,7 @@ from ternmq_command.terminal.output import cell
 from ternmq_command.topic.commands import described_record
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import Permission, TopicType
+    from ternmq.admin.words import Permission, Replication, TopicType
     from ternmq_command.declaring.declarations import Declarations, DeclaredGroup, DeclaredTopic
     from ternmq_command.terminal.output import Record
 
@@ -79,15 +79,23 @@ def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mappi
 
 def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
     """What to do with one topic."""
-    wanted = {"type": declared.type_name, "queues": declared.queues, "permission": declared.permission}
+    wanted = {
+        "type": declared.type_name,
+        "queues": declared.queues,
+        "permission": declared.permission,
+        "replication": declared.replication,
+    }
     given = {name: value for name, value in wanted.items() if value is not None}
     permission = cast("Permission | None", declared.permission)
+    replication = cast("Replication | None", declared.replication)
     if there is None:
         kind = cast("TopicType", declared.type_name or "normal")
-        creation = topic_calls.create(declared.name, kind, declared.queues, permission=permission)
+        creation = topic_calls.create(
+            declared.name, kind, declared.queues, permission=permission, replication=replication
+        )
         return _creation("topic", declared.name, given, creation)
     before = described_record(there)
-    update = topic_calls.update(declared.name, queues=declared.queues, permission=permission)
+    update = topic_calls.update(declared.name, queues=declared.queues, permission=permission, replication=replication)
     return _alteration("topic", given, before, _topic_obstacle(given, before), update)
 
 

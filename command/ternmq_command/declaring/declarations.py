@@ -14,14 +14,14 @@ from ternmq_command.group.settings import GroupSettings
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.moments import is_ago
-from ternmq_command.topic.commands import TYPE_NAMES
+from ternmq_command.topic.commands import REPLICATION_NAMES, TYPE_NAMES
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.names import checked_group, checked_topic, group_of_derived
 from ternmq_common.printable import cut
 from ternmq_common.settings import did_you_mean
 
-TOPIC_KEYS = ("name", "type", "queues", "permission")
+TOPIC_KEYS = ("name", "type", "queues", "permission", "replication")
 GROUP_KEYS = ("name", "fifo", *GroupSettings.__annotations__)
 
 
@@ -33,6 +33,7 @@ class DeclaredTopic:
     type_name: str | None
     queues: int | None
     permission: str | None
+    replication: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,7 @@ def _topic(item: dict[str, object], where: str) -> DeclaredTopic:
         type_name=choice(item, "type", where, TYPE_NAMES),
         queues=count(item, "queues", where, most=QUEUES_MAX),
         permission=choice(item, "permission", where, PERMISSION_NAMES),
+        replication=choice(item, "replication", where, REPLICATION_NAMES),
     )
 
 

@@ -1,7 +1,8 @@
-"""Completion of names of topics and groups: the server is asked for half a second; its silence means no names.
+"""Completion of names of topics, groups, shards and their replicas: the server is asked for half a second; its silence
+means no names.
 
-Only a call of a shell for completions comes here. Commands need not know: an argument or option is one of a topic or a
-group by its name or metavar, where the command has an endpoint.
+Only a call of a shell for completions comes here. Commands need not know: an argument or option is one of a topic, a
+group, a shard or a replica by its name or metavar, where the command has an endpoint.
 """
 
 import time
@@ -15,10 +16,18 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from google.protobuf.message import Message
 
+    from ternmq_command.calls.admin import AdminClient
+
 PATIENCE_S = 0.5
 NAMES_MAX = 1000
-Kind = Literal["topic", "group"]
-_BY_NAME: dict[str, Kind] = {"topic": "topic", "to_topic": "topic", "group": "group"}
+Kind = Literal["topic", "group", "shard", "replica"]
+_BY_NAME: dict[str, Kind] = {
+    "topic": "topic",
+    "to_topic": "topic",
+    "group": "group",
+    "shard": "shard",
+    "replica": "replica",
+}
 _BY_METAVAR: dict[str, Kind] = {"TOPIC": "topic", "GROUP": "group"}
 # What NAME is in these groups of commands, where it is not what is to be made.
 _NAMED: dict[str, Kind] = {"topic": "topic", "group": "group"}
@@ -38,7 +47,7 @@ def teach(command: click.Command, name: str) -> None:
 
 
 def kind_of(parameter: click.Parameter, command: click.Command, group: str) -> Kind | None:
-    """What a parameter of a command in that group of commands names; None if neither."""
+    """What a parameter of a command in that group of commands names; None if nothing of these."""
     if getattr(parameter, "hidden", False) or parameter.type is not click.STRING:
         return None
     if parameter.name == "name":
@@ -73,10 +82,23 @@ def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
 
     try:
         with ctx.scope(cleanup=False), Hurried(_endpoint(ctx)) as admin:
-            names = admin.topic_names() if kind == "topic" else admin.group_names()
+            names = _all_names(kind, admin, ctx)
     except (click.ClickException, ValueError):
         return ()
     return (name for name in names if name and not problem_of_name(name) and not any(map(str.isspace, name)))
+
+
+def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str]:
+    """Replicas are those of the shard that was named before."""
+    if kind == "topic":
+        return admin.topic_names()
+    if kind == "group":
+        return admin.group_names()
+    shards = {broker.name: broker for broker in admin.brokers()}
+    if kind == "shard":
+        return list(shards)
+    shard = shards.get(ctx.params.get("shard") or "")
+    return [] if shard is None else [replica.name for replica in shard.replicas]
 
 
 def _endpoint(ctx: click.Context) -> str:

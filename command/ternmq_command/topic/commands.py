@@ -100,7 +100,7 @@ def create(
     with (
         AdminClient(endpoint) as admin,
         telling_how_to_change(
-            lambda: _compared(admin, name, type_name, queues, is_more_asked=bool(places or replication))
+            lambda: _compared(admin, name, type_name, queues, replication, is_more_asked=bool(places))
         ),
     ):
         created = admin.create_topic(name, type_name, queues or 0, places, replication_name=replication)
@@ -111,17 +111,24 @@ def create(
 
 
 def _compared(
-    admin: "AdminClient", name: str, type_name: str, queues: int | None, *, is_more_asked: bool
+    admin: "AdminClient",
+    name: str,
+    type_name: str,
+    queues: int | None,
+    replication: str | None,
+    *,
+    is_more_asked: bool,
 ) -> "Change | None":
     """What would make the topic that is there as asked; None if there is none, or if only what is no part of a
-    declaration differs, its brokers or its replication."""
+    declaration differs, its brokers."""
     from ternmq_command.declaring.convergence import topic_change
     from ternmq_command.declaring.declarations import DeclaredTopic
 
     there = next((topic for topic in admin.topics() if topic.name == name), None)
     if there is None:
         return None
-    change = topic_change(DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None), there)
+    asked = DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None, replication=replication)
+    change = topic_change(asked, there)
     return None if is_more_asked and not (change.is_needed or change.is_refused) else change
 
 

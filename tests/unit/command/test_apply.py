@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
@@ -88,6 +89,8 @@ def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> Non
         ("topics: [{name: TBW102}]", "is reserved for the broker"),
         ("topics: [{name: a, queues: 1025}]", "from 1 to 1024, not 1025"),
         ("topics: [{name: a, permission: wread}]", "permission 'wread'; did you mean 'read'?"),
+        ("topics: [{name: a, replication: asink}]", "topics[0]: replication 'asink'; did you mean 'async'?"),
+        ("topics: [{name: a, replication: 2}]", "topics[0]: replication 2; known are async, shard, sync"),
         ("groups: [{name: a, max_attempts: 1001}]", "from 1 to 1000, not 1001"),
         ("groups: [{name: a, assignment: random}]", "assignment 'random': the assignment strategy can't be used"),
         ("groups: [{name: a, queue_lock_hold: 5ms}]", "queue_lock_hold '5ms': 1s to 12h are allowed"),
@@ -148,6 +151,20 @@ def test_people_see_what_was_updated(call_server: Call, tmp_path: Path) -> None:
     lines = call_server("apply", "-f", written(tmp_path, text)).stdout.splitlines()
     assert lines[1].split(maxsplit=3) == ["topic", "orders", "updated", "queues 2 -> 4, permission read-write -> read"]
     assert lines[2].split() == ["topic", "audit", "created"]
+
+
+def test_a_topic_s_replication_is_made_and_changed(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
+    clicks = "topics: [{{name: clicks, replication: {}}}, {{name: audit}}]"
+    first = written(tmp_path, clicks.format("async"))
+    assert call_server("apply", "-f", first).exit_code == 0
+    assert server.topics["clicks"].replication == admin_pb2.REPLICATION_ASYNC
+    assert not server.topics["audit"].replication
+    second = written(tmp_path, clicks.format("Shard"))
+    rehearsed = call_server("apply", "-f", second, "--dry-run").stdout
+    assert rehearsed == "update topic clicks: replication async -> shard\n"
+    call_server("apply", "-f", second)
+    assert server.topics["clicks"].replication == admin_pb2.REPLICATION_SHARD
+    assert call_server("apply", "-f", second, "--dry-run").stdout == "nothing to do\n"
 
 
 @pytest.mark.parametrize(

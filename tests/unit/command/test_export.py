@@ -46,6 +46,7 @@ TOPICS = named(
         type=st.sampled_from(["normal", "fifo", "delay", "transaction", "priority", "lite"]),
         queues=st.integers(1, QUEUES_MAX),
         permission=st.sampled_from(["read-write", "read", "write", "none"]),
+        replication=st.sampled_from(["sync", "async", "shard"]),
     )
 )
 GROUPS = named(
@@ -97,6 +98,14 @@ def test_an_export_is_read_easily(call_server: Call, server: AdminServer) -> Non
     assert json.loads(call_server("export", "--json").stdout)["topics"] == [
         {"name": "orders", "type": "fifo", "queues": 4, "permission": "read-write"}
     ]
+
+
+def test_a_topic_that_is_replicated_as_its_shards_are_says_nothing_of_it(call_server: Call) -> None:
+    for replication in ("async", "shard"):
+        call_server("topic", "create", f"by-{replication}", "--replication", replication)
+    async_one, shard_one = json.loads(call_server("export", "--json").stdout)["topics"]
+    assert async_one["replication"] == "async"
+    assert "replication" not in shard_one
 
 
 def test_a_server_without_anything_is_exported_too(call_server: Call) -> None:

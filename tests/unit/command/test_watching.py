@@ -288,13 +288,24 @@ def test_names_of_topics_and_groups_are_completed_from_the_server(stack: Stack) 
     assert offered(f"ternmq receive {TOPIC} --group", TERNMQ_ENDPOINT=stack.grpc) == [GROUP]
 
 
+def test_names_of_shards_and_of_their_replicas_are_completed_from_the_server(server: AdminServer) -> None:
+    server.brokers.put_replicas("broker-0", a=1, b=2)
+    server.brokers.put("broker-1")
+    assert offered("ternmq shard show", TERNMQ_ENDPOINT=server.endpoint) == ["broker-0", "broker-1"]
+    assert offered("ternmq shard move-leader", TERNMQ_ENDPOINT=server.endpoint) == ["broker-0", "broker-1"]
+    assert offered("ternmq shard move-leader broker-0", TERNMQ_ENDPOINT=server.endpoint) == ["a", "b"]
+    assert offered("ternmq shard move-leader broker-1", TERNMQ_ENDPOINT=server.endpoint) == []
+    assert offered("ternmq shard move-leader broker-2", TERNMQ_ENDPOINT=server.endpoint) == []
+
+
 def test_completion_without_a_server_or_with_one_that_is_silent_says_nothing(nobody: str) -> None:
     assert offered("ternmq tail", TERNMQ_ENDPOINT=nobody) == []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert offered("ternmq tail", TERNMQ_ENDPOINT=f"127.0.0.1:{silent.getsockname()[1]}") == []
 
 
-def test_every_argument_of_a_topic_or_a_group_is_completed() -> None:
+def test_every_argument_of_a_topic_a_group_a_shard_or_a_replica_is_completed() -> None:
+    kinds = ("topic", "group", "shard", "replica")
     context = click.Context(cli)
     missing = []
     for name in COMMANDS:
@@ -302,7 +313,7 @@ def test_every_argument_of_a_topic_or_a_group_is_completed() -> None:
             if not any(parameter.name == "endpoint" for parameter in command.params):
                 continue
             for parameter in command.params:
-                is_name = isinstance(parameter, click.Argument) and parameter.name in ("topic", "group")
+                is_name = isinstance(parameter, click.Argument) and parameter.name in kinds
                 if is_name and kind_of(parameter, command, name) is None and type(parameter.type).__name__ != "_Name":
                     missing.append((*path, parameter.name))
     assert missing == []
