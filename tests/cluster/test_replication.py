@@ -1,6 +1,7 @@
 """A shard with replicas, as real processes: what was acknowledged survives the loss of its leader, whatever that is."""
 
 import asyncio
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +16,7 @@ from tests.cluster.shard import SETTINGS, Shard, Stopwatch, shard_of
 from tests.cluster.watching import (
     clients_of,
     consumed,
+    done,
     eventually,
     health,
     is_empty,
@@ -314,6 +316,27 @@ async def test_a_topic_that_was_deleted_stays_deleted_with_every_leader(
     await shard.led_by_another(leader)
     assert await consumed(client, topic, "readers", 1) == [b"new"]
     assert await is_empty(client, topic, "readers")
+
+
+async def test_top_tells_of_a_shard_what_its_leader_has(shard: Shard, client: RawClient, topic: str) -> None:
+    await client.create_topic(topic)
+    await sent(client, topic, b"one", b"two")
+    assert await consumed(client, topic, "watched", 1)
+    leader = await shard.leader()
+    await look_by_top(shard, topic)
+    leader.kill9()
+    await shard.led_by_another(leader)
+    await sent(client, topic, b"three")
+    await look_by_top(shard, topic, messages=3)
+
+
+async def look_by_top(shard: Shard, topic: str, *, messages: int = 2) -> None:
+    """Each message is counted once, however many replicas have it."""
+    printed = await done(shard.cluster.proxies[0], "top", "--once", "--json", "--topic", topic, "--group", "watched")
+    told = json.loads(printed)
+    assert told["refused"] is None
+    assert [(each["topic"], each["messages"]) for each in told["topics"]] == [(topic, messages)]
+    assert [each["group"] for each in told["groups"]] == ["watched"]
 
 
 async def test_a_follower_is_ready_when_it_has_all(shard: Shard, client: RawClient, topic: str) -> None:

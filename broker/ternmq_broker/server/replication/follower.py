@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 _LOOKS_PER_LEASE = 8
 _CONNECT_S = 3.0
 _AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
+# A full disk may last, and both logs have lines of each try.
+_AFTER_DISK_S = 5.0
 _MUCH_BYTES = 64 << 10
 _JOURNAL_BYTES_MAX = 1 << 30
 
@@ -76,6 +78,7 @@ class Follower:
         self._looked = asyncio.Event()
         self._look_now = asyncio.Event()
         self._told_why = ""
+        self._pause_s = 0.0
         self._stream_epoch = 0
         self._pulsed_s = seconds()
         self._journal: list[bytes] = []
@@ -245,6 +248,8 @@ class Follower:
                 _log.warning("this replica has no leader to follow: %s", why)
             self.problem = f"this replica has no leader to follow: {why}"
             wait_s = _AGAIN_S if self._seconds() - began_s > _AGAIN_MAX_S else min(2 * wait_s, _AGAIN_MAX_S)
+            pause_s, self._pause_s = self._pause_s, 0.0
+            await asyncio.sleep(pause_s)
             self._looked.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -277,6 +282,7 @@ class Follower:
             await self._begin_again(None)
             return f"what the leader sent can't be taken: {error}"
         except (BadLines, OSError) as error:
+            self._pause_s = _AFTER_DISK_S if isinstance(error, OSError) else 0.0
             return f"what the leader sent can't be taken: {error}"
         except MessagingError as error:
             return error.message
