@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+from bisect import bisect
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ternmq_broker.server.replication import wire
@@ -55,6 +56,7 @@ class Leader:
         self.refused: str | None = None
         self.holds: list[int] = []
         self.streams: list[FollowerStream] = []
+        self.followed = asyncio.Event()
 
     async def refusal_of(self, hello: Follow) -> str | None:
         return None if hello.store_id == "known" else "it is no replica of this shard"
@@ -64,6 +66,7 @@ class Leader:
 
     def joined(self, stream: FollowerStream) -> None:
         self.streams.append(stream)
+        self.followed.set()
 
     def left(self, stream: FollowerStream) -> None:
         self.streams.remove(stream)
@@ -103,6 +106,32 @@ class Call:
 
     async def end(self) -> None:
         pass
+
+
+class Copying(Call):
+    """A stream whose follower takes all that comes, and holds, and says, the whole records of it."""
+
+    def __init__(self, *frames: bytes) -> None:
+        super().__init__(*frames)
+        self.ends = [Store.start]
+        self.held = Store.start
+        self._has: asyncio.Event = asyncio.Event()
+        self.has_all = asyncio.Event()
+
+    async def read_all(self) -> list[bytes]:
+        await self._has.wait()
+        self._has.clear()
+        return [said(wire.HELD, Held(self.held, 1.0, 1.0, promises=True))]
+
+    def write(self, *frames: bytes) -> None:
+        for frame in frames:
+            for piece in form.pieces(frame):
+                if piece.what == wire.LOG.what:
+                    log = wire.LOG.of(piece)
+                    self.held = self.ends[bisect(self.ends, log.position + len(log.data)) - 1]
+                    self._has.set()
+        if self.held == self.ends[-1]:
+            self.has_all.set()
 
 
 def said(note: "form.Note[Any]", value: object) -> bytes:
@@ -178,5 +207,34 @@ def test_nothing_that_comes_does_more_than_end_its_stream(frames: list[bytes], v
             await FollowerStream(cast("Any", leader), cast("Any", call)).serve()
         assert leader.streams == []
         assert all(position <= Store.end for position in leader.holds)
+
+    asyncio.run(serve())
+
+
+@given(backlog=st.lists(st.integers(1, 700_000), max_size=4), live=st.lists(st.integers(1, 700_000), max_size=4))
+@settings(max_examples=40, phases=[Phase.generate])  # each step towards a smaller example would be a wait for nothing
+def test_all_comes_though_it_is_cut_anywhere_and_nothing_follows(backlog: list[int], live: list[int]) -> None:
+    async def serve() -> None:
+        call = Copying(follow(), said(wire.READY, STATE.log_start))
+        leader = Leader()
+        leader.store.end = Store.start
+
+        def append(size: int) -> None:
+            leader.store.end += size
+            call.ends.append(leader.store.end)
+            call.has_all.clear()
+
+        for size in backlog:
+            append(size)
+        serving = asyncio.create_task(FollowerStream(cast("Any", leader), cast("Any", call)).serve())
+        async with asyncio.timeout(20):
+            await leader.followed.wait()
+            [stream] = leader.streams
+            for size in (0, *live):
+                append(size)
+                stream.wake()
+                await call.has_all.wait()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
     asyncio.run(serve())

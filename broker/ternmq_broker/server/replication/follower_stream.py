@@ -2,6 +2,7 @@
 
 Live        who has nearly all gets what is new at the end of the turn in which it was appended; or, while it syncs what
             it got before, when it says that it holds that. More comes together so, and a piece costs what a sync does.
+            What ends in the middle of a record is never held: the rest of that record waits for nothing.
 Catching up at most `WINDOW_BYTES` are on the way, so that a slow follower fills nobody's memory; no faster than
             `catch_up_bytes_per_s`, from reads that never wait for the disk on the loop, so that what is live keeps its
             latency.
@@ -50,6 +51,7 @@ class FollowerStream:
         self._journal: list[bytes] = []
         self._on_the_way: deque[int] = deque()  # where pieces end that it does not hold yet
         self._is_live = False
+        self._is_cut = False  # what was sent may end in the middle of a record
         self._why = ""
         self.replica = self.name = ""
         self.sent = self.held = 0
@@ -167,13 +169,17 @@ class FollowerStream:
         unsent = self._store.end - self.sent
         if not self._is_live or unsent > _LIVE_BYTES:
             self._woken.set()
-        elif len(self._on_the_way) < _PIECES_ON_THE_WAY or unsent >= _ENOUGH_BYTES:
+        elif self._is_next_due(unsent):
             try:
                 base, data = self._store.log_bytes(self.sent, _LIVE_BYTES, may_block=False)
             except WouldBlock:
                 self._woken.set()
             else:
                 self._send(base, data)
+
+    def _is_next_due(self, unsent: int) -> bool:
+        """Whether so much is sent although the follower may not hold yet what it got before."""
+        return self._is_cut or unsent >= _ENOUGH_BYTES or len(self._on_the_way) < _PIECES_ON_THE_WAY
 
     def beat(self) -> None:
         """Say something, though there may be nothing to say."""
@@ -200,7 +206,7 @@ class FollowerStream:
                 lines, self._journal = self._journal, []
                 self._call.write(form.frame([wire.JOURNAL.piece(lines)]))
             self._is_live = False
-            while self._store.end - self.sent > _LIVE_BYTES or (self.sent < self._store.end and not self._on_the_way):
+            while (unsent := self._store.end - self.sent) > _LIVE_BYTES or (unsent and self._is_next_due(unsent)):
                 if self.sent - self.held >= WINDOW_BYTES:
                     break
                 began_s = loop.time()
@@ -238,5 +244,6 @@ class FollowerStream:
     def _send(self, base: int, data: bytes) -> None:
         position, self.sent = self.sent, self.sent + len(data)
         self._on_the_way.append(self.sent)
-        log = LogBytes(self._leader.said(), base, position, data, self.sent == self._store.end)
+        self._is_cut = self.sent < self._store.end
+        log = LogBytes(self._leader.said(), base, position, data, not self._is_cut)
         self._call.write(form.frame([wire.LOG.piece(log)]))
