@@ -51,11 +51,12 @@ class Shard:
         return process
 
     async def in_sync(self, count: int, *, within_s: float = 30.0) -> "BrokerEntry":
-        """Return when so many replicas are in sync, the leader live."""
+        """Return when so many replicas are in sync, and live: one that was killed may be in the set a while longer."""
 
         async def enough() -> "BrokerEntry | None":
             entry = await self.entry()
-            return entry if entry.live and sum(each.in_sync for each in entry.replicas) == count else None
+            in_sync = [each for each in entry.replicas if each.in_sync]
+            return entry if entry.live and len(in_sync) == count and all(each.live for each in in_sync) else None
 
         entry = await eventually(enough, within_s=within_s, what=f"{count} of {self.name} in sync\n{self.cluster.logs}")
         assert entry is not None
