@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here starts Spark."""
+    """Everything here starts Spark. A time that is over in the middle of a call leaves the answer to the next one, so
+    that all tests after it fail: a busy machine is not to come to that."""
     for item in items:
         if "tests/spark/" in item.nodeid:
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
