@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +113,16 @@ async def catch_up(folder: Path, options: argparse.Namespace) -> Figures:
         away.kill9()
         await shard.in_sync(2)
         await asyncio.to_thread(_load, target, "-batch", 32, "-in-flight", 8, "-count", options.backlog)
-        cores: Collection[int] = EVERY_CORE
-        begins: AbstractContextManager[None] = pinned(EVERY_CORE)
+        cores, its_cores = EVERY_CORE, EVERY_CORE
         if options.apart:
-            cores, begins = {0}, pinned({1})
+            cores, its_cores = frozenset({0}), frozenset({1})
             stack.enter_context(_in_memory(away))
             _keep_to(cores, [os.getpid()])
         paced = ("-in-flight", 16, "-rate", options.rate)
         before = await asyncio.to_thread(_load, target, *paced, "-seconds", options.seconds, cores=cores)
 
         def begin() -> None:
-            with begins:
+            with pinned(its_cores):
                 away.start()
 
         await asyncio.to_thread(begin)

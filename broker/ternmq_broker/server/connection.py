@@ -36,6 +36,14 @@ CHECK_TIMEOUT_S = 3.0
 ANSWERS_BYTES_MAX = 64 << 20
 
 
+def greeted(piece: "Piece", greeting: form.Greeting) -> tuple[str, bytes]:
+    """The name of the proxy that says hello, and the piece that welcomes it. NoFrame: it is of another form."""
+    proxy = form.HELLO.of(piece)
+    if proxy.form != FORM:
+        raise NoFrame(f"it is of form {proxy.form}; let proxies and brokers be of one version")
+    return proxy.name, form.WELCOME.piece(greeting)
+
+
 class ProxyConnection:
     """Serves one stream until it ends. `write` sends a frame and may raise when the stream is broken."""
 
@@ -93,11 +101,8 @@ class ProxyConnection:
     # --- notes
 
     def _greet(self, piece: "Piece") -> None:
-        proxy = form.HELLO.of(piece)
-        if proxy.form != FORM:
-            raise NoFrame(f"it is of form {proxy.form}; let proxies and brokers be of one version")
-        self.name = proxy.name
-        self._say(form.WELCOME.piece(form.Greeting(self._broker.name, self._proxies.version)))
+        self.name, welcome = greeted(piece, form.Greeting(self._broker.name, self._proxies.version))
+        self._say(welcome)
 
     def _presence(self, piece: "Piece") -> None:
         self.members = form.PRESENCE.of(piece)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import compiled, failure_of
-from ternmq_broker.server.connection import ANSWERS_BYTES_MAX
+from ternmq_broker.server.connection import ANSWERS_BYTES_MAX, greeted
 from ternmq_broker.server.replication.copy_reads import not_here
 from ternmq_common.filters import Filters
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import FORM, Greeting, NoFrame
+from ternmq_common.shard.form import Greeting
 from ternmq_runtime.observability.figures import MessageCounts
 from ternmq_runtime.observability.tracing import NOTHING
 
@@ -89,11 +89,8 @@ class ReadConnection:
             await self._outbox.drained()
 
     def _greet(self, piece: "Piece") -> None:
-        proxy = form.HELLO.of(piece)
-        if proxy.form != FORM:
-            raise NoFrame(f"it is of form {proxy.form}; let proxies and brokers be of one version")
-        self.name = proxy.name
-        self._say(form.WELCOME.piece(Greeting(self._service.name, self._service.version)))
+        self.name, welcome = greeted(piece, Greeting(self._service.name, self._service.version))
+        self._say(welcome)
 
     def _begin(self, asked: "Piece") -> None:
         task = asyncio.create_task(self._answer(asked), name="read of the copy")
