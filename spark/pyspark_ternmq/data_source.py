@@ -1,10 +1,12 @@
-"""What Spark finds under the name `ternmq`: it makes readers and writers, and imports what they need only then."""
+"""What Spark finds under the name `ternmq`: it makes readers and writers, and imports what they need only then.
+
+Spark imports this in workers that only ask for the name, too: the client library comes with the first reader or writer.
+"""
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class TernmqDataSource(DataSource):
         return (FilteringTopicReader if takes_filters(self.options) else TopicReader)(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
+        from pyspark_ternmq.options import WrongOption
         from pyspark_ternmq.source.stream import RefusedReader, TopicStreamReader
 
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ternmq import ClientError, Credentials, CredentialsFile, TlsOptions
 from ternmq.endpoints import Endpoints
 from ternmq.options import ClientOptions
+from ternmq_common.units import parsed_duration
 
 CONNECTION_OPTIONS = (
     "endpoint",
@@ -80,6 +81,16 @@ class OptionReader:
         if not 0 < rate < float("inf"):
             raise WrongOption(f"option {name}={value!r} is not a number above 0")
         return rate
+
+    def duration_ms(self, name: str) -> int | None:
+        """`90s`, `15m`, or milliseconds."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return int(parsed_duration(value, unit="ms"))
+        except ValueError as error:
+            raise WrongOption(f"option {name}={value!r} is no duration: {error}") from None
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.text(name)

@@ -12,8 +12,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_ternmq.options import WrongOption, nearest
-
 SCHEMA = StructType(
     [
         StructField("topic", StringType(), nullable=False),
@@ -37,7 +35,12 @@ SCHEMA = StructType(
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
     """The columns that are wanted; WrongOption for one that no message has, or that has another type."""
+    # Brings the client library, which who asks for the schema alone does not need.
+    from pyspark_ternmq.options import WrongOption, nearest
+
     known = {field.name: field for field in SCHEMA}
+    if not schema:  # rows without columns come to nothing on their way to Spark, and count() would be 0
+        raise WrongOption('the schema names no column; to count rows, take one: .schema("offset long")')
     for field in schema:
         ours = known.get(field.name)
         if ours is None:

@@ -1,8 +1,9 @@
-"""Exactly once, whatever dies: `python -m tests.spark.chaos [--kills 20 | --minutes 1] [--messages N] [--seed N]`.
+"""Exactly once, whatever dies: `python -m tests.spark.chaos [--kills 20 | --minutes 1] [--format delta]`.
 
-A job copies a topic to another one through Spark's source and sink, then the lake pipeline writes that one to Parquet.
-Both are killed with SIGKILL over and over at random moments: the driver with its Java, or a Python worker under it. At
-the end every message has to be in the lake, each once; in the topic between, what was sent twice has one id.
+A job copies a topic to another one through Spark's source and sink, then the lake pipeline writes that one to Parquet
+files, or to Delta or Iceberg tables. Both are killed with SIGKILL over and over at random moments: the driver with its
+Java, or a Python worker under it. At the end every message has to be in the lake, each once; in the topic between, what
+was sent twice has one id.
 """
 
 import argparse
@@ -16,16 +17,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
-import pyarrow.dataset
 
+from pyspark_ternmq.pipelines.lake.options import FORMATS, Format
 from ternmq import Message
 from ternmq.blocking import Producer
 from ternmq.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
+from tests.spark.lake_tables import arguments_of, arrow, table_options
 from tests.support.spark_jobs import SparkJob, batches_done, last_batch
 from tests.support.stack import Stack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 QUEUES = 4
 MakeJob = Callable[[], SparkJob]
@@ -52,7 +58,9 @@ class Account:
         return self.missing == self.twice_in_lake == 0 and self.ids_in_topic == self.bodies_in_topic == self.sent
 
 
-def run(folder: Path, *, kills: int = 0, minutes: float = 0, messages: int, seed: int) -> Account:
+def run(
+    folder: Path, *, kills: int = 0, minutes: float = 0, messages: int, seed: int, table_format: Format = "parquet"
+) -> Account:
     """Half of the kills hit each of the two jobs; with `minutes` as many as there is time for, at least one each."""
     chance = random.Random(seed)
     rows = max(10, messages // (2 * kills if kills else MICRO_BATCHES))
@@ -72,7 +80,8 @@ def run(folder: Path, *, kills: int = 0, minutes: float = 0, messages: int, seed
         )
         lake, checkpoint = folder / "lake", folder / "lake-checkpoint"
         arguments = ("--endpoint", stack.grpc, "--topics", "copy", "--out", str(lake), "--checkpoint", str(checkpoint))
-        limit = ("--max-offsets-per-trigger", str(rows))
+        tables = table_options(table_format, folder)
+        limit = ("--max-offsets-per-trigger", str(rows), *arguments_of(tables))
         done += survive(
             lambda: SparkJob(folder / "job", "lake", *arguments, *limit),
             checkpoint,
@@ -80,7 +89,7 @@ def run(folder: Path, *, kills: int = 0, minutes: float = 0, messages: int, seed
             counted(kills - kills // 2) if kills else timed(minutes * 30),
             chance,
         )
-        return account(stack.grpc, lake, done, messages)
+        return account(stack.grpc, arrow(lake, tables), done, messages)
 
 
 def send(endpoint: str, messages: int) -> None:
@@ -155,8 +164,7 @@ def kill_worker(job: SparkJob, chance: random.Random) -> int:
     return 0
 
 
-def account(endpoint: str, lake: Path, kills: int, messages: int) -> Account:
-    table = pyarrow.dataset.dataset(lake / "data", partitioning="hive").to_table(columns=["body"])
+def account(endpoint: str, table: "pa.Table", kills: int, messages: int) -> Account:
     written = Counter(int(body) for body in table.column("body").to_pylist())
     ids: Counter[str] = Counter()
     bodies = set()
@@ -184,15 +192,17 @@ def main() -> None:
     limit.add_argument("--minutes", type=float, help="kill for so long, however often that is")
     parser.add_argument("--messages", type=int, help="20000, or 4000 with --minutes")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--format", choices=FORMATS, default="parquet", help="of the lake")
     arguments = parser.parse_args()
     print(f"chaos: seed {arguments.seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
+        how = {"seed": arguments.seed, "table_format": arguments.format}
         if arguments.minutes is None:
-            kills, messages = arguments.kills, arguments.messages or 20_000
-            found = run(Path(folder), kills=kills, messages=messages, seed=arguments.seed)
+            kills = arguments.kills
+            found = run(Path(folder), kills=kills, messages=arguments.messages or 20_000, **how)
         else:
-            kills, messages = 2, arguments.messages or 4_000
-            found = run(Path(folder), minutes=arguments.minutes, messages=messages, seed=arguments.seed)
+            kills = 2
+            found = run(Path(folder), minutes=arguments.minutes, messages=arguments.messages or 4_000, **how)
     print(found)
     sys.exit(0 if found.exactly_once and found.kills >= kills else 1)
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
 from pyspark.sql import Row, SparkSession
 
 from pyspark_ternmq.pipelines import lake
@@ -59,15 +58,6 @@ def rows(spark: SparkSession, out: Path, kind: str = "data") -> list[Row]:
 
 def ids(spark: SparkSession, out: Path, kind: str = "data") -> Counter[str]:
     return Counter(row.message_id for row in rows(spark, out, kind))
-
-
-def stored_ids(out: Path) -> Counter[str]:
-    """Ids of all rows of `data`, read without Spark: as another program sees them, and without another Java."""
-    tables = (
-        pyarrow.parquet.read_table(path, columns=["message_id"], partitioning=None)
-        for path in out.glob("data/*/*/*/*.parquet")
-    )
-    return Counter(message_id for table in tables for message_id in table["message_id"].to_pylist())
 
 
 def source_row(**values: object) -> tuple[object, ...]:

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
+from pyspark_ternmq.pipelines.hadoop_files import FOOTER_BYTES, HadoopFiles
 
 
 def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp_path: Path) -> None:
@@ -23,9 +25,7 @@ def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp
     assert files.folders_in(root) == ["a", "b"]
     assert files.files_below(f"{root}/nowhere") == []
     assert files.folders_in(f"{root}/nowhere") == []
-    before_ms = files.modified_ms(f"{root}/b/c/d")
-    files.touch(f"{root}/b/c/d")
-    assert files.modified_ms(f"{root}/b/c/d") >= before_ms
+    assert files.modified_ms(f"{root}/b/c/d") == (tmp_path / "b/c/d").stat().st_mtime_ns // 1_000_000
     files.delete(f"{root}/b")
     files.delete(f"{root}/b")
     assert not files.exists(f"{root}/b/c/d")
@@ -33,3 +33,21 @@ def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp
         files.rename(f"{root}/nowhere", f"{root}/x")
     with pytest.raises(OSError, match="nowhere"):
         files.read(f"{root}/nowhere")
+    with pytest.raises(OSError, match="nowhere"):
+        files.modified_ms(f"{root}/nowhere")
+
+
+def test_rows_are_counted_by_footers(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark)
+    root = files.qualified(str(tmp_path))
+    for name, rows in (("many", range(12_345)), ("none", range(0))):
+        pyarrow.parquet.write_table(pyarrow.table({"a": list(rows)}), tmp_path / name, row_group_size=5_000)
+        assert files.row_count(f"{root}/{name}") == len(rows)
+    # A footer that is longer than what is read at first.
+    pyarrow.parquet.write_table(pyarrow.table({f"column {number}": [1] for number in range(500)}), tmp_path / "wide")
+    assert (files.row_count(f"{root}/wide"), (tmp_path / "wide").stat().st_size > FOOTER_BYTES) == (1, True)
+    (tmp_path / "no parquet").write_bytes(b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1")
+    (tmp_path / "empty").touch()
+    for name in ("no parquet", "empty", "nowhere"):
+        with pytest.raises(OSError, match=name):
+            files.row_count(f"{root}/{name}")

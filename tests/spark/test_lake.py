@@ -17,7 +17,7 @@ from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.lake.classification import classified, deduplicated
 from pyspark_ternmq.pipelines.lake.commits import KINDS
 from pyspark_ternmq.pipelines.lake.compaction import compactor
-from pyspark_ternmq.pipelines.lake.lock import Owner
+from pyspark_ternmq.pipelines.lake.lock import Owner, checkpoint_lock
 from pyspark_ternmq.schema import SCHEMA
 from ternmq.testing import Stack
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -253,10 +253,26 @@ def test_a_second_compaction_is_refused(spark: SparkSession, tmp_path: Path) -> 
     files = HadoopFiles(spark)
     with (
         compactor(files, files.qualified(str(tmp_path)), Owner.this_process()),
-        pytest.raises(lake.CompactionLocked, match="compacts this lake"),
+        pytest.raises(lake.Locked, match="compacts this lake"),
     ):
         lake.compact(spark, str(tmp_path), lake.CompactionOptions())
     assert lake.compact(spark, str(tmp_path), lake.CompactionOptions()).removed == 0
+
+
+def test_a_checkpoint_is_for_one_process(
+    spark: SparkSession, stack: Stack, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic, files = new_topic(), HadoopFiles(spark)
+    send(stack, topic, *numbered(topic, range(3)))
+    checkpoint = str(tmp_path / "_checkpoint")
+    with (
+        checkpoint_lock(files, checkpoint),
+        pytest.raises(lake.Locked, match="with this checkpoint"),
+    ):
+        lake.run(spark, options(stack, tmp_path, topic))
+    assert not (tmp_path / "data").exists()
+    lake.run(spark, options(stack, tmp_path, topic))
+    assert ids(spark, tmp_path) == Counter(f"id-{number}" for number in range(3))
 
 
 def sorted_rows(spark: SparkSession, out: Path, kind: str) -> list[str]:

@@ -186,7 +186,12 @@ def refused(rows: "DataFrame", endpoint: str, **options: str) -> str:
         ("body string, keys map<string,string>", {"topic": "t"}, "append", "column keys is map<string,string>"),
         ("body string, tags string", {"topic": "t"}, "append", "did you mean 'tag'?"),
         ("body string", {"topic": "t", "batchsiz": "1"}, "append", "did you mean 'batchSize'?"),
-        ("body string", {"topic": "t"}, "overwrite", "messages can't be overwritten: use mode('append')"),
+        (
+            "body string",
+            {"topic": "t"},
+            "overwrite",
+            "messages can't be overwritten, only appended: use mode('append')",
+        ),
     ],
 )
 def test_a_write_that_makes_no_sense_is_refused_before_it_begins(
@@ -196,6 +201,18 @@ def test_a_write_that_makes_no_sense_is_refused_before_it_begins(
     with pytest.raises(AnalysisException) as raised:
         empty.write.format("ternmq").mode(mode).options(endpoint=stack.endpoint, **options).save()
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("mode", [None, "error", "errorifexists", "ignore"])
+def test_spark_itself_refuses_all_modes_but_append_and_overwrite(
+    spark: "SparkSession", stack: Stack, new_topic: NewTopic, mode: str | None
+) -> None:
+    """The documentation says so, since the advice with it, to overwrite, is none."""
+    topic = new_topic()
+    writer = numbered(spark, 3).write.format("ternmq").options(endpoint=stack.endpoint, topic=topic)
+    with pytest.raises(AnalysisException, match=r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        (writer if mode is None else writer.mode(mode)).save()
+    assert stored_count(stack.endpoint, topic) == 0
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """What runs again: the same rows come under the same ids, after a restart from the checkpoint and of the broker."""
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -104,6 +106,51 @@ def test_batches_of_foreach_batch_have_ids_of_their_own(
     times = Counter((view.message_id, view.body) for view in stored(stack.endpoint, topic))
     assert sorted((body, count) for (_, body), count in times.items()) == [(b"a", 1), (b"b", 2)]
     assert len({message_id for message_id, _ in times}) == 2
+
+
+def test_a_stream_from_topic_to_topic_that_runs_again_repeats_its_last_batch_with_the_same_ids(
+    spark: "SparkSession", stack: Stack, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    origin, copy = new_topic(queues=3), new_topic()
+    save(numbered(spark, 30), stack.endpoint, topic=origin)
+    source = spark.readStream.format("ternmq").options(
+        endpoint=stack.endpoint, startingOffsets="earliest", maxOffsetsPerTrigger="20"
+    )
+    rows = source.load(origin).select("body")
+
+    def run() -> None:
+        writer = rows.writeStream.format("ternmq").options(endpoint=stack.endpoint, topic=copy)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    run()
+    (tmp_path / "commits/1").unlink()
+    (tmp_path / "commits/.1.crc").unlink()
+    run()
+    times = Counter((view.message_id, view.body) for view in stored(stack.endpoint, copy))
+    assert sorted(int(body) for _, body in times) == list(range(30))
+    assert Counter(times.values()) == {1: 20, 2: 10}
+
+
+def test_a_task_that_is_run_again_sends_the_same_ids(stack: Stack, new_topic: NewTopic, tmp_path: Path) -> None:
+    topic, rows = new_topic(queues=2), 1000
+    with (tmp_path / "log").open("wb") as log:
+        job = [sys.executable, "-m", "tests.spark.jobs.retried_write", stack.endpoint, topic, str(rows)]
+        ended = subprocess.run(job, stderr=log, check=False)
+    text = (tmp_path / "log").read_text()
+    assert ended.returncode == 0, text[-2000:]
+    assert text.count("RuntimeError: the first attempt fails") >= 2, "the tasks did not fail"
+    times = Counter((view.message_id, view.body) for view in stored(stack.endpoint, topic))
+    assert sorted(int(body) for _, body in times) == list(range(rows))
+    assert max(times.values()) == 2, "nothing was sent twice"
+
+
+def test_a_broker_that_is_away_for_too_long_fails_the_write_and_is_named(
+    spark: "SparkSession", unused_tcp_port: int
+) -> None:
+    endpoint = f"127.0.0.1:{unused_tcp_port}"
+    with pytest.raises(PySparkException, match=rf"(?s){endpoint}.*UNAVAILABLE.*row 0 of partition \d"):
+        save(numbered(spark, 10), endpoint, topic="orders", deliveryTimeoutMs=1000)
 
 
 def test_a_stream_in_complete_mode_is_refused(

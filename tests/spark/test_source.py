@@ -1,5 +1,6 @@
 """`spark.read.format("ternmq")`: every option, every column, every refusal."""
 
+import gzip
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,9 @@ from ternmq import Message
 from ternmq.blocking import Producer
 from ternmq.offset_reader import OffsetReader
 from ternmq.testing import Stack
+from ternmq_protos.v2 import definition_pb2 as pb
+from tests.spark.lake_files import send
+from tests.support.embedded import message
 from tests.support.spark import bodies_of, send_bodies
 
 NewTopic = Callable[..., str]
@@ -53,6 +57,19 @@ def test_a_row_has_all_of_its_message(spark: SparkSession, stack: Stack, new_top
         "corrupt": None,
     }
     assert (bare.tag, bare["keys"], bare.properties, bare.offset) == (None, [], {}, 1)
+
+
+def test_a_body_that_can_not_be_unpacked_is_a_row_that_says_why(
+    spark: SparkSession, stack: Stack, new_topic: NewTopic
+) -> None:
+    topic = new_topic(queues=1)
+    # The server unpacks what it can; a body that would be larger than it allows it leaves to who reads.
+    broken = gzip.compress(bytes(5 * 1024 * 1024))[:-8]
+    send(stack, topic, message(topic, broken, body_encoding=pb.GZIP), message(topic, b"plain"))
+    bad, good = read(spark, stack, topic).orderBy("offset").collect()
+    assert (bytes(bad.body), bytes(good.body)) == (broken, b"plain")
+    assert "can't be read" in bad.corrupt
+    assert good.corrupt is None
 
 
 def test_an_empty_topic_has_no_rows(spark: SparkSession, stack: Stack, new_topic: NewTopic) -> None:
@@ -112,8 +129,49 @@ def test_tags_and_conditions_are_the_brokers_work(spark: SparkSession, stack: St
         )
     assert bodies_of(read(spark, stack, topic, tag="even||none")) == sorted(str(n) for n in range(0, 600, 2))
     assert bodies_of(read(spark, stack, topic, filter="n BETWEEN 598 AND 700")) == ["598", "599"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("filter", "n >"), ("filter", "n IN (1, 'a')"), ("tag", "a||" + "b" * 9999)]
+)
+def test_a_condition_that_the_broker_can_not_read_is_refused_by_the_driver(
+    spark: SparkSession, stack: Stack, new_topic: NewTopic, option: str, value: str
+) -> None:
+    frame = read(spark, stack, new_topic(), None, **{option: value})
     with pytest.raises(PySparkException, match=r"ILLEGAL_FILTER_EXPRESSION"):
-        read(spark, stack, topic, filter="n >").collect()
+        frame.rdd.getNumPartitions()  # plans, and runs no task
+
+
+def test_a_range_that_is_not_there_is_refused_by_the_driver(
+    spark: SparkSession, stack: Stack, new_topic: NewTopic
+) -> None:
+    topic = new_topic(queues=1)
+    send_bodies(stack.endpoint, topic, [str(n) for n in range(10)])
+
+    def at(offset: int) -> str:
+        return json.dumps({topic: {"broker-0/0": offset}})
+
+    ahead = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    for options, words in (
+        ({"startingOffsets": at(11)}, r"startingOffsets: offset 11 is not there, .* ends at 10"),
+        ({"endingOffsets": at(11)}, r"endingOffsets: offset 11 is not there, .* ends at 10"),
+        ({"startingOffsets": at(7), "endingOffsets": at(6)}, r"endingOffsets: .* is to be read up to 6, and from 7 on"),
+        ({"startingTimestamp": ahead}, r"startingTimestamp=.* has not come yet: it is"),
+    ):
+        frame = read(spark, stack, topic, None, **options)
+        with pytest.raises(PySparkException, match=words):
+            frame.rdd.getNumPartitions()  # plans, and runs no task
+    legal: tuple[dict[str, str], ...] = (
+        {"startingOffsets": at(10)},
+        {"startingOffsets": at(-1)},
+        {"startingOffsets": at(4), "endingOffsets": at(4)},
+        {"startingTimestamp": datetime.now(UTC).isoformat()},
+        {"startingOffsets": at(11), "failOnDataLoss": "false"},
+    )
+    for options in legal:
+        assert read(spark, stack, topic, None, **options).collect() == []
+    assert read(spark, stack, topic, None, endingTimestamp=ahead).count() == 10
+    assert read(spark, stack, topic, None, endingOffsets=at(11), failOnDataLoss="false").count() == 10
 
 
 def test_conditions_of_a_query_reach_the_broker(spark: SparkSession, stack: Stack, new_topic: NewTopic) -> None:

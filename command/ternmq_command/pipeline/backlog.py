@@ -1,6 +1,7 @@
 """`ternmq pipeline backlog`: what a group has not consumed moves to a topic with more queues, by Spark."""
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -84,14 +85,20 @@ def command(
             include_in_flight=include_in_flight,
         )
 
+    is_confirmed = yes
+
     def ask(left: int) -> None:
-        confirm(f"Move {counted(left, 'message')} of {topic} to {to} for group {group}?", yes=yes)
+        nonlocal is_confirmed
+        confirm(f"Move {counted(left, 'message')} of {topic} to {to} for group {group}?", yes=is_confirmed)
+        # A move that starts again by itself was agreed to.
+        is_confirmed = True
 
     wanted = checked(options)
     with running("backlog", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import backlog
+        from pyspark_ternmq.pipelines.restarts import restarted
 
-        report = backlog.run(spark, wanted, line=line, confirm=ask)
+        report = restarted(partial(backlog.run, spark, wanted, line=line, confirm=ask), line)
     if as_json:
         print_json(dataclasses.asdict(report))
     elif not report.moved:

@@ -9,6 +9,7 @@ import click
 
 from ternmq_command.pipeline.options import SparkOptions, spark_options
 from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.table_options import storage_option
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import counted, print_json
@@ -44,8 +45,15 @@ class Size(SizeType):
 
 
 def compaction_options(command: F) -> F:
-    """Gives the command `older_than`, `target_bytes` and `min_files`."""
+    """Gives the command `older_than`, `target_bytes`, `min_files` and `retention`."""
     for option in (
+        click.option(
+            "--retention",
+            type=Duration(),
+            default="7d",
+            show_default=True,
+            help="Delta: how long merged files are kept for readers of older versions.",
+        ),
         click.option(
             "--min-files", type=click.IntRange(min=2), default=4, show_default=True, help="Small files that it takes."
         ),
@@ -64,41 +72,64 @@ def compaction_options(command: F) -> F:
     return command
 
 
-def compaction_of(older_than: timedelta, target_bytes: int, min_files: int) -> "CompactionOptions":
+def compaction_of(
+    older_than: timedelta,
+    target_bytes: int,
+    min_files: int,
+    retention: timedelta,
+    storage: tuple[tuple[str, str], ...],
+) -> "CompactionOptions":
     from pyspark_ternmq.pipelines.lake import CompactionOptions
 
-    return CompactionOptions(older_than=older_than, target_bytes=target_bytes, min_files=min_files)
+    return CompactionOptions(
+        older_than=older_than,
+        target_bytes=target_bytes,
+        min_files=min_files,
+        retention=retention,
+        storage_options=dict(storage),
+    )
 
 
 @click.command()
 @click.option("--out", required=True, metavar="FOLDER", help="The lake, as `ternmq pipeline lake` was told.")
 @compaction_options
+@storage_option
 @spark_options
 @json_option
 def command(
-    out: str, older_than: timedelta, target_bytes: int, min_files: int, spark_at: SparkOptions, as_json: bool
+    out: str,
+    older_than: timedelta,
+    target_bytes: int,
+    min_files: int,
+    retention: timedelta,
+    storage: tuple[tuple[str, str], ...],
+    spark_at: SparkOptions,
+    as_json: bool,
 ) -> None:
     """Merge small files of a lake, hour by hour, into larger ones.
 
     Only files of less than half of --target-bytes are merged. The lake pipeline may run beside it; a second compaction
     is refused. One that is killed changes nothing, or is finished by the next. Who lists a partition as its files are
-    exchanged may see rows twice, for as long as _commits/compact-*.json is there.
+    exchanged may see rows twice, for as long as _commits/compact-*.json is there; of Delta tables nobody does. Iceberg
+    tables are compacted by an engine of their catalog.
 
     \b
     Examples:
       ternmq pipeline compact --out /data/lake
       ternmq pipeline compact --out s3a://bucket/lake --older-than 6h --target-bytes 512MiB
     """
-    options = checked(partial(compaction_of, older_than, target_bytes, min_files))
+    options = checked(partial(compaction_of, older_than, target_bytes, min_files, retention, storage))
     with running("compact", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
+        from pyspark_ternmq.pipelines.restarts import restarted
 
         def show(report: lake.CompactionReport) -> None:
             line.show(f"{report.removed:,} files merged into {report.added:,}")
 
         try:
-            report = lake.compact(spark, out, options, on_group=show)
-        except lake.CompactionLocked as error:
+            run = partial(lake.compact, spark, out, options, on_group=show)
+            report = restarted(run, line, has_checkpoint=False)
+        except lake.WrongFormat as error:
             raise CommandFailure(str(error)) from None
     if as_json:
         print_json(

@@ -1,5 +1,6 @@
 """`ternmq pipeline dlq`: dead letters of a group, looked at, repaired and sent back."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -89,8 +90,11 @@ def command(
     wanted = checked(options)
     with running("dlq", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import dlq
+        from pyspark_ternmq.pipelines.restarts import restarted
 
-        result = dlq.run(spark, wanted, line=line)
+        # Without a checkpoint it sends nothing, and looks again.
+        run = partial(dlq.run, spark, wanted, line=line)
+        result = restarted(run, line, has_checkpoint=checkpoint is not None)
     if as_json:
         print_json(_record(result))
     else:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,6 +16,7 @@ from ternmq_command.pipeline.options import (
     stream_options,
 )
 from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.table_options import table_options
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import counted, print_json
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
+    from pyspark_ternmq.pipelines.lake.options import Format
 
 
 @click.command()
 @click.option("--topics", required=True, metavar="TOPIC,...", help="What to write; dead letters are in %DLQ%group.")
 @click.option("--out", required=True, metavar="FOLDER", help="A local folder, or whatever Spark can write: hdfs, s3a.")
 @click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint if it is not given.")
+@table_options
 @stream_options("written")
 @click.option("--max-offsets-per-trigger", type=click.IntRange(min=1), metavar="N", help="Most messages of a batch.")
 @click.option("--tag", metavar="TAGS", help="Only messages with one of these tags, as in 'paid||shipped'.")
@@ -91,6 +95,12 @@ def command(
     older_than: timedelta,
     target_bytes: int,
     min_files: int,
+    retention: timedelta,
+    table_format: "Format",
+    storage: tuple[tuple[str, str], ...],
+    catalog: str | None,
+    catalog_settings: tuple[tuple[str, str], ...],
+    namespace: str,
     connection: "Callable[[], PipelineConnection]",
     spark_at: SparkOptions,
     as_json: bool,
@@ -98,13 +108,16 @@ def command(
     """Write topics to Parquet files in FOLDER/data/topic=T/date=D/hour=H, each message exactly once.
 
     Messages that are late go to FOLDER/late and those that can't be read to FOLDER/malformed, with a column `reason`.
-    The pipeline can be stopped or killed at any moment: the same command goes on where it was.
+    The pipeline can be stopped or killed at any moment: the same command goes on where it was. By --format the three
+    folders become Delta tables, or tables of an Iceberg catalog, which are called NAMESPACE.data and so on.
 
     \b
     Examples:
       ternmq pipeline lake --topics orders,payments --out /data/lake
       ternmq pipeline lake --topics orders --out /data/lake --json-schema 'id long, amount decimal(10,2)' --compact
       ternmq pipeline lake --topics orders --out s3a://bucket/lake --continuous --trigger 30s --group lake
+      ternmq pipeline lake --topics orders --out /data/lake --format delta --compact
+      ternmq pipeline lake --topics orders --out /data/lake --format iceberg --catalog prod --namespace shop
     """
 
     def options() -> "LakeOptions":
@@ -126,8 +139,13 @@ def command(
             lateness=lateness,
             json_schema=json_schema,
             trigger=trigger,
-            compaction=compaction_of(older_than, target_bytes, min_files) if is_compacted else None,
+            compaction=compaction_of(older_than, target_bytes, min_files, retention, storage) if is_compacted else None,
             compact_every_batches=compact_every,
+            format=table_format,
+            storage_options=dict(storage),
+            catalog=catalog,
+            catalog_options=dict(catalog_settings),
+            namespace=namespace,
         )
 
     _report(_carried_out(checked(options), spark_at), out, as_json=as_json)
@@ -136,10 +154,11 @@ def command(
 def _carried_out(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport":
     with running("lake", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
+        from pyspark_ternmq.pipelines.restarts import restarted
 
         try:
-            return lake.run(spark, options, line=line)
-        except ValueError as error:  # a JSON schema, which only a session can read
+            return restarted(partial(lake.run, spark, options, line=line), line)
+        except ValueError as error:  # a JSON schema, which only a session can read, or a lake of another format
             raise WrongUsage(str(error)) from None
 
 

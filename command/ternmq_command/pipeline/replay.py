@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -108,8 +109,11 @@ def command(
     wanted = checked(options)
     with running("replay", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import replay
+        from pyspark_ternmq.pipelines.restarts import restarted
 
-        report = replay.run(spark, wanted, line=line)
+        run = partial(replay.run, spark, wanted, line=line)
+        # Without a checkpoint nothing says what was sent already.
+        report = run() if checkpoint is None else restarted(run, line)
     if as_json:
         print_json(dataclasses.asdict(report))
     else:

@@ -32,6 +32,7 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
         from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
         from pyspark_ternmq.pipelines.journal import JournalError
         from pyspark_ternmq.pipelines.lake.commits import LakeBroken
+        from pyspark_ternmq.pipelines.lake.lock import Locked, LockLost
         from pyspark_ternmq.pipelines.progress import ProgressLine
         from pyspark_ternmq.pipelines.replay_source import WrongRows
         from ternmq.errors import ClientError, TransportError
@@ -45,5 +46,5 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
             raise WrongUsage(str(error)) from None
         except BrokenPipeError:
             raise
-        except (BacklogRefused, ClientError, JournalError, LakeBroken, OSError, WrongRows) as error:
+        except (BacklogRefused, ClientError, JournalError, LakeBroken, Locked, LockLost, OSError, WrongRows) as error:
             raise CommandFailure(str(error)) from None

@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -108,8 +109,9 @@ def command(
     wanted = checked(options)
     with running("stats", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import stats
+        from pyspark_ternmq.pipelines.restarts import restarted
 
-        report = stats.run(spark, wanted, line=line)
+        report = restarted(partial(stats.run, spark, wanted, line=line), line)
     if as_json:
         print_json(dataclasses.asdict(report))
         return

@@ -18,6 +18,7 @@ from pyspark_ternmq.demo.findings import (
     Profile,
     Row,
     carrier_finding,
+    compared_first,
     display_name,
     few_flights,
     hourly_finding,
@@ -104,10 +105,13 @@ def _stacked_airports(axes: "Axes", profile: Profile) -> None:
 
 
 def delays_by_carrier(rows: Sequence[Row], file: Path) -> str:
-    """Bars to the 90th percentile of the delay, with the median in them, the worst carrier first."""
-    flown = [row for row in rows if row["departed"]]
+    """Bars to the 90th percentile of the delay, with the median in them, the worst carrier first.
+
+    What the title compares comes first, so that the title names the top bar; carriers with few flights stand below.
+    """
+    flown = compared_first(rows)
     subtitle = (
-        f"Departure delay of {total(rows):,} flights; pale: carriers with fewer than {few_flights(rows):,}; "
+        f"Departure delay of {total(rows):,} flights; pale, below: carriers with fewer than {few_flights(rows):,}; "
         f"punctual: less than {PUNCTUAL_MINUTES} minutes late"
     )
     title = carrier_finding(rows)

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-NOON = 12
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 LEGAL_FORMS = ("Inc.", "Co.", "Corporation")
 PUNCTUAL_MINUTES = 15
 """A departure that is less late than this is punctual, as in the statistics of the US."""
 FEW_FLIGHTS_MOST = 1000
+PEAK_PROMINENCE = 0.1
+"""An hour is a peak if it stands out by this share of the busiest one; less is the noise of a schedule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +56,7 @@ class Profile:
 
 def hourly_finding(profile: Profile) -> str:
     """When most flights depart, and which weekday has the fewest."""
-    by_hour = dict(zip(profile.hours, profile.totals, strict=True))
-    halves = [
-        [hour for hour in by_hour if hour < NOON],
-        [hour for hour in by_hour if hour >= NOON],
-    ]
-    peaks = [f"{max(half, key=by_hour.__getitem__)}:00" for half in halves if half]
-    finding = f"Departures peak at {' and '.join(peaks)}"
+    finding = f"Departures peak at {_listed([f'{hour}:00' for hour in peaks(profile)])}"
     a_day = {day: sum(values) for day, values in profile.by_weekday.items()}
     if len(a_day) < len(WEEKDAYS):
         return finding
@@ -71,17 +66,57 @@ def hourly_finding(profile: Profile) -> str:
     return f"{finding}; {WEEKDAYS[quietest]} has {fewer:.0%} fewer than other days"
 
 
+def peaks(profile: Profile) -> Sequence[int]:
+    """The hours that stand out from those around them.
+
+    By how much is a summit's prominence: its height above the lowest hour on the way to a busier one, where before the
+    first hour and after the last one nothing departs. Of several hours that are alike the first one counts.
+    """
+    totals = profile.totals
+    needed = PEAK_PROMINENCE * max(totals, default=0.0)
+    return [
+        hour
+        for place, (hour, height) in enumerate(zip(profile.hours, totals, strict=True))
+        if height
+        - max(
+            _lowest_until(reversed(totals[:place]), height, is_alike_busier=True),
+            _lowest_until(totals[place + 1 :], height, is_alike_busier=False),
+        )
+        > needed
+    ]
+
+
+def _lowest_until(heights: Iterable[float], height: float, *, is_alike_busier: bool) -> float:
+    lowest = height
+    for other in heights:
+        if other > height or (is_alike_busier and other == height):
+            return lowest
+        lowest = min(lowest, other)
+    return 0.0
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def carrier_finding(rows: Sequence[Row]) -> str:
     """Between which carriers the late departures differ most."""
-    few = few_flights(rows)
-    flown = [row for row in rows if row["departed"] and row["flights"] >= few]
+    flown = [row for row in compared_first(rows) if row["flights"] >= few_flights(rows)]
     if not flown:
         return "No flight departed"
-    worst, best = (choose(flown, key=lambda row: row["p90_delay_minutes"]) for choose in (max, min))
+    worst, best = flown[0], flown[-1]
     return (
         f"One in ten {display_name(worst)} flights departs {minutes(worst['p90_delay_minutes'])} minutes late or more; "
         f"at {display_name(best)}, {minutes(best['p90_delay_minutes'])}"
     )
+
+
+def compared_first(rows: Sequence[Row]) -> Sequence[Row]:
+    """The carriers that flew, the latest first; those with few flights, which are not compared, after all others."""
+    few = few_flights(rows)
+    flown = [row for row in rows if row["departed"]]
+    return sorted(flown, key=lambda row: (row["flights"] < few, -row["p90_delay_minutes"]))
 
 
 def few_flights(rows: Sequence[Row]) -> int:

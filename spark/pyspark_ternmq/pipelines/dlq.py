@@ -43,6 +43,7 @@ from pyspark_ternmq.pipelines.dlq_topics import checked_topics
 from pyspark_ternmq.pipelines.journal import Journal
 from pyspark_ternmq.pipelines.progress import Position, ProgressLine
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
+from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 from pyspark_ternmq.source.splitting import limited
 from pyspark_ternmq.source.topics import queue_name
 from ternmq import NotFound
@@ -117,7 +118,11 @@ class DlqReport:
 def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None = None) -> DlqReport:
     """Look at the letters, and send them if that is asked for."""
     repair = options.function()
-    with Administrator.at(options.connection) as admin, line or ProgressLine(NAME) as shown:
+    with (
+        Administrator.at(options.connection) as admin,
+        session_settings(spark, PARQUET_SETTINGS),
+        line or ProgressLine(NAME) as shown,
+    ):
         if not options.send:
             return _looked(spark, options, admin, repair)
         assert options.checkpoint is not None

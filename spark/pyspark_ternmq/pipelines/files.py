@@ -43,5 +43,15 @@ class Files(Protocol):
     def modified_ms(self, path: str) -> int:
         """When a file changed last, in milliseconds since 1970."""
 
-    def touch(self, path: str) -> None:
-        """Make now the time of a file's last change."""
+    def row_count(self, path: str) -> int:
+        """How many rows a Parquet file has, by its footer."""
+
+
+def read_if_there(files: Files, path: str) -> str | None:
+    """A file's text; None if it is gone, as one that another process was done with."""
+    try:
+        return files.read(path)
+    except OSError:
+        if files.exists(path):
+            raise
+        return None

@@ -3,16 +3,20 @@
 Needs a session with a Java process of its own: Spark Connect has none here.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import pyarrow
+import pyarrow.parquet
 
 from pyspark_ternmq.pipelines.files import FileEntry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Of most files all of the footer; one that claims more than the other is no Parquet.
+FOOTER_BYTES, FOOTER_BYTES_MAX = 16 * 1024, 256 * 1024 * 1024
 # Objects of Java have no types here.
 Java = Any
 
@@ -23,7 +27,9 @@ class HadoopFiles:
     def __init__(self, spark: "SparkSession") -> None:
         context = spark.sparkContext
         assert context._jvm is not None  # noqa: SLF001 - there is no public way to Hadoop's FileSystem
-        self._hadoop: Java = context._jvm.org.apache.hadoop  # noqa: SLF001
+        # Looked up once: each name on the way to a class is a call into Java.
+        apache: Java = context._jvm.org.apache  # noqa: SLF001
+        self._new_path: Java = apache.hadoop.fs.Path
         self._configuration: Java = context._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def qualified(self, path: str) -> str:
@@ -89,16 +95,40 @@ class HadoopFiles:
         with _errors(path):
             return int(self._system(path).getFileStatus(self._path(path)).getModificationTime())
 
-    def touch(self, path: str) -> None:
+    def row_count(self, path: str) -> int:
+        """Read here: Java's own reader takes twice the processor time, 12 ms of a file."""
         with _errors(path):
-            self._system(path).setTimes(self._path(path), time.time_ns() // 1_000_000, -1)
+            size_bytes = int(self._system(path).getFileStatus(self._path(path)).getLen())
+            stream = self._system(path).open(self._path(path))
+            try:
+                return parquet_rows(lambda wanted: _end(stream, size_bytes, wanted))
+            except pyarrow.ArrowException as error:
+                raise OSError(f"{path} is no Parquet file: {error}") from None
+            finally:
+                stream.close()
 
     def _path(self, path: str) -> Java:
-        return self._hadoop.fs.Path(path)
+        return self._new_path(path)
 
     def _system(self, path: str) -> Java:
         # Hadoop keeps one for each scheme and host.
         return self._path(path).getFileSystem(self._configuration)
+
+
+def _end(stream: Java, size_bytes: int, wanted: int) -> bytes:
+    """The last bytes of a file, fewer if it has not so many."""
+    stream.seek(max(size_bytes - wanted, 0))
+    return bytes(stream.readNBytes(min(size_bytes, wanted)))
+
+
+def parquet_rows(end: Callable[[int], bytes]) -> int:
+    """The rows of a Parquet file, of which `end` reads the last so many bytes."""
+    tail = end(FOOTER_BYTES)
+    # At the end of the footer stand its length, and PAR1.
+    footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
+    if len(tail) < footer_bytes <= FOOTER_BYTES_MAX:
+        tail = end(footer_bytes)
+    return int(pyarrow.parquet.read_metadata(pyarrow.BufferReader(tail)).num_rows)
 
 
 @contextmanager

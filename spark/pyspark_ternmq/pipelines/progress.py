@@ -5,13 +5,16 @@ Batch       number of the last micro-batch that is done.
 Lag         offsets of all queues that the last batch left for later ones.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from pyspark.errors import StreamingQueryException
+
+from pyspark_ternmq.lag import lag_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -42,7 +45,8 @@ class Position:
 class ProgressLine:
     """Shows a pipeline's position while its `with` block runs.
 
-    Invariant: after `say` and `__exit__` the cursor is at the start of a line.
+    Invariant: after `say` and `__exit__` the cursor is at the start of a line. `batch` is the last one that it was
+    told of.
     """
 
     def __init__(self, name: str, *, stream: TextIO | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -50,6 +54,7 @@ class ProgressLine:
         self._is_terminal = self._stream.isatty()
         self._next_s = now_s() + LINE_INTERVAL_S
         self._width = 0
+        self.batch: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +66,8 @@ class ProgressLine:
 
     def update(self, position: Position) -> None:
         """Show how far a query is."""
+        if position.batch is not None:
+            self.batch = position.batch
         self.show(position.text())
 
     def show(self, text: str) -> None:
@@ -94,17 +101,22 @@ def follow(
     *,
     rows: Callable[[], int] | None = None,
     on_report: Callable[[Mapping[str, Any]], None] = lambda report: None,
+    on_look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Show a query's progress until it ends; it raises as the query does, and Ctrl-C stops the query.
+    """Show a query's progress until it ends; it raises as the query does, and whatever else is raised stops the query.
 
     `rows` counts for pipelines that know better than Spark what they took in; `on_report` hears of each batch's report.
+    `on_look` is called about twice a second.
     """
     seen = _Seen(on_report)
     try:
         while not query.awaitTermination(LOOK_INTERVAL_S):  # type: ignore[arg-type]  # seconds, and parts of them
+            on_look()
             line.update(seen.position(query, rows))
         line.update(seen.position(query, rows))
-    except KeyboardInterrupt:
+    except StreamingQueryException:
+        raise  # it has ended by itself
+    except BaseException:
         query.stop()
         raise
 
@@ -144,24 +156,3 @@ class _Seen:
 def _rate(value: float) -> float:
     """A batch of no time at all has no rate: Spark divides by zero then."""
     return value if 0 <= value < float("inf") else 0.0
-
-
-def lag_of(source: object) -> int | None:
-    """Offsets between a source's `endOffset` and its `latestOffset`, of all queues that both know."""
-    end, latest = (_offsets(source, name) for name in ("endOffset", "latestOffset"))
-    return None if end is None or latest is None else _difference(end, latest)
-
-
-def _offsets(source: object, name: str) -> object:
-    value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-    return json.loads(value) if isinstance(value, str) and value else value
-
-
-def _difference(end: object, latest: object) -> int:
-    if isinstance(end, Mapping) and isinstance(latest, Mapping):
-        return sum(
-            _difference(end.get(name, 0 if isinstance(value, int) else {}), value) for name, value in latest.items()
-        )
-    if isinstance(end, int) and isinstance(latest, int):
-        return max(latest - end, 0)
-    return 0

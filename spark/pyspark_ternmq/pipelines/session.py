@@ -10,15 +10,17 @@ Java        looked for where Spark's launcher looks (JAVA_HOME, then PATH) befor
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from pyspark_ternmq.pipelines.worker_python import choose_worker_python
 
 DEFAULT_MASTER = "local[*]"
 LOCAL_SHUFFLE_PARTITIONS_MAX = 8
@@ -55,8 +57,7 @@ def spark_session(
     if master is None and not is_started:
         master = DEFAULT_MASTER
     settings = {**settings_for(master), **({"spark.log.level": "OFF"} if is_quiet else {}), **(config or {})}
-    # Workers of the same machine run the Python that this is, unless somebody said which.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    choose_worker_python(os.environ, is_local=not is_started and is_local(master))
     if not is_started:
         _start_java(name, master or DEFAULT_MASTER, settings, is_quiet=is_quiet)
     builder: SparkSession.Builder = SparkSession.builder  # a property by a decorator that mypy can't look into
@@ -91,7 +92,7 @@ def settings_for(master: str | None) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
     }
-    if master is not None and master.startswith("local"):
+    if is_local(master):
         settings |= {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
@@ -99,6 +100,10 @@ def settings_for(master: str | None) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(min(local_cores(master), LOCAL_SHUFFLE_PARTITIONS_MAX)),
         }
     return settings
+
+
+def is_local(master: str | None) -> TypeGuard[str]:
+    return master is not None and master.startswith("local")
 
 
 def local_cores(master: str) -> int:
@@ -122,7 +127,7 @@ def error_line(error: BaseException) -> str:
 
     Spark wraps what a data source raises into several errors, with tracebacks of Python and of Java.
     """
-    for text in _texts(error):
+    for text in texts(error):
         if (words := _last_of_traceback(text)) is not None:
             return words
     # The first line of an error that Spark does not know says which call it was.
@@ -130,7 +135,7 @@ def error_line(error: BaseException) -> str:
     return _CONDITION.sub("", lines[0].strip().removeprefix(": ")) if lines else type(error).__name__
 
 
-def _texts(error: BaseException | None) -> list[str]:
+def texts(error: BaseException | None) -> list[str]:
     """The error's text and those of its causes, the innermost first."""
     texts = list[str]()
     while error is not None:

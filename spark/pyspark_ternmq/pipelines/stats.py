@@ -26,8 +26,10 @@ from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.lake.commits import Commits
+from pyspark_ternmq.pipelines.lake.lock import FolderLock, checkpoint_lock
 from pyspark_ternmq.pipelines.progress import ProgressLine, follow
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
+from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,10 +93,16 @@ class StatsReport:
 
 
 def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | None = None) -> StatsReport:
-    """Count until all that was there is counted; with a trigger, until the query is stopped."""
-    with line or ProgressLine(NAME) as shown:
-        output = _Output(spark, options, shown)
-        follow(_started(spark, options, output), shown, on_report=output.count_dropped)
+    """Count until all that was there is counted; with a trigger, until the query is stopped.
+
+    Locked if another process works with the same checkpoint.
+    """
+    files = HadoopFiles(spark)
+    with line or ProgressLine(NAME) as shown, checkpoint_lock(files, options.checkpoint) as lock:
+        output = _Output(files, options, shown, lock)
+        with session_settings(spark, PARQUET_SETTINGS):
+            query = _started(spark, options, output)
+        follow(query, shown, on_report=output.count_dropped, on_look=lock.renew_if_due)
     return output.report()
 
 
@@ -159,9 +167,8 @@ def as_messages(windows: "DataFrame", *, by: Sequence[Dimension], tag: str) -> "
 class _Output:
     """Writes batches of windows, and counts what this run wrote."""
 
-    def __init__(self, spark: "SparkSession", options: StatsOptions, line: ProgressLine) -> None:
-        self._options, self._line = options, line
-        self._files = HadoopFiles(spark)
+    def __init__(self, files: HadoopFiles, options: StatsOptions, line: ProgressLine, lock: FolderLock) -> None:
+        self._files, self._options, self._line, self._lock = files, options, line, lock
         self._commits: Commits | None = None
         self._windows = self._messages = self._batches = self._dropped = 0
 
@@ -212,7 +219,7 @@ class _Output:
         if self._commits is None:
             query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
             assert query is not None, "Spark tells the id of the query in every batch"
-            self._commits = Commits(self._files, self._files.qualified(out), query)
+            self._commits = Commits(self._files, self._files.qualified(out), query, self._lock)
             self._commits.heal()
         return self._commits
 

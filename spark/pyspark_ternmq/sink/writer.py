@@ -105,7 +105,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
     """The writer of a batch: its ids are its own, unless option `idSeed` names what they are derived from."""
     if overwrite:
-        raise WrongOption("messages can't be overwritten: use mode('append')")
+        raise WrongOption("messages can't be overwritten, only appended: use mode('append')")
     told = sink_options(options)
     return BatchWriter(Plan(told, checked_columns(schema, topic=told.topic), told.id_seed or str(uuid.uuid4())))
 
@@ -113,7 +113,9 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
     """The writer of a stream: its ids come from the query's id, which its checkpoint keeps, or from `idSeed`."""
     if overwrite:
-        raise WrongOption("messages can't be overwritten: use outputMode('append') or 'update', not 'complete'")
+        raise WrongOption(
+            "messages can't be overwritten, only appended: use outputMode('append') or 'update', not 'complete'"
+        )
     told = sink_options(options)
     return StreamWriter(Plan(told, checked_columns(schema, topic=told.topic), told.id_seed))
 

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql.types import StructType
 
 from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of
 from pyspark_ternmq.schema import checked_columns
+from pyspark_ternmq.source.delay import MAX_DELAY_MS
 from pyspark_ternmq.source.places import Places, ending_places, starting_places
 from pyspark_ternmq.source.topics import Subscription, subscription_of
 from ternmq import ClientError, SqlFilter, TagFilter
 from ternmq.filters import Filter
+from ternmq_common.errors import MessagingError
+from ternmq_common.names import checked_group
 
 BATCH_OPTIONS = (
     "subscribe",
@@ -28,7 +32,9 @@ BATCH_OPTIONS = (
 )
 STREAM_OPTIONS = (
     *(name for name in BATCH_OPTIONS if not name.startswith("ending") and name != "pushFilters"),
+    "minOffsetsPerTrigger",
     "maxOffsetsPerTrigger",
+    "maxTriggerDelay",
     "group",
 )
 
@@ -46,7 +52,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read, and how; `group` is told the progress of a stream."""
+    """What is read, and how; `group` is told the progress of a stream. A micro-batch waits until it would have
+    `min_offsets_per_trigger`, for `max_trigger_delay_ms` at most."""
 
     reading: Reading
     subscription: Subscription
@@ -56,16 +63,21 @@ class SourceOptions:
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None = None
     group: str | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = MAX_DELAY_MS
 
 
 def batch_options(options: Mapping[str, str], schema: StructType) -> SourceOptions:
     """WrongOption for what can't be; a batch reads all there is unless it is told otherwise."""
     reader = OptionReader(options, BATCH_OPTIONS)
+    start, end = starting_places(reader, "earliest", stream=False), ending_places(reader)
+    if isinstance(start.place, datetime) and isinstance(end.place, datetime) and start.place > end.place:
+        raise WrongOption("option endingTimestamp is before startingTimestamp: there is nothing between them")
     return SourceOptions(
         reading=_reading(reader, schema),
         subscription=subscription_of(reader),
-        start=starting_places(reader, "earliest", stream=False),
-        end=ending_places(reader),
+        start=start,
+        end=end,
         min_partitions=reader.number("minPartitions"),
         max_records_per_partition=reader.number("maxRecordsPerPartition"),
     )
@@ -82,6 +94,12 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
         if name.lower() in {"endingoffsets", "endingtimestamp"}:
             raise WrongOption(f"a stream has no end: option {name} is for spark.read; see Trigger.AvailableNow")
     reader = OptionReader(options, STREAM_OPTIONS)
+    least, most = reader.number("minOffsetsPerTrigger"), reader.number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise WrongOption(f"option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
+    max_delay_ms = reader.duration_ms("maxTriggerDelay")
+    if max_delay_ms is not None and least is None:
+        raise WrongOption("option maxTriggerDelay means nothing without minOffsetsPerTrigger")
     return SourceOptions(
         reading=_reading(reader, schema),
         subscription=subscription_of(reader),
@@ -89,8 +107,10 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
         end=Places("latest"),
         min_partitions=reader.number("minPartitions"),
         max_records_per_partition=reader.number("maxRecordsPerPartition"),
-        max_offsets_per_trigger=reader.number("maxOffsetsPerTrigger"),
-        group=reader.text("group"),
+        max_offsets_per_trigger=most,
+        group=_group(reader),
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=MAX_DELAY_MS if max_delay_ms is None else max_delay_ms,
     )
 
 
@@ -102,6 +122,16 @@ def _reading(reader: OptionReader, schema: StructType) -> Reading:
         passing=_filter(reader),
         fail_on_data_loss=reader.flag("failOnDataLoss", True),
     )
+
+
+def _group(reader: OptionReader) -> str | None:
+    name = reader.text("group")
+    if name is not None:
+        try:
+            checked_group(name)
+        except MessagingError as error:
+            raise WrongOption(f"option group: {error.message}") from None
+    return name
 
 
 def _filter(reader: OptionReader) -> Filter | None:

@@ -1,6 +1,8 @@
 """Where a read begins and ends: the options, and the offsets that they mean in each queue.
 
 Offsets of all queues are `{topic: {"broker/queue id": offset}}`, in options, in checkpoints and in Spark's own reports.
+Beside the topics may stand `"@identities": {topic: identity}`, as in what is copied out of a checkpoint: it says which
+topics the offsets are of (`position.py`).
 """
 
 import json
@@ -16,6 +18,9 @@ from ternmq.route import Queue
 Offsets: TypeAlias = dict[str, dict[str, int]]
 Place: TypeAlias = Literal["earliest", "latest"] | datetime
 QueuesByTopic: TypeAlias = Mapping[str, Mapping[str, Queue]]
+Identities: TypeAlias = Mapping[str, str]
+
+IDENTITIES = "@identities"
 
 # What Kafka's source writes for them in JSON.
 EARLIEST, LATEST = -2, -1
@@ -24,19 +29,56 @@ _PLACES: dict[int, Place] = {EARLIEST: "earliest", LATEST: "latest"}
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """One place for all queues, or an offset for each (`each`, in which -2 and -1 stand for places)."""
+    """One place for all queues, or an offset for each (`each`, in which -2 and -1 stand for places).
+
+    `identities` are those of the topics that the offsets were of, as far as the option says so.
+    """
 
     place: Place = "earliest"
     each: Offsets | None = field(default=None)
     option: str = ""
+    identities: Identities = field(default_factory=dict)
 
-    def offsets(self, reader: OffsetReader, queues: QueuesByTopic) -> Offsets:
-        """The offset in every queue; WrongOption if `each` names others than there are."""
+    def told(self, topic: str, name: str) -> int | None:
+        """The offset that the option names for a queue; None where it names a place."""
+        offset = -1 if self.each is None else self.each[topic][name]
+        return None if offset in _PLACES else offset
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is elsewhere whenever messages come."""
+        each = [] if self.each is None else [offset for of_topic in self.each.values() for offset in of_topic.values()]
+        return LATEST in each if each else self.place == "latest"
+
+    def check_passed(self, now: datetime) -> None:
+        """WrongOption for a time to come, up to which there is nothing to look for."""
+        if isinstance(self.place, datetime) and self.place > now:
+            raise WrongOption(
+                f"option {self.option}={self.place.isoformat()} has not come yet: "
+                f"it is {now.isoformat(timespec='seconds')} by this machine's clock"
+            )
+
+    def check_identities(self, identities: Identities) -> None:
+        """WrongOption if the offsets are of another topic than there is."""
+        for topic, identity in identities.items():
+            told = self.identities.get(topic, "")
+            if told and identity and told != identity:
+                raise WrongOption(
+                    f"option {self.option}: the offsets of topic {topic} are of an earlier one, which was deleted "
+                    f'before this one was made (identity {told}, now {identity}); without "{IDENTITIES}" they count '
+                    "all the same"
+                )
+
+    def offsets(self, reader: OffsetReader, queues: QueuesByTopic, ends: Offsets) -> Offsets:
+        """The offset in every queue, of which it is known where they end; WrongOption if `each` names others than there
+        are."""
         if self.each is None:
-            return offsets_at(reader, queues, self.place)
+            return ends if self.place == "latest" else offsets_at(reader, queues, self.place)
         self._check(queues)
-        asked = {place: self._of_place(number, queues) for number, place in _PLACES.items()}
-        found = {place: offsets_at(reader, wanted, place) for place, wanted in asked.items() if wanted}
+        found: dict[Place, Offsets] = {
+            "earliest": offsets_at(reader, self._of_place(EARLIEST, queues), "earliest"),
+            "latest": ends,
+        }
         return {
             topic: {name: _resolved(self.each[topic][name], found, topic, name) for name in of_topic}
             for topic, of_topic in queues.items()
@@ -92,11 +134,12 @@ def _places(
     if offsets is not None and time is not None:
         raise WrongOption(f"options {side}Offsets and {side}Timestamp exclude each other")
     if time is not None:
-        return Places(parsed_time(f"{side}Timestamp", time))
+        return Places(parsed_time(f"{side}Timestamp", time), option=f"{side}Timestamp")
     if offsets is None:
         return Places(default)
     if offsets.startswith("{"):
-        return Places(each=_parsed_offsets(f"{side}Offsets", offsets), option=f"{side}Offsets")
+        each, identities = _parsed_offsets(f"{side}Offsets", offsets)
+        return Places(each=each, option=f"{side}Offsets", identities=identities)
     if offsets.lower() in allowed:
         return Places(cast("Place", offsets.lower()))
     words = " or ".join((*allowed, 'JSON such as {"orders": {"broker/0": 17, "broker/1": -2}}'))
@@ -118,11 +161,14 @@ def parsed_time(option: str, text: str) -> datetime:
     return time
 
 
-def _parsed_offsets(option: str, text: str) -> Offsets:
+def _parsed_offsets(option: str, text: str) -> tuple[Offsets, Identities]:
     try:
         told = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongOption(f"option {option} is no JSON: {error}") from None
+    identities = told.pop(IDENTITIES, {})
+    if not isinstance(identities, dict) or not all(isinstance(each, str) for each in identities.values()):
+        raise WrongOption(f"option {option}: what stands for {IDENTITIES} is not an object of topics and identities")
     each: Offsets = {}
     for topic, of_topic in told.items():
         if not isinstance(of_topic, dict):
@@ -132,7 +178,7 @@ def _parsed_offsets(option: str, text: str) -> Offsets:
             if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
                 raise WrongOption(f"option {option}: {offset!r} is no offset (topic {topic}, queue {name!r})")
             each[topic][name] = offset
-    return each
+    return each, identities
 
 
 def _resolved(offset: int, found: Mapping[Place, Offsets], topic: str, name: str) -> int:

@@ -1,10 +1,19 @@
-"""From offsets to tasks, for batch and stream alike."""
+"""What the driver does for batch and stream alike: from offsets to tasks, and a look at the filter before."""
 
 from collections.abc import Callable, Iterator
 
-from pyspark_ternmq.source.options import SourceOptions
+from pyspark_ternmq.source.options import Reading, SourceOptions
 from pyspark_ternmq.source.places import Offsets, QueuesByTopic
 from pyspark_ternmq.source.splitting import QueueRange, RangePartition, split
+from ternmq.offset_reader import OffsetReader
+
+
+def check_filter(reading: Reading, reader: OffsetReader, queues: QueuesByTopic) -> None:
+    """`BadRequest` with the broker's words if it can't read the filter: a task would fail of it, and of an empty topic
+    nobody would hear of it."""
+    any_queue = next((queue for of_topic in queues.values() for queue in of_topic.values()), None)
+    if reading.passing is not None and any_queue is not None:
+        reader.check(any_queue, reading.passing)
 
 
 def partitions_of(

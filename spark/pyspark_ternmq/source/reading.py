@@ -35,7 +35,9 @@ class DataLoss(RuntimeError):
 def opened(reading: Reading) -> OffsetReader:
     """The reader for these options."""
     connection = reading.connection
-    return OffsetReader(connection.endpoint, patience=connection.retry_timeout_s, **connection.client_options())
+    return OffsetReader(
+        connection.endpoint, patience=connection.retry_timeout_s, kind="spark", **connection.client_options()
+    )
 
 
 def read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":

@@ -1,19 +1,17 @@
-"""Which topics are read, and which queues they have now."""
+"""Which topics are read, what they are and which queues they have now."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import OptionReader, WrongOption
+from pyspark_ternmq.source.places import Identities, QueuesByTopic
 from ternmq import NotFound, Unsupported
 from ternmq.offset_reader import OffsetReader
 from ternmq.route import Queue
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import checked_topic, group_of_derived, is_system_topic
 from ternmq_protos.v2 import definition_pb2 as pb
-
-# A broker's queue, as offsets name it: `broker/queue id`.
-QueueName = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,38 +21,41 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
-    def queues(self, reader: OffsetReader) -> dict[str, dict[QueueName, Queue]]:
-        """The queues of each topic, by name; `NotFound` for a topic that isn't there."""
-        return {topic: named(reader.queues(topic)) for topic in self._topics(reader)}
-
-    def check(self, reader: OffsetReader) -> None:
-        """`NotFound` for a topic that isn't there. Its route must not be asked for before: servers make missing topics
-        for those who want to send to them."""
+    def identities(self, reader: OffsetReader) -> Identities:
+        """The topics that are read, each with its identity; empty where the server tells none. `NotFound` for one that
+        isn't there. Their routes must not be asked for before: servers give those of topics to be, too."""
         if self.pattern is not None:
-            return
+            fits = re.compile(self.pattern).fullmatch
+            found = {
+                topic: identity
+                for topic, identity in reader.topics().items()
+                if fits(topic) and not is_system_topic(topic)
+            }
+            if not found:
+                raise NotFound(pb.TOPIC_NOT_FOUND, f"no topic fits the pattern {self.pattern!r}")
+            return found
         try:
-            known = set(reader.topics())
+            found = reader.topics(self.topics)
         except Unsupported:
-            return  # no TernMQ; it says itself what it thinks of the topic
+            return dict.fromkeys(self.topics, "")  # no TernMQ; it says itself what it thinks of the topics
         for topic in self.topics:
-            if topic not in known and group_of_derived(topic) is None:
+            # Servers that know no names tell of no group's topics.
+            if topic not in found and group_of_derived(topic) is None:
                 raise NotFound(pb.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-
-    def _topics(self, reader: OffsetReader) -> Iterable[str]:
-        if self.pattern is None:
-            return self.topics
-        fits = re.compile(self.pattern).fullmatch
-        topics = [topic for topic in reader.topics() if fits(topic) and not is_system_topic(topic)]
-        if not topics:
-            raise NotFound(pb.TOPIC_NOT_FOUND, f"no topic fits the pattern {self.pattern!r}")
-        return topics
+        return {topic: found.get(topic, "") for topic in self.topics}
 
 
-def named(queues: Iterable[Queue]) -> dict[QueueName, Queue]:
+def queues_of(reader: OffsetReader, topics: Iterable[str]) -> QueuesByTopic:
+    """The queues of each topic, by name."""
+    return {topic: named(reader.queues(topic)) for topic in topics}
+
+
+def named(queues: Iterable[Queue]) -> dict[str, Queue]:
     return {queue_name(queue): queue for queue in queues}
 
 
-def queue_name(queue: Queue) -> QueueName:
+def queue_name(queue: Queue) -> str:
+    """As offsets name it."""
     return f"{queue.broker}/{queue.queue_id}"
 
 

@@ -1,14 +1,19 @@
 """The demo's charts, from rows that no Spark has made."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.patches import Rectangle
 
 from pyspark_ternmq.demo import charts
 from pyspark_ternmq.demo.findings import Row
+from pyspark_ternmq.demo.style import figure
 
 HOURS: list[Row] = [
     {
@@ -54,6 +59,22 @@ ROUTES: list[Row] = [
     for number in range(30)
 ]
 
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are drawn from here on."""
+    figures = list[Figure]()
+
+    @contextmanager
+    def kept(file: Path, *, title: str, subtitle: str) -> Iterator[Figure]:
+        with figure(file, title=title, subtitle=subtitle) as made:
+            yield made
+            figures.append(made)
+
+    monkeypatch.setattr(charts, "figure", kept)
+    return figures
+
+
 Chart = Callable[[Sequence[Row], Path], str]
 
 
@@ -75,6 +96,38 @@ def test_a_chart_has_the_size_of_a_screen_and_is_not_blank(draw: Chart, rows: Se
     assert title
     assert pixels.shape[:2] == (1080, 1920)
     assert 0.02 < pixels[:, :, :3].std() < 0.5
+
+
+def test_the_carriers_title_names_the_top_bar_though_a_carrier_with_few_flights_is_later(
+    drawn: list[Figure], tmp_path: Path
+) -> None:
+    rare: Row = {**CARRIERS[2], "p90_delay_minutes": 500.0}
+    title = charts.delays_by_carrier([rare, *CARRIERS[:2]], tmp_path / "chart.png")
+    labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
+    assert labels == ["Late Air", "Early Air", "Rare Air"]
+    assert title.startswith(f"One in ten {labels[0]} flights departs 80 minutes late or more; at {labels[1]}, ")
+
+
+def test_the_hours_title_names_every_bar_that_stands_out(drawn: list[Figure], tmp_path: Path) -> None:
+    title = charts.hourly_departures(HOURS, tmp_path / "chart.png")
+    bars = drawn[0].axes[1]
+    heights = defaultdict[int, float](float)
+    for patch in bars.patches:
+        assert isinstance(patch, Rectangle)
+        heights[round(patch.get_x() + patch.get_width() / 2)] += patch.get_height()  # the airports', one on another
+    labels = [label.get_text() for label in bars.get_xticklabels()]
+    standing_out = [labels[place] for place, height in sorted(heights.items()) if height > 0]
+    assert title.startswith(f"Departures peak at {', '.join(standing_out[:-1])} and {standing_out[-1]}")
+
+
+def test_each_route_has_the_name_of_its_airport_beside_it(drawn: list[Figure], tmp_path: Path) -> None:
+    named = [{**row, "dest_name": f"Airport {row['dest']}"} for row in ROUTES]
+    title = charts.busiest_routes(named, tmp_path / "chart.png")
+    axes = drawn[0].axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    texts = {text.get_text() for text in axes.texts}
+    assert title.startswith(labels[0].replace("\N{RIGHTWARDS ARROW}", "to"))
+    assert {f"Airport {label.split()[-1]}" for label in labels} <= texts
 
 
 def test_the_same_rows_make_the_same_chart(tmp_path: Path) -> None:

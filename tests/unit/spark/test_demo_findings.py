@@ -8,10 +8,12 @@ from pyspark_ternmq.demo.findings import (
     Profile,
     Row,
     carrier_finding,
+    compared_first,
     display_name,
     few_flights,
     hourly_finding,
     minutes,
+    peaks,
     route_finding,
 )
 
@@ -43,9 +45,25 @@ def test_an_hour_in_which_all_flights_were_cancelled_is_no_hour_of_the_profile()
     assert list(Profile.of([hour_row(0, 1, 0), hour_row(0, 8, 3)]).hours) == [8]
 
 
-def test_the_peaks_are_the_busiest_hours_before_and_from_noon() -> None:
-    profile = Profile.of([hour_row(0, 6, 5), hour_row(0, 8, 9), hour_row(0, 12, 7), hour_row(0, 17, 8)])
-    assert hourly_finding(profile) == "Departures peak at 8:00 and 17:00"
+@pytest.mark.parametrize(
+    ("departures", "hours"),
+    [
+        ({5: 5, 6: 70, 7: 62, 8: 73, 11: 43, 15: 64, 16: 61, 17: 65, 21: 29}, [6, 8, 11, 17, 21]),
+        ({5: 5, 6: 70, 7: 62, 8: 73, 9: 55, 10: 43, 11: 64, 12: 61, 13: 65, 14: 29}, [6, 8, 13]),
+        ({8: 10, 9: 10, 10: 2, 11: 10}, [8, 11]),
+        ({8: 10, 9: 9, 10: 10}, [8]),
+        ({8: 3}, [8]),
+    ],
+    ids=["empty hours part", "a small rise is none", "alike, side by side", "alike, hardly parted", "one hour"],
+)
+def test_peaks_are_the_hours_that_stand_out(departures: dict[int, int], hours: list[int]) -> None:
+    assert peaks(Profile.of([hour_row(0, hour, count) for hour, count in departures.items()])) == hours
+
+
+def test_the_heading_tells_all_peaks() -> None:
+    profile = Profile.of([hour_row(0, hour, count) for hour, count in ((6, 7), (7, 5), (8, 9), (9, 3), (17, 8))])
+    assert hourly_finding(profile) == "Departures peak at 6:00, 8:00 and 17:00"
+    assert hourly_finding(Profile.of([hour_row(0, 6, 5), hour_row(0, 8, 9)])) == "Departures peak at 6:00 and 8:00"
 
 
 def test_the_quietest_day_is_told_if_there_are_all_days() -> None:
@@ -57,6 +75,12 @@ def test_carriers_with_few_flights_are_not_compared() -> None:
     rows = [carrier("Rare Air Inc.", 3, 500.0), carrier("Late Air Inc.", 900, 77.4), carrier("Good Air Co.", 800, 5.0)]
     assert few_flights(rows) == 17
     assert carrier_finding(rows) == "One in ten Late Air flights departs 77 minutes late or more; at Good Air, 5"
+
+
+def test_carriers_are_told_apart_by_how_late_they_are_in_whatever_order_the_rows_come() -> None:
+    rows = [carrier("Good Air", 800, 5.0), carrier("Rare Air", 3, 500.0), carrier("Late Air", 900, 77.4)]
+    assert [row["carrier_name"] for row in compared_first(rows)] == ["Late Air", "Good Air", "Rare Air"]
+    assert carrier_finding(rows) == carrier_finding(rows[::-1])
 
 
 def test_of_many_flights_a_carrier_with_a_thousand_has_enough() -> None:

@@ -210,7 +210,7 @@ def test_compact_says_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("sessions")
 def test_a_second_compaction_is_a_failure_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def compact(*_: object, **__: object) -> None:
-        raise lake.CompactionLocked("process 1 compacts this lake")
+        raise lake.Locked("process 1 compacts this lake")
 
     monkeypatch.setattr(lake, "compact", compact)
     result = ternmq("pipeline", "compact", "--out", "folder")

@@ -2,6 +2,10 @@
 
 import contextlib
 import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -15,7 +19,8 @@ from pyspark_ternmq.pipelines.lake.commits import (
     final_path,
     last_taken_ms,
 )
-from tests.unit.spark.lake_folder import PARTITION, QUERY, ROOT, Killed, Lake, MemoryFiles
+from pyspark_ternmq.pipelines.lake.lock import Locked
+from tests.unit.spark.lake_folder import PARTITION, QUERY, ROOT, Killed, Lake, MemoryFiles, rows_of
 
 BATCHES = 6
 
@@ -65,7 +70,7 @@ def test_a_compaction_that_dies_after_any_step_loses_and_doubles_nothing(step: i
         assert lake.rows() >= lake.expected(BATCHES)
         if lake.rows() != lake.expected(BATCHES):
             # Rows may be seen twice, and it can be told that they may.
-            assert [entry for entry in files.files_below(f"{ROOT}/_commits") if entry.path.startswith("compact-")]
+            assert [path for path in files.content if path.startswith(f"{ROOT}/_commits/compact-")]
     files.steps = None
     lake.compact()
     assert lake.rows() == lake.expected(BATCHES)
@@ -127,6 +132,48 @@ def test_a_committed_file_that_vanished_is_told() -> None:
         lake.write(BATCHES)
 
 
+class Register:
+    """Implements `Tables` as Delta does: a batch is there, or is not."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self.files, self.batches = files, Counter[int]()
+
+    def register(self, manifest: Manifest) -> None:
+        assert all(self.files.exists(f"{ROOT}/{new}") for _, new in manifest.moves)
+        if manifest.moves and not self.batches[manifest.batch]:
+            self.batches[manifest.batch] += 1
+
+
+@pytest.mark.parametrize("step", range(steps_of("write")))
+def test_tables_learn_of_each_batch_when_its_files_are_there(step: int) -> None:
+    files = MemoryFiles()
+    tables = Register(files)
+    lake = Lake(files, tables=tables)
+    files.steps = step
+    with pytest.raises(Killed):
+        lake.write(BATCHES)
+    files.steps = None
+    lake.write(BATCHES)
+    assert tables.batches == Counter(batch for batch in range(BATCHES) if rows_of(QUERY, batch))
+
+
+def test_a_table_that_refuses_is_asked_again() -> None:
+    files = MemoryFiles()
+    refusing = Register(files)
+    refuse = LakeBroken("not now")
+
+    def register(manifest: Manifest) -> None:
+        raise refuse
+
+    lake = Lake(files, tables=Mock(register=register))
+    with pytest.raises(LakeBroken, match="not now"):
+        lake.write(BATCHES)
+    again = Lake(files, tables=refusing)
+    again.next_batch = lake.next_batch
+    again.write(BATCHES)
+    assert refusing.batches == Counter(batch for batch in range(BATCHES) if rows_of(QUERY, batch))
+
+
 def test_the_time_of_the_last_batch_of_all_queries_is_known() -> None:
     files = MemoryFiles()
     assert last_taken_ms(files, ROOT) == 0
@@ -136,15 +183,89 @@ def test_the_time_of_the_last_batch_of_all_queries_is_known() -> None:
     assert last_taken_ms(files, ROOT) == 1000 + BATCHES - 1
 
 
-def test_a_manifest_of_another_version_is_refused() -> None:
-    text = Manifest(query=QUERY, batch=1, moves=[]).to_json().replace('"version": 1', '"version": 2')
-    with pytest.raises(LakeBroken, match="version 2"):
+def test_a_manifest_of_a_later_version_is_refused() -> None:
+    text = Manifest(query=QUERY, batch=1, staging="s", moves=[]).to_json().replace('"version": 2', '"version": 3')
+    with pytest.raises(LakeBroken, match="version 3"):
         Manifest.from_json(text)
 
 
 def test_a_manifest_survives_its_text() -> None:
-    manifest = Manifest(query=QUERY, batch=17, moves=[("_staging/a", "data/ä")], rows={"data": 3}, taken_ms=99)
+    moves = [("_staging/a", "data/ä")]
+    manifest = Manifest(query=QUERY, batch=17, staging="s.1", moves=moves, rows={"data": 3}, taken_ms=99)
     assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+def test_what_an_earlier_version_left_is_finished_or_removed() -> None:
+    """Staging without a try in its name: batch 0 was committed and not moved, batch 1 was not committed."""
+    files, lake = MemoryFiles(), Lake(MemoryFiles(), query=QUERY)
+    lake.files, lake.next_batch = files, 5
+    (line, kind), *_ = rows_of(QUERY, 5)
+    staged = f"_staging/{QUERY}-5/kind={kind}/{PARTITION}/part-0.parquet"
+    files.create(f"{ROOT}/{staged}", line)
+    files.create(f"{ROOT}/_staging/{QUERY}-6/kind={kind}/{PARTITION}/part-0.parquet", "never")
+    files.create(f"{ROOT}/_commits/{QUERY}-6.json.new", "")
+    text = {"version": 1, "query": QUERY, "batch": 5, "rows": {kind: 1}, "taken_ms": 7}
+    moves = [[staged, f"{kind}/{PARTITION}/{QUERY}-5-00001.zstd.parquet"]]
+    files.create(f"{ROOT}/_commits/{QUERY}-5.json", json.dumps({**text, "moves": moves}))
+    lake.write(BATCHES)
+    assert lake.rows() == Counter([line])
+    assert leftovers(files) == []
+
+
+@pytest.mark.parametrize("lost", ["all", "one", "other"])
+def test_a_batch_whose_files_are_not_what_was_counted_is_an_error_and_is_written_again(lost: str) -> None:
+    """The first is what another process's `heal` did between the write and the moves: the batch was skipped."""
+    files = MemoryFiles()
+    lake = Lake(files)
+    lake.write(3)
+    write = lake.writer
+
+    def writer(batch: int) -> Callable[[str], tuple[Mapping[str, int], int]]:
+        def written(folder: str) -> tuple[Mapping[str, int], int]:
+            found = write(batch)(folder)
+            staged = [path for path in files.content if path.startswith(folder)]
+            if lost == "all":
+                files.delete(folder)
+            elif lost == "one":
+                files.delete(staged[0])
+            else:
+                files.create(f"{folder}/kind=data/{PARTITION}/part-9.parquet", "of another writer")
+            return found
+
+        return written
+
+    lake.writer = writer  # type: ignore[method-assign]
+    with pytest.raises(LakeBroken, match=r"batch 3 has 2 data [+] 1 late, and its staged files have .*: nothing of it"):
+        lake.write(4)
+    assert lake.rows() == lake.expected(3)
+    lake.writer = write  # type: ignore[method-assign]
+    lake.write(BATCHES)
+    assert lake.rows() == lake.expected(BATCHES)
+    assert leftovers(files) == []
+
+
+def test_a_second_process_with_the_same_checkpoint_is_refused_and_changes_nothing() -> None:
+    files = MemoryFiles()
+    lake, second = Lake(files), Lake(files)
+    write, seen = lake.writer, []
+
+    def writer(batch: int) -> Callable[[str], tuple[Mapping[str, int], int]]:
+        def written(folder: str) -> tuple[Mapping[str, int], int]:
+            found = write(batch)(folder)
+            before = dict(files.content)
+            second.lives = True
+            with pytest.raises(Locked, match="process 1 on here works with this checkpoint"):
+                second.write(BATCHES)
+            assert files.content == before
+            seen.append(batch)
+            return found
+
+        return written
+
+    lake.writer = writer  # type: ignore[method-assign]
+    lake.write(BATCHES)
+    assert seen == list(range(BATCHES))
+    assert lake.rows() == lake.expected(BATCHES)
 
 
 def test_names_say_what_a_file_came_with() -> None:
@@ -171,9 +292,9 @@ def half_moved() -> tuple[Lake, Manifest]:
 def leftovers(files: MemoryFiles) -> list[str]:
     """What is neither a row's nor the last manifest of a query."""
     commits = [entry.path for entry in files.files_below(f"{ROOT}/_commits")]
-    unknown = [path for path in commits if not path.startswith("query-")]
+    unknown = [path for path in commits if not (path.startswith("query-") and path.endswith(".json"))]
     staged = [entry.path for entry in files.files_below(f"{ROOT}/_staging")]
-    locks = [path for path in files.content if path.startswith(f"{ROOT}/_compaction")]
+    locks = [path for path in files.content if "lock" in path]
     return [*unknown, *staged, *locks]
 
 

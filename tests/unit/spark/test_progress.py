@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_ternmq.pipelines.progress import LINE_INTERVAL_S, Position, ProgressLine, follow, lag_of
+from pyspark_ternmq.pipelines.progress import LINE_INTERVAL_S, Position, ProgressLine, follow
 from tests.support.hand_clock import Clock
 
 
@@ -102,17 +102,3 @@ def test_ctrl_c_stops_the_query() -> None:
     with pytest.raises(KeyboardInterrupt), ProgressLine("p", stream=io.StringIO(), now_s=Clock()) as line:
         follow(query, line)  # type: ignore[arg-type]
     assert query.is_stopped
-
-
-@pytest.mark.parametrize(
-    ("end", "latest", "lag"),
-    [
-        ({"orders": {"b/0": 3, "b/1": 5}}, {"orders": {"b/0": 10, "b/1": 5, "b/2": 4}}, 11),
-        ('{"orders": {"b/0": 3}}', '{"orders": {"b/0": 10}}', 7),
-        ({"orders": {"b/0": 9}}, {"orders": {"b/0": 2}}, 0),  # made anew
-        ({"orders": {"b/0": 9}}, None, None),
-        ({"orders": {"b/0": 9}, "gone": {"b/0": 1}}, {"orders": {"b/0": 9}, "new": {"b/0": 2}}, 2),
-    ],
-)
-def test_the_lag_is_what_the_last_batch_left(end: object, latest: object, lag: int | None) -> None:
-    assert lag_of({"endOffset": end, "latestOffset": latest}) == lag

@@ -54,6 +54,10 @@ def test_names_of_options_have_no_case() -> None:
         ({"startingOffsets": '{"orders": 3}'}, "is not an object of queues"),
         ({"startingOffsets": '{"orders": {"b/0": -3}}'}, "-3 is no offset"),
         ({"startingOffsets": '{"orders": {"b/0": true}}'}, "True is no offset"),
+        ({"startingOffsets": '{"orders": {"b/0": 1}, "@identities": 3}'}, "for @identities is not an object"),
+        ({"startingOffsets": '{"orders": {"b/0": 1}, "@identities": {"orders": 3}}'}, "for @identities is not an"),
+        ({"startingOffsets": '{"a":' * 100_000}, "is no JSON"),
+        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "endingTimestamp is before startingTimestamp"),
         ({"startingOffsets": "earliest", "startingTimestamp": "0"}, "exclude each other"),
         ({"startingTimestamp": "yesterday"}, "is no time"),
         ({"endingTimestamp": "2026-01-31T12:00:00"}, "has no time zone"),
@@ -75,6 +79,50 @@ def test_what_can_not_be_is_refused(options: dict[str, str], text: str) -> None:
     assert text in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "=9 is above maxOffsetsPerTrigger=8"),
+        ({"maxTriggerDelay": "1m"}, "means nothing without minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"}, "'soon' is no duration: a duration like"),
+        ({"group": "a b"}, "option group"),
+    ],
+)
+def test_what_a_stream_can_not_do_is_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(WrongOption) as refused:
+        stream_options({**GIVEN, **options}, SCHEMA)
+    assert text in str(refused.value)
+
+
+def test_a_stream_may_wait_for_more() -> None:
+    assert stream_options(GIVEN, SCHEMA).min_offsets_per_trigger is None
+    waiting = stream_options({**GIVEN, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "9"}, SCHEMA)
+    assert (waiting.min_offsets_per_trigger, waiting.max_trigger_delay_ms) == (9, 15 * 60_000)
+    hurried = stream_options({**GIVEN, "minOffsetsPerTrigger": "9", "maxTriggerDelay": "1m30s"}, SCHEMA)
+    assert hurried.max_trigger_delay_ms == 90_000
+
+
+def test_a_time_to_come_is_no_place() -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for text, is_passed in (("2026-01-31T12:00:00Z", True), ("2026-01-31T12:00:01Z", False)):
+        start = batch_options({**GIVEN, "startingTimestamp": text}, SCHEMA).start
+        if is_passed:
+            start.check_passed(now)
+        else:
+            with pytest.raises(WrongOption, match=r"startingTimestamp=2026-01-31T12:00:01\+00:00 has not come yet"):
+                start.check_passed(now)
+
+
+def test_offsets_of_an_earlier_topic_are_refused() -> None:
+    told = '{"orders": {"b/0": 17}, "@identities": {"orders": "a-1"}}'
+    start = batch_options({**GIVEN, "startingOffsets": told}, SCHEMA).start
+    assert start.each == {"orders": {"b/0": 17}}
+    start.check_identities({"orders": "a-1"})
+    start.check_identities({"orders": ""})
+    with pytest.raises(WrongOption, match=r"an earlier one, which was deleted .* \(identity a-1, now b-2\)"):
+        start.check_identities({"orders": "b-2"})
+
+
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(WrongOption, match="a stream has no end"):
         stream_options({**GIVEN, "endingOffsets": "latest"}, SCHEMA)
@@ -91,12 +139,14 @@ def test_filters_go_to_the_broker() -> None:
 @pytest.mark.parametrize("text", ["1769860800000", "2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00"])
 def test_a_time_is_milliseconds_or_iso(text: str) -> None:
     options = batch_options({**GIVEN, "startingTimestamp": text}, SCHEMA)
-    assert options.start == Places(datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert options.start == Places(datetime(2026, 1, 31, 12, tzinfo=UTC), option="startingTimestamp")
 
 
 def test_a_schema_takes_a_part_of_the_columns() -> None:
     schema = StructType().add("body", "binary").add("offset", "long")
     assert batch_options(GIVEN, schema).reading.columns == ("body", "offset")
+    with pytest.raises(WrongOption, match=r"the schema names no column; to count rows, take one"):
+        batch_options(GIVEN, StructType())
     with pytest.raises(WrongOption, match="no column 'bdy'; did you mean 'body'"):
         batch_options(GIVEN, StructType().add("bdy", "binary"))
     with pytest.raises(WrongOption, match="column body is binary, not string"):

@@ -10,24 +10,27 @@ Columns     those of the source without `topic`, which is the name of a folder; 
 Ids         are remembered in Spark's state store, by default in the memory of Java. For windows of many millions, the
             session is to have, from the first run on, the setting spark.sql.streaming.stateStore.providerClass =
             org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider
+Formats     plain Parquet; or Delta or Iceberg tables `data`, `late` and `malformed` of the same files (`tables/`).
 Restart     with the same `checkpoint` and `out`, after whatever end: no row is lost, none comes twice. A new checkpoint
-            begins anew, and brings what is there a second time.
+            begins anew, and brings what is there a second time. A checkpoint is for one process at a time (`Locked`).
 """
 
 from pyspark_ternmq.pipelines.lake.commits import LakeBroken
-from pyspark_ternmq.pipelines.lake.compaction import CompactionReport
 from pyspark_ternmq.pipelines.lake.compaction import run as compact
 from pyspark_ternmq.pipelines.lake.job import run
-from pyspark_ternmq.pipelines.lake.lock import CompactionLocked
-from pyspark_ternmq.pipelines.lake.options import CompactionOptions, LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.lake.lock import Locked, LockLost
+from pyspark_ternmq.pipelines.lake.options import CompactionOptions, CompactionReport, LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.lake.tables.marker import WrongFormat
 
 __all__ = [
-    "CompactionLocked",
     "CompactionOptions",
     "CompactionReport",
     "LakeBroken",
     "LakeOptions",
     "LakeReport",
+    "LockLost",
+    "Locked",
+    "WrongFormat",
     "compact",
     "run",
 ]

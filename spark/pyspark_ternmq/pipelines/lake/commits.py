@@ -1,12 +1,17 @@
 """Batches into plain files, each exactly once, whatever moment a process is killed in.
 
-Layout      _staging/<query>-<batch>/kind=data/topic=T/...   what a batch writes, seen by nobody
-            _commits/<query>-<batch>.json                    its manifest: which staged file goes where
-            data/topic=T/...  late/...  malformed/...        what readers see
+Layout      _staging/<query>-<batch>.<try>/kind=data/topic=T/...   what a batch writes, seen by nobody
+            _commits/<query>-<batch>.json                          its manifest: which staged file goes where
+            data/topic=T/...  late/...  malformed/...              what readers see
+Tables      a format that keeps lists of its files (`tables/`) is told of them when they are at their places.
 Commit      the manifest's appearing under its name. Without it the batch never was: its staging is wiped, and it is
             written anew. With it the batch is: its files are renamed into place, by whoever comes next if need be.
-Finished    a batch whose staging folder is gone. Nobody renames files for it any more, so that compaction may have
+Counted     what is staged has the rows that were counted as they were written, or nothing appears: the batch is an
+            error, and is written again by the next run.
+Finished    a batch whose staging folders are gone. Nobody renames files for it any more, so that compaction may have
             them; files of a batch that is not finished it leaves alone.
+One writer  has the lock of the query's checkpoint. One that slept, and lost it, stages into a folder of its own, and
+            can't make anything appear (`lock.publish`).
 Bounded     batches of a query come in order: a manifest stands for all before it, and they are removed when it is
             finished. So there is one manifest for each query, two for a moment.
 Query       the id in Spark's checkpoint: two checkpoints never meet, and a folder can take several.
@@ -15,21 +20,32 @@ Pure but for `Files`; tests let it crash after each of its steps.
 """
 
 import json
+import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark_ternmq.pipelines.files import read_if_there
+from pyspark_ternmq.pipelines.lake.lock import publish, withdraw
+from pyspark_ternmq.pipelines.lake.tables.registration import PlainFiles
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.lake.lock import FolderLock
+    from pyspark_ternmq.pipelines.lake.tables.registration import Tables
 
 STAGING, COMMITS = "_staging", "_commits"
-MANIFEST_VERSION = 1
+# Before 2 a batch had one staging folder, without a try in its name.
+MANIFEST_VERSION, MANIFEST_VERSIONS = 2, (1, 2)
 KINDS = ("data", "late", "malformed")
 COMPACTION = "compact-"
+# Before the names of staged folders whose values are columns of the files as well.
+BESIDE = "_"
 
 
 class LakeBroken(Exception):
-    """A committed file is nowhere: somebody else removed it, or the file system lost it."""
+    """Files are not what they should be: somebody removed one, say; or a table or a marker can't be read or changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +54,8 @@ class Manifest:
 
     query: str
     batch: int
+    staging: str
+    """The name of the folder in `_staging` from which the files are moved."""
     moves: Sequence[tuple[str, str]]
     rows: Mapping[str, int] = field(default_factory=dict)
     taken_ms: int = 0
@@ -49,6 +67,7 @@ class Manifest:
                 "version": MANIFEST_VERSION,
                 "query": self.query,
                 "batch": self.batch,
+                "staging": self.staging,
                 "rows": dict(self.rows),
                 "taken_ms": self.taken_ms,
                 "moves": [list(move) for move in self.moves],
@@ -57,77 +76,94 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        found = json.loads(text)
-        if found["version"] != MANIFEST_VERSION:
-            raise LakeBroken(f"a manifest of version {found['version']}; this program knows {MANIFEST_VERSION}")
-        moves = [(old, new) for old, new in found["moves"]]
+        found = checked_version(json.loads(text))
+        query, batch = found["query"], found["batch"]
         return cls(
-            query=found["query"], batch=found["batch"], moves=moves, rows=found["rows"], taken_ms=found["taken_ms"]
+            query=query,
+            batch=batch,
+            staging=found.get("staging", batch_name(query, batch)),
+            moves=[(old, new) for old, new in found["moves"]],
+            rows=found["rows"],
+            taken_ms=found["taken_ms"],
         )
 
 
 class Commits:
-    """The batches of one query in a lake's folder.
+    """The batches of one query in a lake's folder, for whoever has the lock of its checkpoint.
 
     Invariant: between calls, every manifest of the query but the last is finished.
     """
 
-    def __init__(self, files: "Files", root: str, query: str) -> None:
-        self._files, self._root, self._query = files, root, query
+    def __init__(
+        self, files: "Files", root: str, query: str, lock: "FolderLock", tables: "Tables | None" = None
+    ) -> None:
+        self._files, self._root, self._query, self._lock = files, root, query, lock
+        self._tables = tables or PlainFiles()
 
     def heal(self) -> None:
         """Finish what a process that is gone had committed, and remove what it had not."""
+        # First: from here on nothing can appear but by this process.
+        withdraw(self._files, self._lock, self._unpublished())
         numbers = self._committed()
         for number in numbers:
-            self._finish(self._manifest(number))
+            self._finish(number)
         if numbers:
             self._remove_before(numbers[-1])
-        for name in self._files.folders_in(self._at(STAGING)):
-            if batch_of(name, self._query) is not None:
-                self._files.delete(self._at(STAGING, name))
+        withdraw(self._files, self._lock, self._staged())
 
     def is_committed(self, batch: int) -> bool:
         """Whether the batch, or one after it, was committed; then it is finished as well."""
         numbers = self._committed()
         if not numbers or numbers[-1] < batch:
             return False
-        self._finish(self._manifest(numbers[-1]))
+        self._finish(numbers[-1])
         return True
 
     def commit(self, batch: int, write: Callable[[str], tuple[Mapping[str, int], int]]) -> Manifest:
         """Let `write` put the batch's files into a folder, then make them count.
 
-        `write` says how many rows of each kind there are, and when they were taken.
+        `write` says how many rows of each kind there are, and when they were taken. LakeBroken if files have others.
         """
-        staging = self._at(STAGING, batch_name(self._query, batch))
-        self._files.delete(staging)
-        rows, taken_ms = write(staging)
-        manifest = Manifest(query=self._query, batch=batch, moves=self._moves(batch), rows=rows, taken_ms=taken_ms)
-        self._publish(manifest)
-        self._finish(manifest)
+        self._lock.look()
+        staging = f"{batch_name(self._query, batch)}.{uuid.uuid4().hex}"
+        rows, taken_ms = write(self._at(STAGING, staging))
+        moves = self._moves(batch, staging)
+        self._check_rows(batch, rows, moves)
+        manifest = Manifest(query=self._query, batch=batch, staging=staging, moves=moves, rows=rows, taken_ms=taken_ms)
+        publish(self._files, self._lock, self._manifest_path(batch), manifest.to_json())
+        self._move(manifest)
         self._remove_before(batch)
         return manifest
 
-    def _moves(self, batch: int) -> list[tuple[str, str]]:
+    def _moves(self, batch: int, staging: str) -> list[tuple[str, str]]:
         name = batch_name(self._query, batch)
-        staged = [entry.path for entry in self._files.files_below(self._at(STAGING, name)) if is_data(entry.path)]
+        staged = [entry.path for entry in self._files.files_below(self._at(STAGING, staging)) if is_data(entry.path)]
         return [
-            (f"{STAGING}/{name}/{path}", final_path(path, name, number)) for number, path in enumerate(staged, start=1)
+            (f"{STAGING}/{staging}/{path}", final_path(path, name, number))
+            for number, path in enumerate(staged, start=1)
         ]
 
-    def _publish(self, manifest: Manifest) -> None:
-        path = self._manifest_path(manifest.batch)
-        # What a crash left of an earlier try is no manifest yet.
-        self._files.delete(f"{path}.new")
-        self._files.create(f"{path}.new", manifest.to_json())
-        self._files.rename(f"{path}.new", path)
+    def _check_rows(self, batch: int, rows: Mapping[str, int], moves: Sequence[tuple[str, str]]) -> None:
+        staged = Counter[str]()
+        for old, new in moves:
+            staged[new.partition("/")[0]] += self._files.row_count(self._at(old))
+        if staged != Counter(rows):
+            raise LakeBroken(
+                f"batch {batch} has {_counted(rows)}, and its staged files have {_counted(staged)}: nothing of it was "
+                "committed, and the next run writes it again"
+            )
 
-    def _finish(self, manifest: Manifest) -> None:
-        staging = self._at(STAGING, batch_name(manifest.query, manifest.batch))
-        # Of a finished batch nothing is looked up: compaction may have replaced its files since.
-        if self._files.exists(staging):
-            move_all(self._files, self._root, manifest.moves)
-            self._files.delete(staging)
+    def _finish(self, batch: int) -> None:
+        text = read_if_there(self._files, self._manifest_path(batch))
+        # Else somebody who woke has just removed it, as is done with those that are finished.
+        if text is not None:
+            self._move(Manifest.from_json(text))
+
+    def _move(self, manifest: Manifest) -> None:
+        def register() -> None:
+            self._tables.register(manifest)
+
+        move_all(self._files, self._root, manifest.staging, manifest.moves, then=register)
 
     def _remove_before(self, batch: int) -> None:
         for number in self._committed():
@@ -135,16 +171,20 @@ class Commits:
                 self._files.delete(self._manifest_path(number))
 
     def _committed(self) -> list[int]:
-        numbers = []
-        for entry in self._files.files_below(self._at(COMMITS)):
-            name, _, kind = entry.path.partition(".")
-            number = batch_of(name, self._query)
-            if number is not None and kind == "json":
-                numbers.append(number)
-        return sorted(numbers)
+        numbers = (batch_of(name.removesuffix(".json"), self._query) for name in self._manifests() if is_manifest(name))
+        return sorted(number for number in numbers if number is not None)
 
-    def _manifest(self, batch: int) -> Manifest:
-        return Manifest.from_json(self._files.read(self._manifest_path(batch)))
+    def _unpublished(self) -> list[str]:
+        return [self._at(COMMITS, name) for name in self._manifests() if not is_manifest(name)]
+
+    def _manifests(self) -> list[str]:
+        """Files about batches of this query, also such as are no manifests yet."""
+        names = [entry.path for entry in self._files.files_below(self._at(COMMITS))]
+        return [name for name in names if batch_of(staged_batch(name), self._query) is not None]
+
+    def _staged(self) -> list[str]:
+        names = self._files.folders_in(self._at(STAGING))
+        return [self._at(STAGING, name) for name in names if batch_of(staged_batch(name), self._query) is not None]
 
     def _manifest_path(self, batch: int) -> str:
         return self._at(COMMITS, f"{batch_name(self._query, batch)}.json")
@@ -156,9 +196,9 @@ class Commits:
 def last_taken_ms(files: "Files", root: str) -> int:
     """The latest time in the manifests of all queries; 0 if there is none."""
     folder = f"{root}/{COMMITS}"
-    names = [entry.path for entry in files.files_below(folder) if entry.path.endswith(".json")]
-    manifests = (Manifest.from_json(files.read(f"{folder}/{name}")) for name in names if not is_compaction(name))
-    return max((manifest.taken_ms for manifest in manifests), default=0)
+    names = [entry.path for entry in files.files_below(folder) if is_manifest(entry.path)]
+    texts = (read_if_there(files, f"{folder}/{name}") for name in names if not is_compaction(name))
+    return max((Manifest.from_json(text).taken_ms for text in texts if text is not None), default=0)
 
 
 def is_compaction(name: str) -> bool:
@@ -166,21 +206,68 @@ def is_compaction(name: str) -> bool:
     return name.startswith(COMPACTION)
 
 
-def move_all(files: "Files", root: str, moves: Sequence[tuple[str, str]]) -> None:
-    """Rename what has not been renamed yet. LakeBroken if a file is at neither place."""
-    for old, new in moves:
-        old_path, new_path = f"{root}/{old}", f"{root}/{new}"
+def is_manifest(name: str) -> bool:
+    """Whether a file of `_commits` has appeared; one that is to appear has more behind its name."""
+    return name.endswith(".json")
+
+
+def checked_version(found: Any) -> Any:  # noqa: ANN401 - JSON
+    """What a manifest of a batch or of a compaction says; LakeBroken if a later program wrote it."""
+    if found["version"] not in MANIFEST_VERSIONS:
+        known = MANIFEST_VERSION
+        raise LakeBroken(f"a manifest of version {found['version']}; this program knows those up to {known}")
+    return found
+
+
+def move_all(
+    files: "Files",
+    root: str,
+    staging: str,
+    moves: Sequence[tuple[str, str]],
+    *,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """Rename what has not been renamed yet, do `then`, and remove the staging folder; without it all of that was done.
+
+    LakeBroken if a file is at neither place. One that slept may wake and do the same at the same time.
+    """
+    folder = f"{root}/{STAGING}/{staging}"
+    if not files.exists(folder):
+        # Nothing is looked up: compaction may have replaced the files since.
+        return
+    try:
+        for old, new in moves:
+            _move(files, root, old, new)
+        then()
+    except (LakeBroken, OSError):
+        if files.exists(folder):
+            raise
+    files.delete(folder)
+
+
+def _move(files: "Files", root: str, old: str, new: str) -> None:
+    old_path, new_path = f"{root}/{old}", f"{root}/{new}"
+    if files.exists(new_path):
+        # Where a rename is a copy, it may have been cut off before the old one was gone.
+        files.delete(old_path)
+        return
+    try:
+        files.rename(old_path, new_path)
+    except OSError:
         if files.exists(new_path):
-            # Where a rename is a copy, it may have been cut off before the old one was gone.
-            files.delete(old_path)
-        elif files.exists(old_path):
-            files.rename(old_path, new_path)
-        else:
-            raise LakeBroken(f"{new} was committed, and is neither there nor at {old}")
+            return
+        if files.exists(old_path):
+            raise
+        raise LakeBroken(f"{new} was committed, and is neither there nor at {old}") from None
 
 
 def batch_name(query: str, batch: int) -> str:
     return f"{query}-{batch}"
+
+
+def staged_batch(name: str) -> str:
+    """The batch's name in that of a staging folder, or of a file in `_commits`."""
+    return name.partition(".")[0]
 
 
 def batch_of(name: str, query: str) -> int | None:
@@ -200,7 +287,12 @@ def final_path(staged: str, name: str, number: int) -> str:
     The last folder's name says which batch the file belongs to, see `batch_of_file`.
     """
     kind, *partition, _ = staged.split("/")
+    partition = [folder.removeprefix(BESIDE) for folder in partition]
     return "/".join((kind.removeprefix("kind="), *partition, f"{name}-{number:05d}{FILE_SUFFIX}"))
+
+
+def _counted(rows: Mapping[str, int]) -> str:
+    return " + ".join(f"{count:,} {kind}" for kind, count in sorted(rows.items()) if count) or "no rows"
 
 
 FILE_SUFFIX = ".zstd.parquet"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark_ternmq.pipelines.files import FileEntry
+from pyspark_ternmq.pipelines.files import FileEntry, read_if_there
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.lake.commits import (
     COMMITS,
@@ -28,12 +28,19 @@ from pyspark_ternmq.pipelines.lake.commits import (
     MANIFEST_VERSION,
     STAGING,
     LakeBroken,
+    checked_version,
     is_compaction,
     is_data,
+    is_manifest,
     move_all,
+    staged_batch,
 )
 from pyspark_ternmq.pipelines.lake.compaction_plan import planned
-from pyspark_ternmq.pipelines.lake.lock import CompactionLock, Owner
+from pyspark_ternmq.pipelines.lake.lock import COMPACTION_LOCK, FolderLock, Owner, publish, withdraw
+from pyspark_ternmq.pipelines.lake.options import NO_ICEBERG_COMPACTION, CompactionReport
+from pyspark_ternmq.pipelines.lake.tables.marker import WrongFormat, format_of
+from pyspark_ternmq.pipelines.lake.tables.opening import check_installed
+from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,18 +49,9 @@ if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.lake.compaction_plan import Group
     from pyspark_ternmq.pipelines.lake.options import CompactionOptions
 
+LOCK = "_locks/compaction"
 # Merges a group's files, full paths, into a folder.
 Merge = Callable[[Sequence[str], str], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class CompactionReport:
-    """What one run did: small files that went, larger ones that came."""
-
-    partitions: int = 0
-    removed: int = 0
-    added: int = 0
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +68,7 @@ class Swap:
 
     @classmethod
     def from_json(cls, text: str) -> "Swap":
-        found = json.loads(text)
-        if found["version"] != MANIFEST_VERSION:
-            raise LakeBroken(f"a manifest of version {found['version']}; this program knows {MANIFEST_VERSION}")
+        found = checked_version(json.loads(text))
         return cls(name=found["name"], moves=[(old, new) for old, new in found["moves"]], remove=found["remove"])
 
 
@@ -84,16 +80,28 @@ def run(
     now: datetime | None = None,
     on_group: Callable[[CompactionReport], None] = lambda report: None,
 ) -> CompactionReport:
-    """Compact a lake; CompactionLocked if somebody else does. `on_group` hears of each merge."""
+    """Compact a lake. `on_group` hears of each merge.
+
+    Locked if somebody else does it, WrongFormat for Iceberg.
+    """
     files = HadoopFiles(spark)
-    with compactor(files, files.qualified(out), Owner.this_process()) as compaction:
-        return compaction.run(options, _merge_by(spark), now=now or datetime.now(UTC), on_group=on_group)
+    root, now = files.qualified(out), now or datetime.now(UTC)
+    found = format_of(files, root)
+    if found == "iceberg":
+        raise WrongFormat(NO_ICEBERG_COMPACTION)
+    if found == "delta":
+        check_installed(found)
+        from pyspark_ternmq.pipelines.lake.tables.delta_compaction import compact_delta
+
+        return compact_delta(root, options, now=now, on_group=on_group)
+    with compactor(files, root, Owner.this_process()) as compaction:
+        return compaction.run(options, _merge_by(spark), now=now, on_group=on_group)
 
 
 @contextmanager
 def compactor(files: "Files", root: str, owner: Owner) -> "Iterator[Compaction]":
     """The one compaction of a lake, after what an earlier one left is in order."""
-    with CompactionLock(files, root, owner) as lock:
+    with FolderLock(files, f"{root}/{LOCK}", owner, COMPACTION_LOCK) as lock:
         compaction = Compaction(files, root, lock)
         compaction.heal()
         yield compaction
@@ -102,20 +110,20 @@ def compactor(files: "Files", root: str, owner: Owner) -> "Iterator[Compaction]"
 class Compaction:
     """Merges groups of files, one after the other. Invariant: between groups there is no manifest and no staging."""
 
-    def __init__(self, files: "Files", root: str, lock: CompactionLock) -> None:
+    def __init__(self, files: "Files", root: str, lock: FolderLock) -> None:
         self._files, self._root, self._lock = files, root, lock
 
     def heal(self) -> None:
         """Finish swaps that were committed, remove merges that were not."""
-        for entry in self._files.files_below(self._at(COMMITS)):
-            if is_compaction(entry.path):
-                if entry.path.endswith(".json"):
-                    self._finish(Swap.from_json(self._files.read(self._at(COMMITS, entry.path))))
-                else:
-                    self._files.delete(self._at(COMMITS, entry.path))
-        for name in self._files.folders_in(self._at(STAGING)):
-            if is_compaction(name):
-                self._files.delete(self._at(STAGING, name))
+        # First: from here on nothing can appear but by this process.
+        unpublished = [self._at(COMMITS, name) for name in self._manifests() if not is_manifest(name)]
+        withdraw(self._files, self._lock, unpublished)
+        for name in self._manifests():
+            # One that slept may wake and finish it first.
+            if is_manifest(name) and (text := read_if_there(self._files, self._at(COMMITS, name))) is not None:
+                self._finish(Swap.from_json(text))
+        staged = [name for name in self._files.folders_in(self._at(STAGING)) if is_compaction(name)]
+        withdraw(self._files, self._lock, [self._at(STAGING, name) for name in staged])
 
     def run(
         self,
@@ -147,7 +155,12 @@ class Compaction:
         ]
 
     def _unfinished(self) -> set[str]:
-        return set(self._files.folders_in(self._at(STAGING)))
+        return {staged_batch(name) for name in self._files.folders_in(self._at(STAGING))}
+
+    def _manifests(self) -> list[str]:
+        """Files about compactions, also such as are no manifests yet."""
+        names = [entry.path for entry in self._files.files_below(self._at(COMMITS))]
+        return [name for name in names if is_compaction(name)]
 
     def _swap(self, group: "Group", merge: Merge) -> None:
         name = f"{COMPACTION}{uuid.uuid4().hex}"
@@ -159,18 +172,13 @@ class Compaction:
             for number, path in enumerate(merged, start=1)
         ]
         swap = Swap(name=name, moves=moves, remove=group.paths)
-        # The merge may have taken long.
-        self._lock.renew()
-        self._files.create(self._manifest_path(f"{name}.new"), swap.to_json())
-        self._files.rename(self._manifest_path(f"{name}.new"), self._manifest_path(f"{name}.json"))
+        publish(self._files, self._lock, self._manifest_path(f"{name}.json"), swap.to_json())
         self._finish(swap)
 
     def _finish(self, swap: Swap) -> None:
-        if self._files.exists(self._at(STAGING, swap.name)):
-            move_all(self._files, self._root, swap.moves)
+        move_all(self._files, self._root, swap.name, swap.moves)
         for path in swap.remove:
             self._files.delete(self._at(path))
-        self._files.delete(self._at(STAGING, swap.name))
         self._files.delete(self._manifest_path(f"{swap.name}.json"))
 
     def _manifest_path(self, name: str) -> str:
@@ -185,7 +193,9 @@ def _merge_by(spark: "SparkSession") -> Merge:
         # The names of folders are no columns here: only files are named.
         rows = spark.read.option("mergeSchema", "true").parquet(*paths)
         writer = rows.coalesce(1).write.option("compression", "zstd")
-        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder)
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        with session_settings(spark, PARQUET_SETTINGS):
+            writer.parquet(folder)
         before, after = rows.count(), spark.read.parquet(folder).count()
         if before != after:
             raise LakeBroken(f"{before} rows became {after} in a merge, so nothing was replaced: {paths[0]} and others")

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark_ternmq.pipelines.lake.commits import batch_of_file, is_data
@@ -35,8 +35,7 @@ def planned(
     """What to merge; `unfinished` are names of batches whose files must stay."""
     partitions: defaultdict[str, list[FileEntry]] = defaultdict(list)
     for file in files:
-        is_small = 2 * file.size_bytes < options.target_bytes
-        if is_small and is_data(file.path) and batch_of_file(file.path) not in unfinished:
+        if is_small(file.size_bytes, options) and is_data(file.path) and batch_of_file(file.path) not in unfinished:
             partitions[file.path.rpartition("/")[0]].append(file)
     return [
         group
@@ -53,9 +52,22 @@ def has_ended(partition: str, moment: datetime) -> bool:
         return False
     year, month, day, hour = map(int, match.groups())
     try:
-        return datetime(year, month, day, hour, tzinfo=UTC) + timedelta(hours=1) <= moment
-    except (ValueError, OverflowError):
+        return hour_has_ended(date(year, month, day), hour, moment)
+    except ValueError:
         return False
+
+
+def hour_has_ended(day: date, hour: int, moment: datetime) -> bool:
+    """Whether an hour of a day in UTC was over at a moment; ValueError for a 25th hour."""
+    try:
+        return datetime(day.year, day.month, day.day, hour, tzinfo=UTC) + timedelta(hours=1) <= moment
+    except OverflowError:
+        return False
+
+
+def is_small(size_bytes: int, options: "CompactionOptions") -> bool:
+    """Whether a file is to be merged with others."""
+    return 2 * size_bytes < options.target_bytes
 
 
 def _grouped(partition: str, files: "Sequence[FileEntry]", target_bytes: int) -> list[Group]:

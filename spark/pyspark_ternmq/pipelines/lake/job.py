@@ -7,9 +7,9 @@ One pass        a batch is computed once: a second action would run its state tw
                 and counted on the way.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -18,10 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.lake import compaction
 from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN, checked_schema, classified, deduplicated
-from pyspark_ternmq.pipelines.lake.commits import KINDS, Commits, LakeBroken, last_taken_ms
-from pyspark_ternmq.pipelines.lake.lock import CompactionLocked, Owner
-from pyspark_ternmq.pipelines.lake.options import LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.lake.commits import BESIDE, KINDS, Commits, LakeBroken, last_taken_ms
+from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, Owner, checkpoint_lock
+from pyspark_ternmq.pipelines.lake.options import Format, LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.lake.tables.opening import opened_tables
 from pyspark_ternmq.pipelines.progress import ProgressLine, follow
+from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,45 +31,64 @@ if TYPE_CHECKING:
 
 NAME = "lake"
 # A batch without rows would only make Spark forget ids; the next one with rows does that as well.
-QUERY_SETTINGS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+QUERY_SETTINGS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false", **PARQUET_SETTINGS}
 
 
 def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | None = None) -> LakeReport:
     """Run until what is there is in the lake, or for ever with a trigger; `line` shows how far it is.
 
-    ValueError for a JSON schema that is none.
+    Locked if another process has the checkpoint. ValueError for a JSON schema that is none, and for a folder or tables
+    of another format or with other types.
     """
     if options.json_schema is not None:
         checked_schema(options.json_schema)
     files = HadoopFiles(spark)
-    root = files.qualified(options.out)
     report = LakeReport()
-    _heal_compaction(files, root)
+    with line or ProgressLine(NAME) as shown:
+        with checkpoint_lock(files, options.checkpoint_folder) as lock:
+            _run_query(spark, options, files, lock, report, shown)
+        if options.compaction is not None:
+            _compact(spark, options, report, shown)
+    return report
+
+
+def _run_query(
+    spark: "SparkSession",
+    options: LakeOptions,
+    files: HadoopFiles,
+    lock: FolderLock,
+    report: LakeReport,
+    line: ProgressLine,
+) -> None:
+    root = files.qualified(options.out)
+    rows = _rows(spark, options, not_before_ms=last_taken_ms(files, root))
+    tables = opened_tables(files, root, options, rows)
+    if options.format == "parquet":
+        _heal_compaction(files, root)
     writer = _BatchWriter(spark, options, report, line)
-    query = _started(spark, options, writer, not_before_ms=last_taken_ms(files, root))
+    query = _started(spark, options, rows, writer)
     try:
-        commits = Commits(files, root, str(query.id))
+        commits = Commits(files, root, str(query.id), lock, tables)
         commits.heal()
     except BaseException as error:
         writer.commits.set_exception(error)
         query.stop()
         raise
     writer.commits.set_result(commits)
-    with line or ProgressLine(NAME) as shown:
-        follow(query, shown, rows=lambda: writer.rows_in, on_report=writer.count_duplicates)
-    if options.compaction is not None:
-        _compact(spark, options, report, line)
-    return report
+    follow(query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due)
 
 
-def _started(
-    spark: "SparkSession", options: LakeOptions, writer: "_BatchWriter", *, not_before_ms: int
-) -> "StreamingQuery":
+def _rows(spark: "SparkSession", options: LakeOptions, *, not_before_ms: int) -> "DataFrame":
     messages = spark.readStream.format("ternmq").options(**source_options(options)).load()
     rows = classified(
         messages, event_time=options.event_time, lateness=options.lateness, json_schema=options.json_schema
     )
-    rows = deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
+    return deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
+
+
+def _started(
+    spark: "SparkSession", options: LakeOptions, rows: "DataFrame", writer: "_BatchWriter"
+) -> "StreamingQuery":
     stream = rows.writeStream.foreachBatch(writer.write)
     # One session may have several, each with a name of its own.
     stream = stream.queryName(f"{NAME} {options.out}").option("checkpointLocation", options.checkpoint_folder)
@@ -75,7 +96,7 @@ def _started(
         stream = stream.trigger(availableNow=True)
     else:
         stream = stream.trigger(processingTime=f"{round(options.trigger.total_seconds() * 1000)} milliseconds")
-    with _settings(spark, QUERY_SETTINGS):
+    with session_settings(spark, QUERY_SETTINGS):
         return stream.start()
 
 
@@ -96,9 +117,7 @@ def source_options(options: LakeOptions) -> dict[str, str]:
 class _BatchWriter:
     """Writes and commits one batch at a time, in the thread that Spark calls for it."""
 
-    def __init__(
-        self, spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine | None
-    ) -> None:
+    def __init__(self, spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine) -> None:
         self._spark, self._options, self._report, self._line = spark, options, report, line
         self._written = set[int]()
         # The query's id is known once it runs, and it may call before.
@@ -116,7 +135,7 @@ class _BatchWriter:
                 batch.write.format("noop").mode("overwrite").save()
             return
         self._written.add(number)
-        manifest = commits.commit(number, lambda folder: _write(batch, folder))
+        manifest = commits.commit(number, lambda folder: _write(batch, folder, self._options.format))
         report, rows = self._report, manifest.rows
         report.rows += rows["data"]
         report.late += rows["late"]
@@ -140,46 +159,39 @@ class _BatchWriter:
                 self._report.duplicates += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
 
-def _write(batch: "DataFrame", folder: str) -> tuple[dict[str, int], int]:
+def _write(batch: "DataFrame", folder: str, table_format: Format) -> tuple[dict[str, int], int]:
     """All rows of a batch below a folder, by kind and partition; how many there are of each kind, and their time."""
     observation = Observation()
     counts = [F.count_if(F.col("kind") == kind).alias(kind) for kind in KINDS]
     time = F.max(F.unix_millis(TAKEN)) if TAKEN in batch.columns else F.lit(0)
     observed = batch.observe(observation, *counts, time.alias("taken_ms")).drop(TAKEN)
-    writer = observed.write.partitionBy(*PARTITION).option("compression", "zstd")
+    partition: tuple[str, ...] = PARTITION
+    if table_format == "iceberg":
+        observed, partition = _with_partition_columns(observed)
+    writer = observed.write.partitionBy(*partition).option("compression", "zstd")
     writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder)
     found = observation.get
     return {kind: found[kind] for kind in KINDS}, found["taken_ms"] or 0
 
 
+def _with_partition_columns(rows: "DataFrame") -> tuple["DataFrame", tuple[str, ...]]:
+    """Rows whose files will have the columns that they are parted by, and what they are parted by."""
+    kind, *parted = PARTITION
+    copies = {f"{BESIDE}{name}": F.col(name) for name in parted}
+    typed = {"date": F.to_date("date"), "hour": F.col("hour").cast("int")}
+    return rows.withColumns(copies).withColumns(typed), (kind, *copies)
+
+
 def _heal_compaction(files: HadoopFiles, root: str) -> None:
     """Finish what a compaction that was killed had committed; one that lives does it by itself."""
-    with suppress(CompactionLocked), compaction.compactor(files, root, Owner.this_process()):
+    with suppress(Locked), compaction.compactor(files, root, Owner.this_process()):
         pass
 
 
-def _compact(spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine | None) -> None:
+def _compact(spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine) -> None:
     """Compact, or leave it to who does it already."""
     assert options.compaction is not None
     try:
         report.compacted_files += compaction.run(spark, options.out, options.compaction).removed
-    except CompactionLocked as locked:
-        if line is not None:
-            line.say(f"not compacted: {locked}")
-
-
-@contextmanager
-def _settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """A query keeps the settings that hold when it starts; the caller's session has its own back afterwards."""
-    # None if it is not set; Spark's own annotation says text always.
-    before: dict[str, Any] = {name: spark.conf.get(name, None) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
+    except Locked as locked:
+        line.say(f"not compacted: {locked}")

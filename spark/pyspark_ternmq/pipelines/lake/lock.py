@@ -1,142 +1,261 @@
-"""One compaction of a lake at a time.
+"""One process at a time: at the compaction of a lake, and at a checkpoint.
 
-The lock is a file that says who has it. Its time of last change is renewed by the owner as it works. Somebody else may
-take it over when the owner's process is gone from this machine, or when nothing was renewed for an hour. An owner that
-was away for that long finds another's lock and stops: it looks right before it commits.
+Turns       files `<turn>.json` in the lock's folder say who has it; the highest turn has. To take a lock over is to
+            make the next turn and to remove those before, so nobody gets back a turn that he lost.
+Life        the owner makes `<turn>.seen-<token>-<n>` anew now and then. Somebody else may take over when the owner's
+            process is gone from this machine, or when nothing was seen of it for long: killed elsewhere, or asleep.
+Look        an owner that slept has to be told. So it looks whether its turn is still there right before what can't be
+            taken back, and whoever takes over begins by removing what others had not made to count yet: see `publish`.
+
+Where two can make the same file at once, as in an object store, the later one has the turn, and the first is told when
+it looks.
 """
 
 import json
 import os
+import re
 import socket
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pyspark_ternmq.pipelines.lake.commits import COMMITS, COMPACTION
+from pyspark_ternmq.pipelines.files import read_if_there
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.files import Files
 
-LOCK = "_compaction.lock"
-STALE_AFTER_MS = 3_600_000
+IN_CHECKPOINT = "_lock"
 # A lock that says nothing is being written, or its owner was killed as it wrote.
 HALF_WRITTEN_AFTER_MS = 60_000
-_JUST_BEGUN = "another compaction of this lake has just begun"
+# How often a lock is renewed in the time after which it is stale.
+RENEWALS = 15
+_TURN = re.compile(r"(\d{1,18})\.(json|seen-[\w-]+)")
 
 
-class CompactionLocked(Exception):
-    """Another compaction of this lake is at work."""
+class Locked(Exception):
+    """Another process has the lock."""
 
 
 class LockLost(Exception):
-    """This compaction was away for so long that another one took its place."""
+    """This process was away for so long that another one took its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process that compacts; `token` tells two of its compactions apart."""
+    """A process that has a lock; `token` tells two of its locks apart, `started` two processes of one number."""
 
     host: str
     pid: int
+    started: str
     token: str
 
     def text(self) -> str:
         return f"process {self.pid} on {self.host}"
 
     def to_json(self) -> str:
-        return json.dumps({"host": self.host, "pid": self.pid, "token": self.token})
+        return json.dumps({"host": self.host, "pid": self.pid, "started": self.started, "token": self.token})
 
     @classmethod
     def from_json(cls, text: str) -> "Owner | None":
         """None for a file that a crash left half written."""
         try:
             found = json.loads(text)
-            return cls(host=found["host"], pid=int(found["pid"]), token=found["token"])
+            pid, (host, started, token) = found["pid"], (found[name] for name in ("host", "started", "token"))
         except (ValueError, KeyError, TypeError):
             return None
+        if type(pid) is not int or pid < 1 or not all(isinstance(value, str) for value in (host, started, token)):
+            return None
+        return cls(host=host, pid=pid, started=started, token=token)
 
     @classmethod
     def this_process(cls) -> "Owner":
-        return cls(host=socket.gethostname(), pid=os.getpid(), token=uuid.uuid4().hex)
+        pid = os.getpid()
+        return cls(host=socket.gethostname(), pid=pid, started=started(pid), token=uuid.uuid4().hex)
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process of this machine lives."""
+def is_running(owner: Owner) -> bool:
+    """Whether a process of this machine lives, and is not a later one of the same number."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        os.kill(owner.pid, 0)
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    # Where one of them is not told, as for other users' processes, the number has to do.
+    found = started(owner.pid)
+    return not found or not owner.started or found == owner.started
 
 
-class CompactionLock:
-    """`with CompactionLock(...) as lock`: CompactionLocked if somebody else has it."""
+def started(pid: int) -> str:
+    """When a process was started, in ticks of the kernel; empty where it does not tell."""
+    try:
+        # After the name, which may have any characters; it is the 22nd field of all.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What a lock is for: `doing` is what its owner does, as in "process 17 on a-host compacts this lake"."""
+
+    doing: str
+    stale_after_ms: int
+
+    @property
+    def stale_after(self) -> str:
+        return f"{self.stale_after_ms // 60_000} minutes"
+
+
+# It is renewed between merges.
+COMPACTION_LOCK = Purpose(doing="compacts this lake", stale_after_ms=3_600_000)
+# It is renewed all the time; a pod that was killed is not to keep the next ones out for long.
+CHECKPOINT_LOCK = Purpose(doing="works with this checkpoint", stale_after_ms=300_000)
+
+
+class FolderLock:
+    """`with FolderLock(...) as lock`: Locked if somebody else has it."""
 
     def __init__(
         self,
         files: "Files",
-        root: str,
+        folder: str,
         owner: Owner,
+        purpose: Purpose,
         *,
-        is_running: Callable[[int], bool] = is_running,
+        is_running: Callable[[Owner], bool] = is_running,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._files, self._root, self._owner = files, root, owner
-        self._path, self._is_running, self._now_ms = f"{root}/{LOCK}", is_running, now_ms
+        self._files, self._folder, self._owner, self._purpose = files, folder, owner, purpose
+        self._is_running, self._now_ms = is_running, now_ms
+        self._turn = self._seen = 0
+        self._renewed_ms = 0
 
     def __enter__(self) -> Self:
+        turns = self._turns()
+        before = max(turns, default=-1)
+        text = self._text(before) if turns else ""
+        if turns and not self._is_stale(before, text):
+            raise Locked(self._refusal(text))
+        self._turn = before + 1
         try:
-            self._files.create(self._path, self._owner.to_json())
+            self._files.create(self._path(self._turn), self._owner.to_json())
         except FileExistsError:
-            self._take_over()
+            raise Locked(self._refusal(self._text(self._turn))) from None
+        # Of those who saw the same, one made this turn; others may have come, worked and gone since this one looked.
+        if not self._is_mine() or self._text(before) != text:
+            other = max(self._turns() - {self._turn}, default=self._turn)
+            if self._text(self._turn) == self._owner.to_json():
+                self._files.delete(self._path(self._turn))
+            raise Locked(self._refusal(self._text(other)))
+        for name in self._names():
+            if _turn_of(name) <= self._turn and name != f"{self._turn}.json":
+                self._files.delete(f"{self._folder}/{name}")
+        self._renewed_ms = self._now_ms()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._is_mine():
-            self._files.delete(self._path)
+            self._files.delete(self._seen_path())
+            self._files.delete(self._path(self._turn))
 
-    def renew(self) -> None:
+    def look(self) -> None:
         """LockLost if it is another's by now."""
         if not self._is_mine():
-            raise LockLost("another compaction took the lock of this one, which had not moved for an hour")
-        self._files.touch(self._path)
-
-    def _take_over(self) -> None:
-        text = self._files.read(self._path)
-        owner = Owner.from_json(text)
-        if not self._is_stale(owner):
-            raise CompactionLocked(
-                f"{owner.text() if owner else 'another process'} compacts this lake ({self._path} is its lock, which "
-                "can be taken over when that process is gone, or has not moved for an hour)"
+            raise LockLost(
+                f"another process took the place of this one, of which nothing was seen for "
+                f"{self._purpose.stale_after} ({self._folder})"
             )
-        # Of several that see the same stale lock, one can rename it; who finds another's lock under the name puts it
-        # back where it was. It goes where the next compaction removes what one that was killed has left.
-        aside = f"{self._root}/{COMMITS}/{COMPACTION}lock-{self._owner.token}"
-        try:
-            self._files.rename(self._path, aside)
-            if self._files.read(aside) != text:
-                self._files.rename(aside, self._path)
-                raise CompactionLocked(_JUST_BEGUN)
-            self._files.delete(aside)
-            self._files.create(self._path, self._owner.to_json())
-        except OSError:
-            if not self._files.exists(self._path):
-                raise
-            raise CompactionLocked(_JUST_BEGUN) from None
 
-    def _is_stale(self, owner: Owner | None) -> bool:
-        age_ms = self._now_ms() - self._files.modified_ms(self._path)
-        if owner is None:
-            return age_ms > HALF_WRITTEN_AFTER_MS
-        is_gone = owner.host == self._owner.host and not self._is_running(owner.pid)
-        return is_gone or age_ms > STALE_AFTER_MS
+    def renew(self) -> None:
+        """Look, and show that the owner lives."""
+        self.look()
+        self._files.create(self._seen_path(self._seen + 1), "")
+        self._files.delete(self._seen_path())
+        self._seen += 1
+        self._renewed_ms = self._now_ms()
+
+    def renew_if_due(self) -> None:
+        """What is cheap enough to be called all the time."""
+        if abs(self._now_ms() - self._renewed_ms) * RENEWALS >= self._purpose.stale_after_ms:
+            self.renew()
 
     def _is_mine(self) -> bool:
-        return self._files.exists(self._path) and self._files.read(self._path) == self._owner.to_json()
+        return max(self._turns(), default=-1) == self._turn and self._text(self._turn) == self._owner.to_json()
+
+    def _is_stale(self, turn: int, text: str) -> bool:
+        names = [name for name in self._names() if _turn_of(name) == turn]
+        age_ms = self._now_ms() - max((self._modified_ms(name) for name in names), default=0)
+        owner = Owner.from_json(text)
+        if owner is None:
+            return age_ms > HALF_WRITTEN_AFTER_MS
+        is_gone = owner.host == self._owner.host and not self._is_running(owner)
+        return is_gone or age_ms > self._purpose.stale_after_ms
+
+    def _refusal(self, text: str) -> str:
+        owner = Owner.from_json(text)
+        return (
+            f"{owner.text() if owner else 'another process'} {self._purpose.doing} ({self._folder} is its lock, which "
+            f"can be taken over when that process is gone, or was not seen for {self._purpose.stale_after})"
+        )
+
+    def _names(self) -> list[str]:
+        return [entry.path for entry in self._files.files_below(self._folder) if _TURN.fullmatch(entry.path)]
+
+    def _turns(self) -> set[int]:
+        return {_turn_of(name) for name in self._names() if name.endswith(".json")}
+
+    def _text(self, turn: int) -> str:
+        """What a turn's file says; nothing if it has gone."""
+        return read_if_there(self._files, self._path(turn)) or ""
+
+    def _modified_ms(self, name: str) -> int:
+        """When a file changed; now, if it has gone since it was listed: its owner lives."""
+        path = f"{self._folder}/{name}"
+        try:
+            return self._files.modified_ms(path)
+        except OSError:
+            if self._files.exists(path):
+                raise
+            return self._now_ms()
+
+    def _path(self, turn: int) -> str:
+        return f"{self._folder}/{turn}.json"
+
+    def _seen_path(self, seen: int | None = None) -> str:
+        # With the token, for one that slept may have had this turn before, and wake.
+        return f"{self._folder}/{self._turn}.seen-{self._owner.token}-{self._seen if seen is None else seen}"
+
+
+def checkpoint_lock(files: "Files", checkpoint: str) -> FolderLock:
+    """For a query that runs in this process."""
+    return FolderLock(files, f"{checkpoint}/{IN_CHECKPOINT}", Owner.this_process(), CHECKPOINT_LOCK)
+
+
+def _turn_of(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def publish(files: "Files", lock: FolderLock, path: str, text: str) -> None:
+    """Make a file appear under its name, unless the lock was lost by then.
+
+    Whoever takes the lock over removes first what has not appeared (`withdraw`), and looks at what has only then. So
+    if this process falls asleep after its look, either its file is seen there, or its rename finds nothing to rename.
+    """
+    unpublished = f"{path}.{uuid.uuid4().hex}"
+    files.create(unpublished, text)
+    lock.look()
+    files.rename(unpublished, path)
+
+
+def withdraw(files: "Files", lock: FolderLock, paths: list[str]) -> None:
+    """Remove what was listed, unless the lock was lost by then: it may be the new owner's."""
+    lock.look()
+    for path in paths:
+        files.delete(path)

@@ -9,6 +9,11 @@ from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 MIB = 1024 * 1024
 EventTime = Literal["born", "stored"]
+Format = Literal["parquet", "delta", "iceberg"]
+FORMATS: tuple[Format, ...] = ("parquet", "delta", "iceberg")
+NO_ICEBERG_COMPACTION = (
+    "Iceberg tables are compacted by an engine of their catalog, such as Spark's rewrite_data_files: PyIceberg can't"
+)
 # Options of the source that the pipeline sets by itself.
 OWN_SOURCE_OPTIONS = ("subscribe", "startingoffsets", "maxoffsetspertrigger", "tag", "filter", "group")
 
@@ -23,12 +28,28 @@ class CompactionOptions:
     """How large a merged file may become; files of half that size are left alone."""
     min_files: int = 4
     """How many small files a partition must have."""
+    retention: timedelta = timedelta(days=7)
+    """Delta only: how long files that were replaced are kept, for readers of older versions."""
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    """Delta only: as for the lake itself."""
 
     def __post_init__(self) -> None:
         if self.target_bytes < 1:
             raise ValueError(f"target_bytes={self.target_bytes} must be at least 1")
         if self.min_files < 2:
             raise ValueError(f"min_files={self.min_files} must be at least 2: one file is compact")
+        if self.retention < timedelta(0):
+            raise ValueError("retention must not be negative")
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionReport:
+    """What one run did: small files that went, larger ones that came."""
+
+    partitions: int = 0
+    removed: int = 0
+    added: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +83,19 @@ class LakeOptions:
     compaction: CompactionOptions | None = None
     """Compact after the run, and with `trigger` every `compact_every_batches`; None leaves all files as they are."""
     compact_every_batches: int = 100
+    format: Format = "parquet"
+    """What the folder is to other engines: plain files, Delta tables, or Iceberg tables of a catalog."""
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    """For `delta`: delta-rs's own, such as `aws_endpoint`; Spark has settings of its own for the same store."""
+    catalog: str | None = None
+    """For `iceberg`: the name of a catalog in PyIceberg's configuration."""
+    catalog_options: Mapping[str, str] = field(default_factory=dict)
+    """PyIceberg's own for that catalog, such as `uri`; they count more than its configuration."""
+    namespace: str = "lake"
+    """For `iceberg`: the tables are `<namespace>.data`, `<namespace>.late` and `<namespace>.malformed`."""
 
     def __post_init__(self) -> None:
+        self._check_format()
         if not self.topics or not all(self.topics):
             raise ValueError("at least one topic is needed, and none may be empty")
         if self.event_time not in ("born", "stored"):
@@ -75,6 +107,18 @@ class LakeOptions:
         for name in self.source_options:
             if name.lower() in OWN_SOURCE_OPTIONS:
                 raise ValueError(f"{name} has a parameter of its own")
+
+    def _check_format(self) -> None:
+        if self.format not in FORMATS:
+            raise ValueError(f"format={self.format!r} must be one of {', '.join(FORMATS)}")
+        if self.storage_options and self.format != "delta":
+            raise ValueError("storage_options are for format 'delta'")
+        if (self.catalog is not None) != (self.format == "iceberg"):
+            raise ValueError("format 'iceberg' needs a catalog, and no other format has one")
+        if self.catalog_options and self.catalog is None:
+            raise ValueError("catalog_options are for a catalog")
+        if self.compaction is not None and self.format == "iceberg":
+            raise ValueError(NO_ICEBERG_COMPACTION)
 
     @property
     def checkpoint_folder(self) -> str:

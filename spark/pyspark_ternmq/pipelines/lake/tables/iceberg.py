@@ -1,0 +1,131 @@
+"""A lake as Iceberg tables, `<namespace>.<kind>` in a catalog, by PyIceberg: no jar, and no Java but Spark's own.
+
+Commit      adds a batch's files, and sets the table's property `ternmq.batch.<query>`, in one transaction: snapshots
+            are expired some day, properties stay. The snapshot's summary has query and batch as well.
+Twice       PyIceberg repeats a commit that another one overtook, without a look at what that was. So that is turned
+            off, and the property is looked at before each try.
+Partition   Iceberg takes a file's values from the file itself, so topic, date and hour are columns of its files.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    NotInstalledError,
+    RESTError,
+    ValidationError,
+)
+from pyiceberg.table import Table, TableProperties
+
+from pyspark_ternmq.pipelines.lake.commits import KINDS, LakeBroken, Manifest
+from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, table_uri
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+BATCH_PROPERTY = "ternmq.batch."
+_TRIES, _WAIT_S = 10, 0.1
+
+
+class IcebergTables:
+    """Implements `Tables`. `schema` is that of the rows to come; the catalog is one of PyIceberg's configuration."""
+
+    def __init__(
+        self, root: str, schema: "pa.Schema", *, catalog: str, options: Mapping[str, str], namespace: str
+    ) -> None:
+        self._root, self._schema, self._namespace = table_uri(root), schema, namespace
+        self._catalog = opened_catalog(catalog, options)
+
+    def check(self) -> None:
+        """Give tables that are there the columns that are new; ValueError if they have other types."""
+        for kind in KINDS:
+            try:
+                table = self._catalog.load_table(self._name(kind))
+            except NoSuchTableError:
+                continue
+            except RESTError as error:
+                raise LakeBroken(f"the catalog does not answer for table {self._name(kind)}: {error}") from error
+            if not table.location().startswith(f"{self._root}/"):
+                raise ValueError(
+                    f"table {self._name(kind)} is at {table.location()}, not in {self._root}: each lake needs a "
+                    "namespace of its own"
+                )
+            try:
+                with table.update_schema() as update:
+                    update.union_by_name(self._schema)
+            except (ValidationError, ValueError, TypeError) as error:
+                raise ValueError(f"table {self._name(kind)} has other columns than this run makes: {error}") from None
+
+    def register(self, manifest: Manifest) -> None:
+        for kind in KINDS:
+            if paths := [f"{self._root}/{new}" for _, new in manifest.moves if new.startswith(f"{kind}/")]:
+                try:
+                    self._add(kind, paths, manifest)
+                except (RESTError, ValidationError) as error:
+                    name = self._name(kind)
+                    raise LakeBroken(f"batch {manifest.batch} is not in table {name} yet: {error}") from error
+
+    def _add(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
+        for number in range(_TRIES):
+            table = self._made(kind)
+            if last_batch(table, manifest.query) >= manifest.batch:
+                return
+            try:
+                with _without_retries(table).transaction() as transaction:
+                    transaction.add_files(
+                        list(paths),
+                        snapshot_properties={"ternmq.query": manifest.query, "ternmq.batch": str(manifest.batch)},
+                    )
+                    transaction.set_properties({f"{BATCH_PROPERTY}{manifest.query}": str(manifest.batch)})
+            except CommitFailedException as error:
+                _log.info("table %s: a commit was overtaken by another: %s", self._name(kind), error)
+                time.sleep(_WAIT_S * 2**number * random.uniform(0.5, 1))  # noqa: S311 - only so that two part
+            else:
+                return
+        raise LakeBroken(
+            f"batch {manifest.batch} is not in table {self._name(kind)} yet: others were faster {_TRIES} times"
+        )
+
+    def _made(self, kind: str) -> Table:
+        try:
+            return self._catalog.load_table(self._name(kind))
+        except NoSuchTableError:
+            self._catalog.create_namespace_if_not_exists(self._namespace)
+        making = self._catalog.create_table_transaction(self._name(kind), self._schema, location=f"{self._root}/{kind}")
+        with making, making.update_spec() as spec:
+            for name in TABLE_PARTITION:
+                spec.add_identity(name)
+        return self._catalog.load_table(self._name(kind))
+
+    def _name(self, kind: str) -> str:
+        return f"{self._namespace}.{kind}"
+
+
+def opened_catalog(name: str, options: Mapping[str, str]) -> Catalog:
+    """A catalog of PyIceberg's configuration, or one that the options describe; ValueError for one that is neither."""
+    try:
+        return load_catalog(name, **options)
+    except (NotInstalledError, ValueError) as error:
+        raise ValueError(
+            f"the Iceberg catalog {name!r} can't be opened ({error}): describe it in PyIceberg's configuration, or by "
+            "--catalog-option"
+        ) from None
+
+
+def last_batch(table: Table, query: str) -> int:
+    """The last batch of a query that is in a table; -1 if none is."""
+    return int(table.properties.get(f"{BATCH_PROPERTY}{query}", -1))
+
+
+def _without_retries(table: Table) -> Table:
+    """The same table, to this process only, with another setting."""
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    return table

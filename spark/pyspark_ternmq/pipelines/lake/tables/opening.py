@@ -1,0 +1,51 @@
+"""The tables that a run of the lake pipeline writes to, checked before it begins."""
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from pyspark_ternmq.pipelines.lake.tables.marker import settle_format
+from pyspark_ternmq.pipelines.lake.tables.registration import PlainFiles, Tables
+from pyspark_ternmq.pipelines.lake.tables.schema import table_schema
+from ternmq_common.installing import install_hint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.lake.options import Format, LakeOptions
+
+_PACKAGES: "dict[Format, tuple[str, str]]" = {"delta": ("deltalake", "delta"), "iceberg": ("pyiceberg", "iceberg")}
+
+
+def opened_tables(files: "Files", root: str, options: "LakeOptions", rows: "DataFrame") -> Tables:
+    """What registers batches of these rows; ValueError if the folder, a table or a catalog is not what they need."""
+    check_installed(options.format)
+    settle_format(files, root, options.format)
+    if options.format == "delta":
+        from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
+
+        delta = DeltaTables(root, table_schema(rows), options.storage_options)
+        delta.check()
+        return delta
+    if options.format == "iceberg":
+        from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables
+
+        assert options.catalog is not None
+        iceberg = IcebergTables(
+            root,
+            table_schema(rows),
+            catalog=options.catalog,
+            options=options.catalog_options,
+            namespace=options.namespace,
+        )
+        iceberg.check()
+        return iceberg
+    return PlainFiles()
+
+
+def check_installed(wanted: "Format") -> None:
+    """ValueError unless the format's library is there."""
+    if wanted in _PACKAGES:
+        package, extra = _PACKAGES[wanted]
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(f"{package} is not installed: {install_hint(extra)}")

@@ -1,0 +1,43 @@
+"""What a format does with the files of a committed batch, once they are at their places."""
+
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_ternmq.pipelines.lake.commits import Manifest
+
+# By which columns tables are parted, in this order; files of the same values are in one folder.
+TABLE_PARTITION = ("topic", "date", "hour")
+
+
+class Tables(Protocol):
+    """The tables of one lake, one for each kind of rows."""
+
+    def register(self, manifest: "Manifest") -> None:
+        """Make a batch's files part of their tables; those that are stay as they are.
+
+        LakeBroken if a table can't take them; the batch can be registered again then.
+        """
+
+
+class PlainFiles:
+    """Implements `Tables`: a file that is in its folder is all that there is to it."""
+
+    def register(self, manifest: "Manifest") -> None:
+        """Nothing is missing."""
+
+
+def partition_values(path: str) -> "Mapping[str, str]":
+    """What the folders of `data/topic=T/date=D/hour=07/...` say, with the escapes of Spark taken back."""
+    pairs = (folder.partition("=") for folder in path.split("/")[:-1] if "=" in folder)
+    return {name: unquote(value) for name, _, value in pairs}
+
+
+def table_uri(path: str) -> str:
+    """A folder as Hadoop writes it, as libraries outside of Java do."""
+    scheme, _, rest = path.partition(":")
+    if scheme == "file":
+        return f"file:///{rest.lstrip('/')}"
+    return f"s3:{rest}" if scheme in {"s3a", "s3n"} else path

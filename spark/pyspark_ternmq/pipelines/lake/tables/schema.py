@@ -1,0 +1,21 @@
+"""The columns of a lake's tables: those of its files, and those that parts of it are found by."""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TYPES = {"topic": pa.string(), "date": pa.date32(), "hour": pa.int32()}
+
+
+def table_schema(rows: "DataFrame") -> pa.Schema:
+    """As Arrow has it. Every column may be null: what a run does not make, such as `json`, is null in its rows."""
+    kept = StructType([field for field in rows.schema if field.name not in {*PARTITION, TAKEN}])
+    fields = [field.with_nullable(True) for field in to_arrow_schema(kept, timezone="UTC")]
+    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in _TYPES.items())])

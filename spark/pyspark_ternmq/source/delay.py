@@ -1,0 +1,30 @@
+"""When a micro-batch waits for more: options `minOffsetsPerTrigger` and `maxTriggerDelay`; pure.
+
+The first trigger of a query takes what there is, so that one that is started again and again comes on. From then on
+messages wait until there are enough of them, and no longer than the delay, which begins when the first of them is seen.
+"""
+
+from dataclasses import dataclass
+
+MAX_DELAY_MS = 15 * 60_000
+"""As Kafka's source has it."""
+
+
+@dataclass(slots=True)
+class BatchDelay:
+    """Of one query. `offsets` are enough; `delay_s` is the longest wait."""
+
+    offsets: int
+    delay_s: float
+    _is_first: bool = True
+    _since_s: float | None = None
+
+    def holds_back(self, new: int, now_s: float) -> bool:
+        """Whether so many new offsets wait for others; each trigger asks once."""
+        is_first, self._is_first = self._is_first, False
+        if self._since_s is None and new:
+            self._since_s = now_s
+        if is_first or new >= self.offsets or (self._since_s is not None and now_s - self._since_s >= self.delay_s):
+            self._since_s = None
+            return False
+        return new > 0

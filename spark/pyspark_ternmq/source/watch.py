@@ -1,0 +1,87 @@
+"""What the driver of a stream knows of its topics: it keeps a connection, and asks at each trigger."""
+
+from dataclasses import dataclass, field
+
+from pyspark_ternmq.source.options import SourceOptions
+from pyspark_ternmq.source.places import Identities, Offsets, QueuesByTopic, offsets_at
+from pyspark_ternmq.source.planning import check_filter
+from pyspark_ternmq.source.reading import opened
+from pyspark_ternmq.source.topics import queues_of
+from ternmq import ConnectionFailed
+from ternmq.offset_reader import OffsetReader
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The topics at one moment: which they are, their queues that are in the route, and where these end."""
+
+    identities: Identities = field(default_factory=dict)
+    queues: QueuesByTopic = field(default_factory=dict)
+    ends: Offsets = field(default_factory=dict)
+
+
+class Watch:
+    """Made where Spark plans, opened at the first question. Whatever it needs travels; what is open does not."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reader: OffsetReader | None = None
+        self._is_filter_checked = False
+
+    @property
+    def reader(self) -> OffsetReader:
+        if self._reader is None:
+            self._reader = opened(self._options.reading)
+        return self._reader
+
+    def look(self) -> Seen:
+        """Identities first: a topic that is made anew meanwhile shows the next time, and not never. All is asked again
+        when a broker can't be reached: one that is away leaves the route after some seconds."""
+        reader = self.reader.without_patience()
+
+        def look() -> Seen:
+            identities = self._options.subscription.identities(reader)
+            queues = queues_of(reader, identities)
+            if not self._is_filter_checked:
+                check_filter(self._options.reading, reader, queues)
+                self._is_filter_checked = True
+            return Seen(identities, queues, offsets_at(reader, queues, "latest"))
+
+        return self.reader.patiently(look)
+
+    def identities(self) -> Identities:
+        return self._options.subscription.identities(self.reader)
+
+    def begins(self, queues: QueuesByTopic, wanted: Offsets) -> Offsets:
+        """Where those of the queues begin that are named in `wanted`."""
+        named = {topic: {name: queues[topic][name] for name in of_topic} for topic, of_topic in wanted.items()}
+        return offsets_at(self.reader, named, "earliest")
+
+    def queues_with(self, wanted: Offsets) -> QueuesByTopic:
+        """The queues of these topics, with those of the offsets among them: a broker that was started with this query
+        may not be there yet."""
+        reader = self.reader.without_patience()
+
+        def look() -> QueuesByTopic:
+            queues = queues_of(reader, wanted)
+            if away := missing(wanted, queues):
+                raise ConnectionFailed(
+                    self._options.reading.connection.endpoint, f"not in the route: {', '.join(away)}"
+                )
+            return queues
+
+        return self.reader.patiently(look)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+
+def missing(offsets: Offsets, queues: QueuesByTopic) -> list[str]:
+    """The queues that have offsets and are not there."""
+    return [
+        f"topic {topic}, queue {name}"
+        for topic, of_topic in offsets.items()
+        for name in of_topic
+        if name not in queues.get(topic, {})
+    ]
