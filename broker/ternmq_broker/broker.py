@@ -186,6 +186,12 @@ class Broker:
         self.orphans.start()
         self._housekeeping.start()
 
+    def abandon(self) -> None:
+        """Let go of the files; blocks, and is for one that was never started: nothing is written."""
+        self._store.abandon()
+        self._journal.close()
+        self._lock.release()
+
     def end_polls(self) -> None:
         """Answer every waiting poll, and every one to come, with what is there."""
         self._queue_locks.end_polls()
@@ -284,8 +290,11 @@ class Broker:
         return [Appended(message.message_id, first + number) for number, message in enumerate(messages)]
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[Appended]:
-        """Store messages that are to be in the queue at their times, and return when that may be acknowledged."""
+        """Store messages that are to be in the queue at their times, and return when that may be acknowledged.
+        HA_NOT_AVAILABLE while nobody knows which time it is."""
         self._check_accepts(_WAITS_FOR_REPLICAS)
+        if problem := self._clock.problem():
+            raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"broker {self.name}: {problem}")
         with span("append", queue.topic), self._writing:
             appended = await self._timers.schedule(queue.topic, queue.queue_id, messages)
         self._counts.sent.add(queue.topic, len(messages))

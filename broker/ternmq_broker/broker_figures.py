@@ -59,7 +59,7 @@ class Figures:
         return BrokerFigures(
             messages=self.counts,
             retries=self._redelivery.retries,
-            dead_letters=self._redelivery.dead_letters,
+            dead_letters=self._redelivery.dead_letters.counts(),
             lost=self._consumption.reader.lost,
             accepts=self._flusher.failure is None,
             polls_waiting=self._pollers.waiting,

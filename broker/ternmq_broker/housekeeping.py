@@ -145,8 +145,11 @@ class Housekeeping:
             await self.remove_expired()
 
     async def remove_expired(self) -> None:
-        """Drop the segments in which every message is older than the retention."""
+        """Drop the segments in which every message is older than the retention. While nobody knows which time it is,
+        none is known to be: a clock that is days ahead would have all of them removed."""
         await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
+        if self._clock.problem() is not None:
+            return
         before_ms = self._clock.now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
             self._store.roll()  # all that is there is old, so the segment that grows is replaced too

@@ -5,6 +5,7 @@ origin: one record that is both the message and the word that the timer is done,
 none, and no message appears twice in its queue or not at all. A recall appends a tombstone in the same way.
 
 Late    after a restart, or when the clock was set forward, what is due appears at once, in the order of its times.
+Wrong   while nobody knows which time it is (`Clock.problem`), nothing is due.
 Move    a timer in a segment that retention is about to remove is relocated: copied to the end of the log.
 Threads everything runs on the event loop; the index's files are read and merged in threads.
 """
@@ -123,7 +124,11 @@ class Timers:
         now_ms = self._clock.now_ms()
         if self._index.wants_load(now_ms):
             await self._to_the_end(self._load(now_ms))
-        due = self._index.take_due(self._clock.now_ms(), _BATCH)
+        now_ms = self._clock.now_ms()
+        if self._clock.problem() is not None:  # asked after the time, which may have been set a moment ago
+            await self._until(_LOOK_AGAIN_S)
+            return
+        due = self._index.take_due(now_ms, _BATCH)
         if due:
             await self._deliver(due)
             await asyncio.sleep(0)

@@ -24,6 +24,7 @@ class Clock:
         self._listeners: list[Callable[[], None]] = []
         self._set_listeners: list[Callable[[int], None]] = []
         self._check: Callable[[], None] | None = None
+        self._judge: Callable[[], str | None] | None = None
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -45,6 +46,15 @@ class Clock:
         """Whoever listens has heard of it when this returns, if the clock was set until now."""
         if self._check is not None:
             self._check()
+
+    def judged_by(self, judge: "Callable[[], str | None]") -> None:
+        """Who knows a better clock, and says why this one can't be relied on, None while it can."""
+        self._judge = judge
+
+    def problem(self) -> str | None:
+        """Why nobody knows which time it is: what goes by a time of the day has to wait. None: it is known, as far as
+        anybody can tell."""
+        return None if self._judge is None else self._judge()
 
     def checked_ms(self) -> int:
         """The time by which something may be ended: nothing is ended since the clock was set a moment ago."""

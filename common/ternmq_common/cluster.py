@@ -33,13 +33,22 @@ class Permission(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker says of itself with each heartbeat: rates for each second, counts, and shares from 0 to 1."""
+    """What a broker says of itself with each heartbeat: rates for each second, counts, and shares from 0 to 1.
+
+    What would be lost with it is counted now and then, None before that: `messages` are those that its queues hold,
+    `unfinished` how many of these groups have still to finish, each group by itself, and `timers` wait for their time.
+    `clock_skew` is by how many seconds its clock is ahead of the registry's, None where nobody knows.
+    """
 
     messages_in: float = 0.0
     messages_out: float = 0.0
     proxies: int = 0
     transactions: int = 0
     disk_used: float = 0.0
+    messages: int | None = None
+    unfinished: int | None = None
+    timers: int | None = None
+    clock_skew: float | None = None
 
 
 class ReplicationMode(enum.StrEnum):

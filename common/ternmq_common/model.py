@@ -42,6 +42,12 @@ class Topic:
     made: int = 0
     replication: ReplicationMode | None = None
 
+    @property
+    def identity(self) -> str:
+        """What tells it from any other topic, an earlier or later one of its name above all. What it is made of never
+        changes and is never given again: versions of the registry grow with each change and with the time."""
+        return f"{self.created_ms:x}-{self.made:x}"
+
 
 DEFAULT_CONSUME_FROM = "auto"
 DEFAULT_ASSIGNMENT = "averagely"

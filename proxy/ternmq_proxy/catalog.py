@@ -25,7 +25,7 @@ from ternmq_proxy.user_changes import UserChanges
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from ternmq_common.access.users import AccessSnapshot
     from ternmq_common.cluster import RegistrySnapshot
@@ -126,8 +126,14 @@ class Catalog:
         A group has its retry and dead letter topics, on every broker."""
         topic = self._known.topics.get(name)
         if topic is None and (group := self._known.groups.get(group_of_derived(name) or "")):
-            brokers = tuple(sorted(self._known.brokers))
-            return Topic(name=name, type=definition_pb2.NORMAL, queues=1, created_ms=group.created_ms, brokers=brokers)
+            return Topic(
+                name=name,
+                type=definition_pb2.NORMAL,
+                queues=1,
+                created_ms=group.created_ms,
+                brokers=tuple(sorted(self._known.brokers)),
+                made=group.made,
+            )
         if topic is None:
             raise _no_topic(name, kind)
         return topic
@@ -147,6 +153,13 @@ class Catalog:
         if not self.has_topic(name):
             await self._look_for(name)
         return self.find_topic(name, kind)
+
+    async def existing_topics(self, names: "Sequence[str]") -> list[Topic]:
+        """Those of the names that are there; the registry is looked at before one is left out. They are checked."""
+        missing = next((name for name in names if not self.has_topic(name)), None)
+        if missing is not None:
+            await self._look_for(missing)  # which finds the others too
+        return [self.find_topic(name) for name in names if self.has_topic(name)]
 
     async def topic_to_be(self, name: str, *, may_create: bool = True) -> Topic:
         """As `existing_topic`, and one that its first message would make as it would be then, of a type that is not

@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
 def run(settings: "ProxySettings") -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
+    clock = Clock()
     proxy = ProxyServer(
         settings,
-        Clock(),
+        clock,
         name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
         http=settings.http,
-        registry=lambda stack: joined(settings, stack),
+        registry=lambda stack: joined(settings, stack, clock),
     )
 
     async def start(stack: AsyncExitStack) -> str:
@@ -52,9 +53,9 @@ def run(settings: "ProxySettings") -> int:
     return process.run(settings, start)
 
 
-async def joined(settings: "ProxySettings", stack: AsyncExitStack) -> "Directory":
+async def joined(settings: "ProxySettings", stack: AsyncExitStack, clock: Clock) -> "Directory":
     """The cluster's registry, with the user in it that the settings name; `stack` closes it. StartupError."""
-    directory = await join(settings, stack, await asyncio.to_thread(sealing_of, settings))
+    directory = await join(settings, stack, clock, await asyncio.to_thread(sealing_of, settings))
     if await asyncio.to_thread(make_init_user, directory.registry, settings, None):
         with suppress(RegistryUnavailable):  # noted and logged where it was found
             await directory.refresh()
@@ -109,6 +110,7 @@ class ProxyServer:
         http = HttpFront(
             lambda: self._not_started,
             self._problem,
+            degraded=self._clock.problem,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
             exposed=exposed,
@@ -143,7 +145,9 @@ class ProxyServer:
         observability.watch_follower_reads(messages.follower_read_figures)
         observability.watch_member(
             lambda: MemberFigures(
-                registry_reachable=directory.problem is None, registry_version=directory.snapshot.version
+                registry_reachable=directory.problem is None,
+                registry_version=directory.snapshot.version,
+                clock_skew_s=directory.clock_skew_s,
             )
         )
         worker = "" if self._place is None else self._place.name

@@ -53,12 +53,13 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
 
 async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "AsyncExitStack") -> str:
     """A worker of `ternmq proxy`."""
+    clock = Clock()
     proxy = ProxyServer(
         settings,
-        Clock(),
+        clock,
         name=place.member,
         http=place.http,
-        registry=lambda stack: joined(settings, stack),
+        registry=lambda stack: joined(settings, stack, clock),
         place=place,
     )
     await proxy.start(stack)

@@ -2,11 +2,13 @@
 
 A name belongs to one store. A process registers with its store's id and gets an epoch, higher than any before; from
 then on heartbeats of lower epochs are refused, so that of two processes with one store only the last is the broker.
-Another store gets the name when the lease has run out. Time is the database's.
+Another store gets the name when the broker was removed; or when it is empty, the lease has run out, and an operator has
+said which store is given up by that. Time is the database's.
 
 Of a shard with replicas (`shards`) the row is that of the leader.
 """
 
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import delete, exists, insert, select, update
@@ -14,13 +16,15 @@ from sqlalchemy import delete, exists, insert, select, update
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicationMode
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_protos.v2 import definition_pb2
+from ternmq_registry import removals
+from ternmq_registry.clock_skew import ClockReading
 from ternmq_registry.database import raised_version
 from ternmq_registry.deletions import forget_done
+from ternmq_registry.removals import place_again, readmitted, remember_removed
 from ternmq_registry.rows import broker_of, load_text, replica_of
 from ternmq_registry.tables import (
     BROKERS,
     DATABASE_NOW_MS,
-    REMOVED_STORES,
     REPLICAS,
     TOPIC_BROKERS,
     TOPICS,
@@ -30,42 +34,58 @@ from ternmq_registry.tables import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, RowMapping
 
     from ternmq_common.cluster import ReplicaEntry
     from ternmq_registry.database import Database
 
 IS_LIVE = (BROKERS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
 _IS_REPLICA_LIVE = (REPLICAS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
-TOPICS_SHOWN = 5
 
 
 class Brokers:
     """The part of the registry that knows brokers."""
 
     _database: "Database"
+    clock_reading: ClockReading | None = None
+    """What the database's clock said last, None of one that has no clock of its own."""
 
     def look(self) -> tuple[int, dict[str, BrokerEntry]]:
         """The version and all brokers, of one moment: what to ask often."""
         with self._database.reading() as connection:
-            return version_in(connection), brokers_in(connection)
+            return self._version_in(connection), brokers_in(connection)
+
+    def _version_in(self, connection: "Connection") -> int:
+        """With the database's time, which is in `clock_reading` then."""
+        asked_s = time.monotonic()
+        version, now_ms = connection.execute(select(VERSION.c.version, DATABASE_NOW_MS)).one()
+        if self._database.has_own_clock:
+            self.clock_reading = ClockReading(now_ms, asked_s, time.monotonic())
+        return int(version)
 
     def register(
-        self, name: str, store_id: str, address: str, version: str, lease_ms: int, *, rejoin: bool = False
+        self,
+        name: str,
+        store_id: str,
+        address: str,
+        version: str,
+        lease_ms: int,
+        *,
+        rejoin: bool = False,
+        is_empty: bool = False,
+        instead_of: str = "",
     ) -> int:
-        """Become the broker of this name, and get the epoch. `StartupError` while one with another store is alive, for
-        a store that was removed, unless it is to `rejoin`: operators take what was removed for gone; and where there
-        are other replicas, which would go on without this one's messages."""
+        """Become the broker of this name, and get the epoch. `StartupError` if the broker has another store, unless
+        this one `is_empty` and given up is just that one (`instead_of`); for a store that was removed, unless it is to
+        `rejoin`: operators take what was removed for gone; and where there are other replicas, which would go on
+        without this one's messages."""
         with self._database.changing() as connection:
-            check_removed(connection, store_id, rejoin=rejoin)
+            topics = readmitted(connection, store_id, rejoin=rejoin)
             _end_replication(connection, name, store_id)
             found = connection.execute(select(BROKERS, IS_LIVE).where(BROKERS.c.name == name)).mappings().one_or_none()
             is_same = found is not None and found["store_id"] == store_id
-            if found is not None and found["live"] and not is_same:
-                raise StartupError(
-                    f"broker {name!r} is running at {found['address']}, with another store; stop that one, "
-                    "or give this one another --broker-name"
-                )
+            if found is not None and not is_same:
+                _check_replaceable(connection, found, store_id, is_empty=is_empty, instead_of=instead_of)
             # The registry's version is above all epochs that it gave, also to a broker that was removed since.
             epoch = raised_version(connection)
             values: dict[str, Any] = {
@@ -84,6 +104,7 @@ class Brokers:
                 connection.execute(
                     insert(BROKERS).values(name=name, permission=Permission.READ_WRITE.value, draining=False, **values)
                 )
+                place_again(connection, name, topics, epoch)
             else:
                 connection.execute(update(BROKERS).where(BROKERS.c.name == name).values(**values))
             return epoch
@@ -92,6 +113,10 @@ class Brokers:
         """Prolong the lease; False for a process that isn't the broker any more, and must not act as if it were."""
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "load": load_text(load)}
         return self._of_epoch(name, epoch, values)
+
+    def tell_load(self, name: str, epoch: int, load: BrokerLoad) -> None:
+        """What a process of that epoch says at its end."""
+        self._of_epoch(name, epoch, {"load": load_text(load)})
 
     def deregister(self, name: str, epoch: int) -> None:
         """End the lease at once: the process stops and has said good-bye to everybody."""
@@ -119,18 +144,18 @@ class Brokers:
             raised_version(connection)
 
     def remove_broker(self, name: str, *, force: bool = False) -> None:
-        """Forget it, and that topics were there; if it runs, its next heartbeat is refused, and so is its return.
+        """Forget it, and that topics were there; if it runs, its next heartbeat is refused, and so is its return,
+        unless it is to rejoin: then it is on its topics again.
 
         NOT_FOUND if there is no such broker. BAD_REQUEST if topics are on no other one, unless `force` leaves them
         without any.
         """
         with self._database.changing() as connection:
             if not force and (alone := _topics_only_on(connection, name)):
-                shown = ", ".join(alone[:TOPICS_SHOWN]) + (", ..." if len(alone) > TOPICS_SHOWN else "")
                 raise MessagingError(
                     definition_pb2.BAD_REQUEST,
-                    f"broker {name!r} is the only one with {len(alone)} topic(s) ({shown}): add another to them with "
-                    "`ternmq topic update`, or delete them",
+                    f"broker {name!r} is the only one with {len(alone)} topic(s) ({removals.shown(alone)}): add "
+                    "another to them with `ternmq topic update`, or delete them",
                 )
             store_id = connection.execute(select(BROKERS.c.store_id).where(BROKERS.c.name == name)).scalar()
             if store_id is None:
@@ -138,7 +163,7 @@ class Brokers:
             stores = {store_id, *(each.store_id for each in replicas_in(connection, name).get(name, ()))}
             connection.execute(delete(BROKERS).where(BROKERS.c.name == name))
             connection.execute(delete(REPLICAS).where(REPLICAS.c.broker == name))
-            connection.execute(insert(REMOVED_STORES), [{"store_id": each, "broker": name} for each in sorted(stores)])
+            remember_removed(connection, name, stores)
             there = select(TOPIC_BROKERS.c.topic).where(TOPIC_BROKERS.c.broker == name)
             changed = update(TOPICS).where(TOPICS.c.name.in_(there)).values(changed=raised_version(connection))
             connection.execute(changed)
@@ -146,8 +171,35 @@ class Brokers:
             forget_done(connection)
 
 
-def version_in(connection: "Connection") -> int:
-    return int(connection.execute(select(VERSION.c.version)).scalar_one())
+def _check_replaceable(
+    connection: "Connection", found: "RowMapping", store_id: str, *, is_empty: bool, instead_of: str
+) -> None:
+    """StartupError unless this store may take the place of the broker's."""
+    name, known = found["name"], found["store_id"]
+    if found["live"]:
+        raise StartupError(
+            f"broker {name!r} is running at {found['address']}, with another store ({known}; this one is {store_id}); "
+            "stop that one, or give this one another --broker-name. If it has just died and its disk is lost, start "
+            "this one again when its lease has run out"
+        )
+    if not is_empty:
+        owner = connection.execute(select(BROKERS.c.name).where(BROKERS.c.store_id == store_id)).scalar()
+        whose = "another store" if owner is None else f"the store of broker {owner!r}"
+        raise StartupError(
+            f"broker {name!r} has store {known}, as the registry knows, and this data directory has {whose}, "
+            f"{store_id}, with messages: it is the wrong directory, or the wrong volume is mounted. Start it with the "
+            f"one that has store {known}, or give this store another --broker-name. If it is that store, and its file "
+            f"store-id was lost or the registry is an older copy, write {known} into that file. If store {known} is "
+            f"lost for good and this one is to have its name: `ternmq broker remove {name} --force`, then start again"
+        )
+    if instead_of != known:
+        given = f", which --accept-empty-store {instead_of} does not name" if instead_of else ""
+        raise StartupError(
+            f"broker {name!r} has store {known}, as the registry knows{given}, and this data directory has an empty "
+            f"one, {store_id}: the disk was lost, or another volume is mounted. Started so it would begin at offset 0, "
+            "without the messages, timers, transactions and groups' progress of before. Bring back the volume with "
+            f"store {known}; if it is lost for good, start once with --accept-empty-store {known}"
+        )
 
 
 def brokers_in(connection: "Connection") -> dict[str, BrokerEntry]:
@@ -202,20 +254,6 @@ def _end_replication(connection: "Connection", name: str, store_id: str) -> None
 def shown(replicas: "Iterable[ReplicaEntry]") -> str:
     """Their names, for an error."""
     return ", ".join(each.name for each in replicas)
-
-
-def check_removed(connection: "Connection", store_id: str, *, rejoin: bool) -> None:
-    """StartupError for a store that was removed; with `rejoin` it is not any more."""
-    its = REMOVED_STORES.c.store_id == store_id
-    broker = connection.execute(select(REMOVED_STORES.c.broker).where(its)).scalar()
-    if broker is None:
-        return
-    if not rejoin:
-        raise StartupError(
-            f"this store was that of broker {broker!r}, which was removed from the cluster; start with an empty "
-            "--data-dir, or with --rejoin to have it back with what it has"
-        )
-    connection.execute(delete(REMOVED_STORES).where(its))
 
 
 def not_found(name: str) -> NoReturn:

@@ -25,6 +25,7 @@ from ternmq_common.errors import StartupError
 from ternmq_common.settings import without_password
 from ternmq_registry.checksums import check_whole, is_checked, seal
 from ternmq_registry.errors import unavailable_if_unreachable
+from ternmq_registry.password_file import password_in
 from ternmq_registry.tables import DATABASE_NOW_MS, ROOM_TABLE, VERSION
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Database:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        is_postgres = engine.dialect.name == "postgresql"
+        is_postgres = self.has_own_clock = engine.dialect.name == "postgresql"
         # SQLite's readers see one moment without being asked.
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else engine
         self._changer = changing_engine(engine)
@@ -154,8 +155,9 @@ def _has_room(connection: sqlite3.Connection, path: "Path", room_bytes: int) -> 
     return bool(free_pages >= _ROOM_PAGES // 2 and journal.exists() and journal.stat().st_size >= room_bytes // 2)
 
 
-def postgres_engine(url: str, *, patient: bool = False) -> "Engine":
-    """`patient` for migrations: statements take as long as they take."""
+def postgres_engine(url: str, password_file: "Path | None" = None, *, patient: bool = False) -> "Engine":
+    """`patient` for migrations: statements take as long as they take. With a file its password is that of each
+    connection when it is made."""
     from psycopg import Connection as Psycopg
 
     parsed = _postgres_url(url)
@@ -183,11 +185,10 @@ def postgres_engine(url: str, *, patient: bool = False) -> "Engine":
         def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401
             return super().wait(_given_up(self, gen), *args, **kwargs)
 
-    if not patient:
-
-        @event.listens_for(engine, "do_connect")
-        def _connecting(_: object, __: object, args: list[Any], kwargs: dict[str, Any]) -> Impatient:
-            return Impatient.connect(*args, **kwargs)
+    @event.listens_for(engine, "do_connect")
+    def _connecting(_: object, __: object, args: list[Any], kwargs: dict[str, Any]) -> Psycopg:
+        given = kwargs if password_file is None else {**kwargs, "password": password_in(password_file)}
+        return (Psycopg if patient else Impatient).connect(*args, **given)
 
     return engine
 

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
+from ternmq_registry.clock_skew import ClockSkew
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from ternmq_registry.sealing import Sealing
 
@@ -34,14 +36,19 @@ GRACE_S = 6.0
 
 
 async def connected_registry(
-    url: str, sealing: "Sealing | None" = None, *, wait_s: float, retry_interval_s: float = RETRY_INTERVAL_S
+    url: str,
+    sealing: "Sealing | None" = None,
+    *,
+    password_file: "Path | None" = None,
+    wait_s: float,
+    retry_interval_s: float = RETRY_INTERVAL_S,
 ) -> Registry:
     """Open a cluster's registry, waiting for it so long; `StartupError` if it can't be reached until then."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + wait_s
     while True:
         try:
-            return await asyncio.to_thread(Registry.postgres, url, sealing)
+            return await asyncio.to_thread(Registry.postgres, url, sealing, password_file=password_file)
         except RegistryUnavailable as error:
             await _wait_or_give_up(error, give_up, retry_interval_s)
 
@@ -57,8 +64,11 @@ class Directory:
         grace_s: float = GRACE_S,
         seconds: "Callable[[], float]" = time.monotonic,
         retry_interval_s: float = RETRY_INTERVAL_S,
+        clock_skew: ClockSkew | None = None,
     ) -> None:
+        """`clock_skew` hears what the registry says of its clock."""
         self.registry = registry
+        self._clock_skew = clock_skew
         self._interval_s = interval_s
         self._retry_interval_s = retry_interval_s
         self._seconds = seconds
@@ -73,6 +83,11 @@ class Directory:
     @property
     def snapshot(self) -> RegistrySnapshot:
         return self._snapshot
+
+    @property
+    def clock_skew_s(self) -> float | None:
+        """How far this process's clock is ahead of the registry's, None if nobody knows. For any thread."""
+        return None if self._clock_skew is None else self._clock_skew.seconds
 
     @property
     def problem(self) -> str | None:
@@ -138,6 +153,10 @@ class Directory:
         except RegistryUnavailable as error:
             self._failed(error)
             return
+        finally:
+            if self._clock_skew is not None:
+                self._clock_skew.read(self.registry.clock_reading)
+                self._clock_skew.look()
         now = self._seconds()
         if self._problem is not None or now - began > SLOW_ANSWER_S:
             self._grace.begin(self._snapshot, now)

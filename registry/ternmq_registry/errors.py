@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 
 READ_ONLY = "25006"  # after a failover: the address leads to a server that is still a standby
 IDLE_TOO_LONG = "25P03"  # this process stood still in the middle of a transaction, which the server ended
+UNDEFINED = ("42P01", "3F000")  # a table or schema: the database was made anew, and may get them while we run
+NO_TABLES = "it has not the tables that it should have: run `ternmq registry migrate`"
 
 
 class RegistryUnavailable(MessagingError):
-    """The database can't be reached, or doesn't answer in time; `reason` is what it or the network said."""
+    """The database can't be reached, doesn't answer in time, or has not our tables; `reason` is what it or the network
+    said."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
+        state = "can't be used" if reason == NO_TABLES else "can't be reached"
         super().__init__(
             definition_pb2.HA_NOT_AVAILABLE,
-            f"the registry can't be reached: {reason}; what is known goes on, changes are refused until it is back",
+            f"the registry {state}: {reason}; what is known goes on, changes are refused until it is back",
         )
 
 
@@ -58,8 +62,11 @@ def unavailable_if_unreachable() -> Iterator[None]:
     except NoFreeConnection:
         raise RegistryUnavailable("all connections to it are waiting for an answer") from None
     except DBAPIError as error:
+        sqlstate = getattr(error.orig, "sqlstate", None)
+        if sqlstate in UNDEFINED:
+            raise RegistryUnavailable(NO_TABLES) from None  # the statement says nothing to an operator
         is_lost = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
-        if not is_lost and getattr(error.orig, "sqlstate", None) not in (READ_ONLY, IDLE_TOO_LONG):
+        if not is_lost and sqlstate not in (READ_ONLY, IDLE_TOO_LONG):
             raise
         raise RegistryUnavailable(reason_of(error)) from error
 

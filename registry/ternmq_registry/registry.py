@@ -14,7 +14,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
-from ternmq_registry.brokers import Brokers, brokers_in, version_in
+from ternmq_registry.brokers import Brokers, brokers_in
 from ternmq_registry.checksums import check_rows
 from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version
 from ternmq_registry.deletions import Deletions, record_deletion
@@ -22,9 +22,10 @@ from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.quotas import Quotas, quotas_in
+from ternmq_registry.removals import Removals
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
 from ternmq_registry.shards import Shards
-from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS
+from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS, VERSION
 from ternmq_registry.users import Users
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ternmq_registry.sealing import Sealing
 
 
-class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Shards, Users):
+class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Users):
     """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
@@ -54,9 +55,9 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Shards, Users):
         return cls(engine, sealing)
 
     @classmethod
-    def postgres(cls, url: str, sealing: "Sealing | None" = None) -> Self:
+    def postgres(cls, url: str, sealing: "Sealing | None" = None, *, password_file: "Path | None" = None) -> Self:
         """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
-        engine = postgres_engine(url)
+        engine = postgres_engine(url, password_file)
         try:
             with unavailable_if_unreachable(), engine.connect() as connection:
                 migrations.check(connection)
@@ -68,7 +69,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Shards, Users):
     def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         """Everything, of one moment; of what is `known` only the changes are read."""
         with self._database.reading() as connection:
-            version, brokers = version_in(connection), brokers_in(connection)
+            version, brokers = self._version_in(connection), brokers_in(connection)
             since = known if known is not None and known.version <= version else RegistrySnapshot()
             topics = {**since.topics, **_topics(connection, since.version)}
             groups = {**since.groups, **_groups(connection, since.version)}
@@ -175,6 +176,19 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Shards, Users):
         """The version of the deletion, 0 if the group wasn't there."""
         with self._database.changing() as connection:
             return _deleted(connection, GROUPS, Deleted.GROUP, name, keep=self._keeps_deletions)
+
+    def take_over(self, topics: "Sequence[Topic]", groups: "Sequence[Group]") -> None:
+        """Have topics and groups of another registry, as they were there; this one has none of them. They are the same
+        ones, so they keep when they were made, and what is made from now on is made later."""
+        newest = max([0, *(topic.made for topic in topics), *(group.made for group in groups)])
+        with self._database.changing() as connection:
+            connection.execute(update(VERSION).where(VERSION.c.version < newest).values(version=newest))
+            changed = raised_version(connection)
+            for topic in topics:
+                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=changed, made=topic.made))
+                _place(connection, topic)
+            for group in groups:
+                connection.execute(insert(GROUPS).values(**group_row(group), changed=changed, made=group.made))
 
     def close(self) -> None:
         self._database.close()

@@ -133,10 +133,7 @@ def replace_damaged(
     for each in (fresh, *sidecars(fresh)):
         each.unlink(missing_ok=True)
     with closing(Registry.sqlite(fresh)) as registry:
-        for topic in topics:
-            registry.create_topic(topic)
-        for group in groups:
-            registry.create_group(group)
+        registry.take_over([*topics], [*groups])
         registry.take_over_users(users)
         for quota in quotas:
             registry.put_quota(quota)

@@ -12,6 +12,7 @@ from ternmq_registry.errors import unavailable_if_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sqlalchemy import Connection
 
@@ -27,24 +28,24 @@ class Migrated:
     after: str
 
 
-def migrate(url: str) -> Migrated:
+def migrate(url: str, password_file: "Path | None" = None) -> Migrated:
     """Bring the schema up to date, once also if several do it at the same time; the others wait."""
-    with _connected(url) as connection:
+    with _connected(url, password_file) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         before = migrations.current(connection)
         migrations.upgrade(connection)
         return Migrated(before, migrations.NEWEST)
 
 
-def schema_version(url: str) -> str | None:
+def schema_version(url: str, password_file: "Path | None" = None) -> str | None:
     """What the database has now, None if there is no registry."""
-    with _connected(url) as connection:
+    with _connected(url, password_file) as connection:
         return migrations.current(connection)
 
 
 @contextmanager
-def _connected(url: str) -> "Iterator[Connection]":
-    engine = postgres_engine(url, patient=True)
+def _connected(url: str, password_file: "Path | None") -> "Iterator[Connection]":
+    engine = postgres_engine(url, password_file, patient=True)
     try:
         with unavailable_if_unreachable(), engine.begin() as connection:
             yield connection

@@ -17,8 +17,9 @@ from sqlalchemy import ColumnElement, delete, insert, select, update
 from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode, Unclean
 from ternmq_common.errors import MessagingError
 from ternmq_protos.v2 import definition_pb2
-from ternmq_registry.brokers import broker_in, check_removed, not_found, shown
+from ternmq_registry.brokers import broker_in, not_found, shown
 from ternmq_registry.database import raised_version
+from ternmq_registry.removals import place_again, readmitted
 from ternmq_registry.replica_rows import check_own, come_anew, come_back, insert_replica, make_shard, replica_row
 from ternmq_registry.rows import effective_min_insync, load_text
 from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, REPLICAS
@@ -68,12 +69,13 @@ class Shards:
         """
         terms = {"replicas": replicas, "min_insync": min_insync, "replication": replication.value}
         with self._database.changing() as connection:
-            check_removed(connection, replica.store_id, rejoin=rejoin)
+            topics = readmitted(connection, replica.store_id, rejoin=rejoin)
             shard = broker_in(connection, broker)
             version = raised_version(connection)
             if shard is None:
                 make_shard(connection, broker, replica, terms, epoch=version)
                 insert_replica(connection, broker, replica, lease_ms, in_sync=True)
+                place_again(connection, broker, topics, version)
             elif not shard.replicas:
                 check_own(shard, replica, replicas)
                 connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(**terms))

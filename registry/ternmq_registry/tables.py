@@ -138,6 +138,7 @@ REMOVED_STORES = Table(
     METADATA,
     Column("store_id", String(64), primary_key=True),
     Column("broker", String(BROKER_CHARACTERS_MAX), nullable=False, comment="whose store it was"),
+    Column("topics", Text, comment="on which it was, as JSON: see removals.py; null of an older version"),
 )
 
 DELETIONS = Table(

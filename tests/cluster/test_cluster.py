@@ -18,6 +18,7 @@ from tests.cluster.watching import (
     consumed,
     done,
     eventually,
+    identity_of,
     in_routes,
     is_empty,
     paused,
@@ -79,6 +80,30 @@ async def test_a_topic_that_is_made_at_one_proxy_can_be_used_at_once_at_the_othe
         topic = await maker.create_topic(f"at-once-{number}", queues=2)
         await user.send(topic, b"hello")
         assert await consumed(maker, topic, f"at-once-{number}", 1) == [b"hello"]
+
+
+async def test_a_topic_has_one_identity_at_all_proxies_wherever_its_queues_are_until_it_is_made_anew(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    first, second = clients
+    request = admin_pb2.CreateTopicRequest(topic={"name": "known", "queues": 2, "brokers": ["broker-0"]})
+    assert code(await first.admin("CreateTopic", request)) == "OK"
+    identity = await identity_of(first, "known")
+    for move in ({"added_brokers": ["broker-1"]}, {"permission": pb.READ}, {"removed_brokers": ["broker-0"]}):
+        assert code(await second.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name="known", **move))) == "OK"
+        assert [await identity_of(client, "known") for client in clients] == [identity] * 2
+    await asyncio.to_thread(cluster.brokers[1].restart)
+    await asyncio.to_thread(cluster.proxies[1].restart)
+    assert [await identity_of(client, "known") for client in clients] == [identity] * 2
+    assert code(await first.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name="known"))) == "OK"
+    assert code(await first.admin("CreateTopic", request)) == "OK"
+    anew = await identity_of(first, "known")
+    assert anew != identity
+
+    async def is_seen() -> bool:
+        return await identity_of(second, "known") == anew
+
+    await eventually(is_seen, within_s=BACK_WITHIN_S, what="the new identity at the other proxy")
 
 
 async def test_a_broker_whose_lease_ran_out_leaves_the_routes_and_comes_back_by_itself(
@@ -351,6 +376,55 @@ async def test_a_broker_that_is_removed_while_it_runs_ends_and_stays_away(
             await asyncio.to_thread(removed.start)
         for client in clients:
             await eventually(partial(knows_two, client), within_s=5, what="the broker is forgotten")
+
+
+async def test_a_broker_that_died_is_removed_by_force_alone_and_comes_back_with_all_that_it_has(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    first, second = clients
+    async with third_broker(cluster, clients, "buried") as buried:
+        topics = [await first.create_topic(name, queues=1) for name in ("buried-0", "buried-1")]
+        for topic in topics:
+            await in_routes(clients, topic, {*BOTH, buried.name}, within_s=BACK_WITHIN_S)
+            await send_each(first, topic, *numbered(6, topic))
+        # One answer comes from one broker; so all have been asked when all is there.
+        held = await received(second, topics[0], "mourners", 6)
+        unread, others = [(await stored(first, topic)).get(buried.name, 0) for topic in topics]
+        loss = f"its queues of 2 topics (buried-0, buried-1); as it told last, {unread + others} messages in them"
+
+        async def has_told() -> bool:
+            listed = await first.admin("ListBrokers", admin_pb2.ListBrokersRequest())
+            loads = [each.load for each in listed.brokers if each.name == buried.name]
+            return [(load.messages, load.unfinished) for load in loads] == [(unread + others, unread)]
+
+        await eventually(has_told, within_s=BACK_WITHIN_S, what="the broker has told what it holds")
+        buried.kill9()
+        for client in clients:
+            await in_routes([client], topics[0], BOTH, within_s=GONE_WITHIN_S)
+        refused = await command(cluster.proxies[0], "broker", "remove", buried.name, "--yes")
+        assert refused.returncode == 1
+        assert f"is away and was not drained: start it again and drain it, or give --force, and lost are {loss}" in (
+            refused.stderr
+        )
+        forced = await command(cluster.proxies[0], "broker", "remove", buried.name, "--yes", "--force")
+        assert (forced.returncode, forced.stdout) == (0, "broker buried removed\n")
+        assert f"with it are gone {loss}, of which groups have {unread} to finish, 0 timed" in forced.stderr
+        for client in clients:
+            await eventually(partial(knows_two, client), within_s=5, what="the broker is forgotten")
+        await done(cluster.proxies[0], "topic", "delete", topics[1], "--yes")
+        await first.create_topic(topics[1], queues=1)
+        buried.options = ("--rejoin",)
+        await asyncio.to_thread(buried.start)
+        for client in clients:
+            await serving(client, cluster.brokers)
+            await in_routes([client], topics[0], {*BOTH, buried.name}, within_s=BACK_WITHIN_S)
+            await in_routes([client], topics[1], BOTH, within_s=BACK_WITHIN_S)
+        await settle(second, topics[0], "mourners", held)
+        assert sorted(await consumed(first, topics[0], "latecomers", 6)) == numbered(6, topics[0])
+        # What was in the topic before it was deleted does not come again.
+        await done(cluster.proxies[0], "topic", "update", topics[1], "--add-broker", buried.name)
+        assert (await stored(first, topics[1])).keys() == {*BOTH, buried.name}
+        assert await is_empty(second, topics[1], "mourners")
 
 
 async def test_a_broker_is_not_empty_while_it_has_messages_for_a_group_that_never_asked_it(

@@ -1,8 +1,9 @@
-"""PostgreSQL dies, or hangs: what the cluster knows goes on, changes are refused, and all heals by itself."""
+"""PostgreSQL dies, hangs, or has lost its tables: what the cluster knows goes on, changes are refused, and all heals by
+itself."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 import grpc
@@ -36,21 +37,28 @@ BOTH = {"broker-0", "broker-1"}
 LONG_S = 8.0
 HEALED_WITHIN_S = 20.0
 KINDS = ("killed", "hanging")
+# What all processes have of the registry is known, and its tables are away for a while.
+EMPTIED = "emptied"
+PROBLEMS = dict.fromkeys(KINDS, "the registry can't be reached") | {
+    EMPTIED: "it has not the tables that it should have: run `ternmq registry migrate`"
+}
 
 
 @contextmanager
 def outage(postgres: Postgres, kind: str) -> Iterator[None]:
-    if kind == "killed":
-        postgres.kill()
-    else:
-        postgres.pause()
+    begin, end = {
+        "killed": (postgres.kill, postgres.start),
+        "hanging": (postgres.pause, postgres.resume),
+        EMPTIED: (
+            lambda: postgres.execute("ALTER SCHEMA public RENAME TO away"),
+            lambda: postgres.execute("ALTER SCHEMA away RENAME TO public"),
+        ),
+    }[kind]
+    begin()
     try:
         yield
     finally:
-        if kind == "killed":
-            postgres.start()
-        else:
-            postgres.resume()
+        end()
 
 
 @asynccontextmanager
@@ -93,14 +101,14 @@ async def changes(client: RawClient, word: str) -> Sequence[Proto]:
     )
 
 
-def check_refused(answers: Sequence[Proto]) -> None:
+def check_refused(answers: Sequence[Proto], problem: str) -> None:
     for answer in answers:
         assert code(answer) == "HA_NOT_AVAILABLE", answer
-        assert "the registry can't be reached" in answer.status.message
+        assert problem in answer.status.message
         assert "refused until it is back" in answer.status.message
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, EMPTIED])
 async def test_what_is_known_goes_on_and_changes_are_refused(
     cluster: ClusterProcesses, clients: list[RawClient], kind: str
 ) -> None:
@@ -118,12 +126,12 @@ async def test_what_is_known_goes_on_and_changes_are_refused(
             answers, *sent = await asyncio.gather(
                 changes(first, kind), *(sent_code(client, f"unheard-of-{kind}") for client in clients)
             )
-            check_refused(answers)
+            check_refused(answers, PROBLEMS[kind])
             for refused, text in sent:
-                assert (refused, "the registry can't be reached" in text) == ("HA_NOT_AVAILABLE", True), text
+                assert (refused, PROBLEMS[kind] in text) == ("HA_NOT_AVAILABLE", True), text
             said = await command(cluster.proxies[1], "topic", "create", f"new-{kind}")
             assert said.returncode != 0
-            assert "the registry can't be reached" in said.stderr
+            assert PROBLEMS[kind] in said.stderr
 
             async def long_enough() -> bool:
                 for client in clients:
@@ -131,9 +139,7 @@ async def test_what_is_known_goes_on_and_changes_are_refused(
                 return time.monotonic() - began > LONG_S
 
             await eventually(long_enough, within_s=60, what="an outage that is longer than a lease")
-            for process in (*cluster.brokers, *cluster.proxies):
-                for check in ("live", "ready"):
-                    assert (await health(process, check))[0] == 200, (process.name, check)
+            await check_healthy(cluster)
             in_time = len(bodies)
         back = time.monotonic()
 
@@ -153,7 +159,25 @@ async def test_what_is_known_goes_on_and_changes_are_refused(
     assert (await sent_code(second, f"unheard-of-{kind}"))[0] == "OK"
     deleted = await second.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=f"known-{kind}"))
     assert code(deleted) == "OK"
-    assert {process.process.poll() for process in (*cluster.brokers, *cluster.proxies)} == {None}
+    members = (*cluster.brokers, *cluster.proxies)
+    assert {process.process.poll() for process in members} == {None}
+    check_plain(process.log.read_text() for process in members)
+
+
+async def check_healthy(cluster: ClusterProcesses) -> None:
+    for process in (*cluster.brokers, *cluster.proxies):
+        for check in ("live", "ready"):
+            assert (await health(process, check))[0] == 200, (process.name, check)
+
+
+def check_plain(logs: Iterable[str]) -> None:
+    """No statement of SQL and no stack, and of tables that are away one line by each part of a process."""
+    for log in logs:
+        said = [line.split(": ")[0].split()[-1] for line in log.splitlines() if PROBLEMS[EMPTIED] in line]
+        of_parts = [part for part in said if part != "ternmq_proxy.fronts.refusals"]
+        assert len(set(of_parts)) == len(of_parts), log
+        assert "[SQL" not in log
+        assert "Traceback" not in log
 
 
 @pytest.mark.parametrize("kind", KINDS)

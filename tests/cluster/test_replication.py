@@ -19,6 +19,7 @@ from tests.cluster.watching import (
     done,
     eventually,
     health,
+    identity_of,
     is_empty,
     paused,
     received,
@@ -100,9 +101,11 @@ async def test_a_killed_leader_is_followed_by_one_that_has_all(shard: Shard, cli
     await client.create_topic(topic, queues=2)
     bodies = [b"%d" % number for number in range(50)]
     await sent(client, topic, *bodies[:25])
+    identity = await identity_of(client, topic)
     leader = await shard.leader()
     leader.kill9()
     successor = await shard.led_by_another(leader)
+    assert await identity_of(client, topic) == identity
     await sent(client, topic, *bodies[25:])
     assert set(bodies) <= set(await consumed(client, topic, "readers", len(bodies)))
     await asyncio.to_thread(leader.start)

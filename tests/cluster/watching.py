@@ -63,6 +63,13 @@ async def route(client: RawClient, topic: str) -> rpc.QueryRouteResponse:
     return answer
 
 
+async def identity_of(client: RawClient, topic: str) -> str:
+    """What tells the topic from another one of its name."""
+    [found] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[topic]))).topics
+    assert found.identity
+    return str(found.identity)
+
+
 async def placed(client: RawClient, topic: str, *, writable: bool = False) -> set[str]:
     """The brokers in the route of a topic, or those of them that take messages."""
     queues = (await route(client, topic)).message_queues

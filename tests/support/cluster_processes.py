@@ -25,9 +25,17 @@ def migrate(url: str, *, within: Sequence[str] = ()) -> None:
 
 
 class MemberProcess(ServerProcess):
-    """A process of the cluster."""
+    """A process of the cluster, on a machine whose clock is `ahead_s` when it is started next."""
 
     name: str
+    ahead_s = 0
+
+    def command(self) -> Sequence[str]:
+        command = list(super().command())
+        if self.ahead_s:
+            place = command.index("-m") + 1
+            command[place:place] = ["tests.support.clock_ahead", str(self.ahead_s)]
+        return command
 
     @property
     def title(self) -> str:
@@ -36,12 +44,17 @@ class MemberProcess(ServerProcess):
 
 
 class BrokerProcess(MemberProcess):
-    """`ternmq broker`."""
+    """`ternmq broker`. `options` are those of the next start, beside those that it has always."""
 
     def __init__(self, folder: Path, name: str, registry: str, *options: str) -> None:
         self.name = name
+        self.data = folder / "data"
+        self.options: Sequence[str] = ()
         given = ("--broker-name", name, "--registry", registry, "--data-dir", str(folder / "data"))
         super().__init__(folder, "broker", *given, *options, addresses=("storage", "http"))
+
+    def command(self) -> Sequence[str]:
+        return (*super().command(), *self.options)
 
 
 class ReplicaProcess(BrokerProcess):
@@ -50,7 +63,6 @@ class ReplicaProcess(BrokerProcess):
     def __init__(self, folder: Path, shard: str, replica: str, registry: str, *options: str) -> None:
         super().__init__(folder, shard, registry, "--replica-name", replica, *options)
         self.replica = replica
-        self.data = folder / "data"
 
     @property
     def title(self) -> str:

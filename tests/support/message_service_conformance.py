@@ -38,6 +38,8 @@ MINUTE_MS = 60_000
 _ids = count()
 versions = count(4_000_000_000_000)  # of the registry, later than any that it gives itself
 
+HOUR_S = 3600.0
+
 Restart = Callable[[], Awaitable[MessageService]]
 
 
@@ -268,6 +270,13 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         for pulled in await asyncio.gather(*polls):
             assert [stored.queue_offset for stored in pulled.messages] == [0]
+
+    async def test_nobody_waits_beyond_the_end(self, service: MessageService) -> None:
+        """As where the broker has begun anew: who waits would not notice when the queue comes up to its offset."""
+        queue = await self.queue(service)
+        await self.send(service, message(b"a"))
+        pulled = await service.pull(queue, 2, ALL, batch=10, poll_s=HOUR_S)
+        assert (pulled.messages, pulled.next_offset) == ([], 2)
 
     async def test_an_offset_by_time(self, service: MessageService) -> None:
         queue = await self.queue(service)

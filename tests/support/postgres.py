@@ -1,8 +1,8 @@
 """A real PostgreSQL for tests: started, killed, paused and restarted like a process of ours.
 
 `tests/support/install_postgres.sh` installs its programs. It listens on a free port of 127.0.0.1, or of another address
-inside a network namespace, trusts everybody there, and syncs nothing. PostgreSQL refuses to run as root; then it runs
-as an unprivileged user of the machine.
+inside a network namespace, trusts everybody there but the user `guarded`, and syncs nothing. PostgreSQL refuses to run
+as root; then it runs as an unprivileged user of the machine.
 """
 
 import os
@@ -29,6 +29,8 @@ STOP_TIMEOUT_S = 20.0
 STARTS_MAX = 5
 LOOPBACK = "127.0.0.1"
 USERS = ("postgres", "nobody")
+GUARDED = "guarded"
+"""Who needs a password, once `guard` has made this user."""
 INITDB_OPTIONS = ("-E", "UTF8", "--locale", "C", "--no-sync")
 # What is committed outlives `kill`, as it would with syncs: the machine goes on.
 SETTINGS = ("fsync=off", "autovacuum=off", "unix_socket_directories=", "max_connections=50")
@@ -85,6 +87,19 @@ class Postgres:
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def guard(self, password: str) -> None:
+        """Give the user `guarded` this password; it is made if it is not there."""
+        self.execute(
+            f"DO $$ BEGIN CREATE ROLE {GUARDED} LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+        )
+        self.execute(f"ALTER ROLE {GUARDED} PASSWORD '{password}'")
+
+    def cut_guarded(self) -> int:
+        """Cut all connections of that user, who has to connect anew; how many there were."""
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return len(connection.execute(cut, (GUARDED,)).fetchall())
 
     def __enter__(self) -> Self:
         try:
@@ -152,9 +167,11 @@ class Postgres:
         _, said = program.communicate(timeout=START_TIMEOUT_S)
         if program.returncode:
             raise NoPostgres(f"initdb failed: {said.strip()}")
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {GUARDED} all scram-sha-256\n{rules.read_text()}")
         if self._host != LOOPBACK:
-            with (self._data / "pg_hba.conf").open("a") as rules:
-                rules.write("host all all samenet trust\n")
+            with rules.open("a") as more:
+                more.write("host all all samenet trust\n")
         if self._certificate is not None:
             (self._data / "pg_hba.conf").write_text("hostssl all all all trust\n")
             for path, name in zip(self._certificate, TLS_FILES, strict=True):

@@ -104,6 +104,12 @@ class RoomConformance:
             task.cancel()
         await asyncio.gather(*waiting, *pulls, return_exceptions=True)
 
+    async def test_a_pull_with_room_does_not_wait_beyond_the_end(self, service: MessageService) -> None:
+        await self.send(service, b"a")
+        client, queue = Client(), await self.queue(service)
+        pulled = await service.pull(queue, 2, ALL, batch=8, poll_s=10 * PATIENCE_S, room=client.call())
+        assert pulled == Pulled([], 2)
+
     async def test_a_call_that_took_messages_keeps_its_place_until_it_leaves(self, service: MessageService) -> None:
         await self.send(service, b"a")
         client = Client()

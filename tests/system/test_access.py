@@ -191,6 +191,15 @@ async def test_lists_show_what_the_user_may_see(guarded: Guarded) -> None:
     assert not groups.groups
 
 
+async def test_who_may_read_a_topic_sees_it_in_a_list_of_topics_by_name_only(guarded: Guarded) -> None:
+    guarded.users.put("reader", "allow Topic:t Sub")
+    guarded.users.put("stranger", "allow Topic:other Get,Sub")
+    everything, named = admin_pb2.ListTopicsRequest(), admin_pb2.ListTopicsRequest(names=["t"])
+    async with guarded.client("reader") as reader, guarded.client("stranger") as stranger:
+        lists = [await user.admin("ListTopics", asked) for user in (reader, stranger) for asked in (everything, named)]
+    assert [[topic.name for topic in answer.topics] for answer in lists] == [[], ["t"], [], []]
+
+
 async def test_bodies_are_for_readers(guarded: Guarded) -> None:
     guarded.users.put("support", f"allow Topic:{TOPIC} Get")
     async with guarded.client("root") as root, guarded.client("support") as support:

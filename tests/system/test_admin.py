@@ -215,6 +215,46 @@ async def test_topics_groups_and_messages_outlive_a_restart(tmp_path_factory: py
         assert (progress.committed, progress.in_flight) == (2, 0)
 
 
+async def identity(client: RawClient, name: str) -> str:
+    [topic] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[name]))).topics
+    assert topic.identity == (await describe_topic(client, name)).topic.identity
+    return str(topic.identity)
+
+
+async def test_a_topic_has_an_identity_that_outlives_changes_and_restarts_and_no_other_has(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("identities"), grpc=ANY_PORT, http=ANY_PORT)
+    letters = "%DLQ%readers"
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        for name in ("orders", "payments"):
+            await create_topic(client, name=name)
+        await create_group(client, name="readers")
+        before = {name: await identity(client, name) for name in ("orders", "payments", letters)}
+        assert all(before.values())
+        assert before["orders"] != before["payments"]
+        await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name="orders", queues=3))
+        await client.admin("UpdateGroup", admin_pb2.UpdateGroupRequest(group={"name": "readers", "max_attempts": 3}))
+        await create_topic(client, name="orders", queues=3)
+        await delete_topic(client, "payments")
+        await create_topic(client, name="payments")
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        after = {name: await identity(client, name) for name in before}
+        assert (after["orders"], after[letters]) == (before["orders"], before[letters])
+        assert after["payments"] not in before.values()
+        await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name="readers"))
+        await create_group(client, name="readers")
+        assert await identity(client, letters) != before[letters]
+
+
+async def test_topics_are_listed_by_their_names_as_far_as_they_are_there(client: RawClient, new_topic: str) -> None:
+    await create_topic(client, name=new_topic)
+    request = admin_pb2.ListTopicsRequest(names=["nowhere", new_topic, "%DLQ%nobody", new_topic])
+    assert [topic.name for topic in (await client.admin("ListTopics", request)).topics] == [new_topic]
+    illegal = await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=["a b"]))
+    assert code(illegal) == "ILLEGAL_TOPIC"
+
+
 async def test_the_server_tells_about_itself(client: RawClient) -> None:
     answer = await client.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
     assert (code(answer), answer.version) == ("OK", version("ternmq"))

@@ -42,9 +42,13 @@ async def change(proxy: Proxy, name: str, **fields: object) -> admin_pb2.Broker:
     return (await admin_brokers.update_broker(request, CALL, proxy.services)).broker
 
 
-async def remove(proxy: Proxy, name: str, *, force: bool = False) -> None:
+async def removed(proxy: Proxy, name: str, *, force: bool = False) -> admin_pb2.RemoveBrokerResponse:
     request = admin_pb2.RemoveBrokerRequest(name=name, force=force)
-    await admin_brokers.remove_broker(request, CALL, proxy.services)
+    return await admin_brokers.remove_broker(request, CALL, proxy.services)
+
+
+async def remove(proxy: Proxy, name: str, *, force: bool = False) -> None:
+    await removed(proxy, name, force=force)
 
 
 # --- topics
@@ -259,10 +263,63 @@ async def test_a_broker_at_work_is_removed_when_it_is_drained_and_empty(cluster:
     assert proxy.catalog.find_topic("orders").brokers == ("b",)
 
 
+COUNTED = ("messages", "unfinished", "timers")
+EMPTY = BrokerLoad(messages=9, unfinished=0, timers=0)
+LOSS = "its queues of 1 topic .orders."
+
+
+@pytest.mark.parametrize("draining", [False, True])
+@pytest.mark.parametrize(
+    ("told", "loss"),
+    [
+        (BrokerLoad(), f"{LOSS}, with as many messages, .*: it never told how many"),
+        (BrokerLoad(messages=8, unfinished=2, timers=0),
+         f"{LOSS}; as it told last, 8 messages in them, of which groups have 2 to finish, 0 timed messages and 0 open"),
+        (BrokerLoad(messages=0, unfinished=0, timers=1), " 0 messages .*, 1 timed message and 0 open transactions"),
+        (BrokerLoad(messages=0, unfinished=0, timers=0, transactions=1), " and 1 open transaction"),
+    ],
+)  # fmt: skip
+async def test_a_broker_that_is_away_and_not_known_to_be_empty_is_removed_by_force_alone(
+    cluster: Cluster, told: BrokerLoad, loss: str, draining: bool
+) -> None:
+    proxy = await cluster.proxy()
+    await away(cluster, proxy, told, draining=draining)
+    with pytest.raises(
+        MessagingError, match=f"BAD_REQUEST: broker 'a' is away and was not drained.* --force, .*{loss}"
+    ):
+        await remove(proxy, "a")
+    answer = await removed(proxy, "a", force=True)
+    assert list(answer.topics) == ["orders"]
+    assert answer.lost.transactions == told.transactions
+    assert [answer.lost.HasField(name) for name in COUNTED] == [told.messages is not None] * 3
+
+
+async def test_a_broker_that_is_away_and_told_that_it_is_drained_is_removed(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    await away(cluster, proxy, EMPTY, draining=True)
+    answer = await removed(proxy, "a")
+    assert (list(answer.topics), answer.HasField("lost")) == (["orders"], False)
+
+
+async def test_a_broker_that_was_empty_and_not_draining_may_have_got_something_since(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    await away(cluster, proxy, EMPTY, draining=False)
+    with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'a' is away and was not drained: start it again"):
+        await remove(proxy, "a")
+
+
+async def away(cluster: Cluster, proxy: Proxy, told: BrokerLoad, *, draining: bool) -> None:
+    """Broker a has told that, and ended."""
+    await change(proxy, "a", draining=draining)
+    epoch = cluster.registry.look()[1]["a"].epoch
+    cluster.registry.heartbeat("a", epoch, told, LEASE_MS)
+    cluster.stop_broker("a")
+
+
 async def test_a_broker_that_is_gone_is_removed_but_not_the_last_one_of_a_topic(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
     cluster.topic("only", "a")
-    cluster.stop_broker("a")
+    await away(cluster, proxy, EMPTY, draining=True)
     with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'a' is the only one with"):
         await remove(proxy, "a")
     await remove(proxy, "a", force=True)

@@ -110,8 +110,11 @@ async def test_a_topic_is_made_once_described_changed_and_deleted(admin: ternmq.
         QueueState(broker=broker.name, queue_id=queue_id, min_offset=0, max_offset=0) for queue_id in range(3)
     )
     assert described.silent_brokers == ()
+    assert await admin.list_topics([topic, "nowhere"]) == [found]
+    with pytest.raises(TypeError, match="names is a list of names"):
+        await admin.list_topics(topic)
     changed = await admin.update_topic(topic, queues=4, permission="read")
-    assert (changed.queues, changed.permission) == (4, "read")
+    assert (changed.queues, changed.permission, changed.identity) == (4, "read", found.identity)
     assert (await admin.describe_topic(topic)).topic == changed
     assert [each.removed for each in await admin.purge_topic(topic, dry_run=True)] == [0] * 4
     assert len(await admin.purge_topic(topic, before=datetime.now(UTC))) == 4

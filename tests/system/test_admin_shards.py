@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import ReplicationMode
+from ternmq_common.cluster import BrokerLoad, ReplicationMode
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -143,6 +143,10 @@ async def test_a_shard_without_a_leader_is_at_work_while_a_replica_is(cluster: C
         await remove_broker(proxy)
     for name in "abc":
         cluster.registry.leave_shard("s", f"store-{name}")
+    with pytest.raises(MessagingError, match="BAD_REQUEST: broker 's' is away and was not drained"):
+        await remove_broker(proxy)
+    cluster.registry.set_broker("s", draining=True)
+    cluster.registry.tell_load("s", cluster.registry.look()[1]["s"].epoch, BrokerLoad(unfinished=0, timers=0))
     await remove_broker(proxy)
     assert [broker.name for broker in proxy.catalog.brokers()] == ["plain"]
 

@@ -5,26 +5,50 @@ Topics   of a group are those of which it has taken messages here, which outlive
          which the group took nothing here, until a client of it is there again.
 Queues   all that hold messages. Where the group has never been, it is behind by what is there from where it would begin
          if it came now: all of it by `earliest`, nothing by `latest`.
+Age      of the oldest message that a group has not finished: in each queue it is the first one.
 Cost     a thousandth of a millisecond for a queue of a group. A queue in which groups have never been is looked at once
-         for all that begin alike, and what has to be read for that, as where a time is, only once ever.
+         for all that begin alike, and what has to be read for that, as where a time is, only once ever. When a message
+         was stored is read once for all groups that stand at it; so a group that goes on costs a read for each of its
+         queues, in a thread, and one that stands still costs none.
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.group_progress import untouched_queues
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import RETRY_QUEUE_ID
+from ternmq_common.names import retry_topic
 from ternmq_runtime.observability.figures import Lag
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-    from ternmq_broker.consumption.consumption import Consumption
+    from ternmq_broker.consumption.consumption import Consumption, QueueState
     from ternmq_broker.store.message_store import MessageStore
 
     Beginnings = dict[tuple[str, int, str], int]
     """Offsets by topic, queue id, and what groups say of where they begin."""
+
+    Place = tuple[str, int, int]
+    """Topic, queue id, offset."""
+
+# The times of so many groups' messages are read in a thread at once.
+_AT_ONCE = 64
+# About a millisecond of looking through claims; then others have their turn on the loop.
+_CLAIMS_A_TURN = 20_000
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What is counted of a pair on the loop; `oldest` are the first unfinished messages of its queues."""
+
+    group: str
+    topic: str
+    messages: int = 0
+    in_flight: int = 0
+    oldest: "list[Place]" = field(default_factory=list)
 
 
 class Lags:
@@ -35,36 +59,79 @@ class Lags:
         self._consumption = consumption
         self._now_ms = now_ms
         self._times: Beginnings = {}  # that were looked up; they stay where they are
+        self._stored_ms: dict[Place, int] = {}  # of the messages at which groups stood the last time
 
     async def count(self) -> "AsyncIterator[Lag]":
         """Of each group and topic; the loop may go on between two of them."""
         begins: Beginnings = {}
-        for group, topic in self._consumption.pairs():
-            lag = await self._lag(group, topic, begins)
-            if lag is not None:
-                yield lag
+        stored_ms: dict[Place, int] = {}
+        pairs = self._consumption.pairs()
+        for first in range(0, len(pairs), _AT_ONCE):
+            counted: list[_Counted] = []
+            claims = 0
+            for group, topic in pairs[first : first + _AT_ONCE]:
+                one = await self._counted(group, topic, begins)
+                if one is not None:
+                    counted.append(one)
+                    claims += one.in_flight
+                if claims > _CLAIMS_A_TURN:
+                    claims = 0
+                    await asyncio.sleep(0)
+            await self._add_times({place for one in counted for place in one.oldest}, stored_ms)
+            for one in counted:
+                yield self._lag(one, stored_ms)
         self._times = {key: offset for key, offset in begins.items() if key in self._times}
+        self._stored_ms = stored_ms
 
-    async def _lag(self, group: str, topic: str, begins: "Beginnings") -> Lag | None:
+    async def _counted(self, group: str, topic: str, begins: "Beginnings") -> _Counted | None:
         """None where the group has nothing and could have nothing."""
         states = self._consumption.states(group, topic)
-        waiting = in_flight = 0
-        for queue_id, state in states.items():
-            in_flight += state.in_flight
-            if queue_id != RETRY_QUEUE_ID:
-                waiting += self._behind(topic, queue_id, state.cursor)
         untouched = untouched_queues(topic, states, self._store)
         if not states and not untouched:
             return None
+        counted = _Counted(group, topic)
+        self._count_touched(counted, states)
         if untouched:
             consume_from = self._consumption.rules(group).consume_from
             for queue_id in untouched:
-                waiting += self._behind(topic, queue_id, await self._begin(topic, queue_id, consume_from, begins))
-        return Lag(group, topic, waiting + in_flight, in_flight)
+                begin = await self._begin(topic, queue_id, consume_from, begins)
+                self._count_behind(counted, queue_id, begin, begin)
+        counted.messages += counted.in_flight
+        return counted
 
-    def _behind(self, topic: str, queue_id: int, offset: int) -> int:
-        first, end = self._store.bounds(topic, queue_id)
-        return max(0, end - max(first, offset))
+    def _count_touched(self, counted: _Counted, states: "Mapping[int, QueueState]") -> None:
+        for queue_id, state in states.items():
+            in_flight = state.in_flight
+            counted.in_flight += in_flight
+            if queue_id != RETRY_QUEUE_ID:
+                self._count_behind(counted, queue_id, state.cursor, state.committed if in_flight else state.cursor)
+            elif in_flight:
+                counted.oldest.append((retry_topic(counted.group), 0, state.committed))
+
+    def _count_behind(self, counted: _Counted, queue_id: int, cursor: int, committed: int) -> None:
+        """What was never handed out of a queue, and the first message of it that is not finished."""
+        first, end = self._store.bounds(counted.topic, queue_id)
+        counted.messages += max(0, end - max(first, cursor))
+        oldest = max(first, committed)
+        if oldest < end:
+            counted.oldest.append((counted.topic, queue_id, oldest))
+
+    async def _add_times(self, places: "set[Place]", stored_ms: "dict[Place, int]") -> None:
+        """Know when these were stored; who can't be read has no time."""
+        known = self._stored_ms
+        stored_ms.update((place, known[place]) for place in places & known.keys())
+        unknown = places - stored_ms.keys()
+        if unknown:
+            stored_ms.update(await asyncio.to_thread(self._read_times, unknown))
+
+    def _read_times(self, places: "set[Place]") -> "dict[Place, int]":
+        times = ((place, self._store.stored_ms(*place)) for place in places)
+        return {place: time_ms for place, time_ms in times if time_ms is not None}
+
+    def _lag(self, counted: _Counted, stored_ms: "Mapping[Place, int]") -> Lag:
+        oldest_ms = min((stored_ms[place] for place in counted.oldest if place in stored_ms), default=None)
+        age_ms = 0 if oldest_ms is None else max(0, self._now_ms() - oldest_ms)
+        return Lag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms)
 
     async def _begin(self, topic: str, queue_id: int, consume_from: str, begins: "Beginnings") -> int:
         """Where a group that was never in the queue would begin."""

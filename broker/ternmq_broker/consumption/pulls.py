@@ -75,7 +75,7 @@ class Pulls:
         end = loop.time() + poll_s
         while True:
             pulled = await self._pull_now(queue, offset, passing, limit, end - loop.time(), room)
-            if pulled.messages or pulled.next_offset > offset:
+            if pulled.messages or pulled.next_offset > offset or self._is_beyond(queue, offset):
                 return pulled
             if not await self._wait(queue.topic, end - loop.time()):
                 return pulled
@@ -106,13 +106,19 @@ class Pulls:
         return await self._pollers.wait(f"\n{next(self._lines)}", topic, max(0, seconds))
 
     async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
-        """Whether there is something at that offset or behind it, or comes within `poll_s` seconds."""
+        """Whether there is something at that offset or behind it, or comes within `poll_s` seconds. Nobody waits beyond
+        the end."""
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while not await self._has_more(queue, offset):
-            if not await self._wait(queue.topic, end - loop.time()):
+            if self._is_beyond(queue, offset) or not await self._wait(queue.topic, end - loop.time()):
                 return False
         return True
+
+    def _is_beyond(self, queue: QueueRef, offset: int) -> bool:
+        """The queue begins anew, as where its broker has an empty store: who waits there is to
+        ask again and hear it, before there are so many messages that nobody can tell."""
+        return offset > self._consumption.bounds(queue.topic, queue.queue_id).maximum
 
     async def _has_more(self, queue: QueueRef, offset: int) -> bool:
         locate = self._consumption.reader.locate

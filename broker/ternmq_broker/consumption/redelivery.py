@@ -28,6 +28,7 @@ from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
+from ternmq_runtime.observability.figures import ByName
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption, QueueState
@@ -83,8 +84,9 @@ class Redelivery:
         self._moves: deque[_Move] = deque()
         self._has_moves = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
-        self.retries = self.dead_letters = 0
-        """Copies that were made, by what they are."""
+        self.retries = 0
+        self.dead_letters = ByName()
+        """Copies that were made, by what they are; of dead letters by group."""
         clock.on_set(consumption.rebase)
         clock.on_jump(self._look_again)
 
@@ -257,7 +259,7 @@ class Redelivery:
         if move.reason is None:
             self.retries += copies
         else:
-            self.dead_letters += copies
+            self.dead_letters.add(move.group, copies)
 
     async def _read(self, move: _Move) -> "tuple[Record, Location] | None":
         """The message and where it is, None if it can't be had any more; when it may be read."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.quotas import Quota
-    from ternmq_common.server_settings import StorageSettings
+    from ternmq_common.server_settings import BrokerServerSettings, StorageSettings
     from ternmq_registry.user_rows import StoredUser
 
 
@@ -80,10 +80,13 @@ def embedded_rebuild(settings: "StorageSettings") -> "Iterator[Rebuild]":
 
 
 @contextmanager
-def cluster_rebuild(settings: "StorageSettings", registry_url: str) -> "Iterator[Rebuild]":
+def cluster_rebuild(settings: "BrokerServerSettings") -> "Iterator[Rebuild]":
     """Of a cluster's registry, by the store of the broker of these settings, which must not run. Blocks. StartupError,
     and RegistryUnavailable."""
-    with _opened(settings) as contents, closing(Registry.postgres(registry_url)) as registry:
+    with (
+        _opened(settings) as contents,
+        closing(Registry.postgres(settings.registry, password_file=settings.registry_password_file)) as registry,
+    ):
         yield _OfCluster(registry, settings.broker_name, contents)
 
 

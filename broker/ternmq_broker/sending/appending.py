@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.model import NewMessage, QueueRef
     from ternmq_common.pollers import Pollers
-    from ternmq_runtime.observability.figures import ByTopic
+    from ternmq_runtime.observability.figures import ByName
 
 _Came = list[tuple[AppendBatch, Stored]]
 # Larger ones are written at once: the loop is to be free again after a few milliseconds.
@@ -42,7 +42,7 @@ class Appending:
         pollers: "Pollers",
         clock: "Clock",
         errors: "DiskErrors",
-        sent: "ByTopic",
+        sent: "ByName",
         check: Callable[[str], None],
     ) -> None:
         self._store = store

@@ -33,6 +33,7 @@ class DeletionLog:
         self._folder = folder
         self._notes = DeletionNotes(folder)
         self._told_up_to = 0
+        self._problem: str | None = None
         self._turn = asyncio.Lock()
         self.synced_up_to = 0
 
@@ -66,7 +67,13 @@ class DeletionLog:
         try:
             await self._catch_up(version)
         except MessagingError as error:
-            _log.warning("what was deleted up to version %d can't be looked up, or said to be done: %s", version, error)
+            if str(error) != self._problem:  # it is tried again every second
+                self._problem = str(error)
+                _log.warning(
+                    "what was deleted up to version %d can't be looked up, or said to be done: %s", version, error
+                )
+        else:
+            self._problem = None
 
     async def _catch_up(self, version: int) -> None:
         async with self._turn:

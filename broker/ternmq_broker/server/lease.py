@@ -44,9 +44,9 @@ class Lease:
         """How long ago it was renewed."""
         return time.monotonic() - self._renewed_at
 
-    async def take(self, *, rejoin: bool = False) -> None:
-        """Register; StartupError if another store has the name or this one was removed and is not to `rejoin`,
-        RegistryUnavailable without the registry."""
+    async def take(self, *, rejoin: bool = False, is_empty: bool = False, instead_of: str = "") -> None:
+        """Register; StartupError if another store has the name, unless this one `is_empty` and takes its place
+        (`instead_of`), or if it was removed and is not to `rejoin`; RegistryUnavailable without the registry."""
         self._is_unsure = True
         self._epoch = await asyncio.to_thread(
             self._registry.register,
@@ -56,6 +56,8 @@ class Lease:
             self._version,
             self._lease_ms,
             rejoin=rejoin,
+            is_empty=is_empty,
+            instead_of=instead_of,
         )
         self._is_unsure = False
         self.problem = None
@@ -76,6 +78,13 @@ class Lease:
                 await asyncio.to_thread(self._registry.deregister, self._name, self._epoch)
             except MessagingError as error:
                 _log.warning("the lease runs out by itself: %s", error)
+
+    async def tell(self, load: "BrokerLoad") -> None:
+        """Have the registry know this of a broker that has given up its lease, if it can be reached."""
+        try:
+            await asyncio.to_thread(self._registry.tell_load, self._name, self._epoch, load)
+        except MessagingError as error:
+            _log.warning("what the broker holds could not be told: %s", error)
 
     async def _beat(self, load: "Callable[[], BrokerLoad]") -> None:
         beat_s = self._lease_ms / 1000 / _BEATS_PER_LEASE

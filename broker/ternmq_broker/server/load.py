@@ -1,34 +1,92 @@
-"""What the broker says of itself with each heartbeat."""
+"""What the broker says of itself with each heartbeat.
 
+What would be lost with it is counted apart: that takes a while where there are many groups and timers, and a heartbeat
+must not wait. At the end of the process it is counted a last time, so that nobody has to guess when it is away.
+"""
+
+import asyncio
 import time
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_common.cluster import BrokerLoad
+from ternmq_registry.unknown_topics import is_users
 
 if TYPE_CHECKING:
+    from ternmq_broker.broker import Broker
     from ternmq_broker.server.proxies import Proxies
-    from ternmq_runtime.observability.figures import BrokerSource
+    from ternmq_registry.directory import Directory
+
+COUNT_INTERVAL_S = 5.0
+LAST_COUNT_S = 1.0
+# Counting reads files, and looks at every queue of every group.
+_COUNTING_SHARE = 0.01
+_LAGS_IN_A_ROW = 64
 
 
 class Load:
-    """Rates since the last look."""
+    """Rates since the last look, and what was counted last."""
 
-    def __init__(self, figures: "BrokerSource", proxies: "Proxies") -> None:
-        self._figures = figures
+    def __init__(self, broker: "Broker", proxies: "Proxies", directory: "Directory") -> None:
+        self._broker = broker
+        self._directory = directory
         self._proxies = proxies
         self._looked_at = time.monotonic()
         self._stored = self._delivered = 0
+        self._counted = BrokerLoad()
+        self._took_s = 0.0
+        self._loop = BackgroundLoop(
+            self._count_in_turn, name="count of what is held", what="what the broker holds could not be counted"
+        )
+
+    def start(self) -> None:
+        """Count, at once and again and again."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
 
     def now(self) -> BrokerLoad:
-        figures, looked_at = self._figures.now(), time.monotonic()
+        figures, looked_at = self._broker.figures.now(), time.monotonic()
         stored, delivered = figures.messages.sent.total(), figures.messages.delivered.total()
         seconds = max(0.001, looked_at - self._looked_at)
-        load = BrokerLoad(
+        skew_s = self._directory.clock_skew_s
+        load = replace(
+            self._counted,
             messages_in=round((stored - self._stored) / seconds, 1),
             messages_out=round((delivered - self._delivered) / seconds, 1),
             proxies=len(self._proxies),
             transactions=figures.transactions,
             disk_used=round(figures.disk_used, 4),
+            clock_skew=None if skew_s is None else round(skew_s, 3),
         )
         self._looked_at, self._stored, self._delivered = looked_at, stored, delivered
         return load
+
+    async def last(self) -> BrokerLoad:
+        """What there is now that nothing comes any more; what can't be counted soon is as it was."""
+        await self.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_COUNT_S):
+                await self._count()
+        return replace(self.now(), messages_in=0.0, messages_out=0.0, proxies=0)
+
+    async def _count_in_turn(self) -> None:
+        began = time.monotonic()
+        await self._count()
+        took_s = time.monotonic() - began
+        await asyncio.sleep(max(COUNT_INTERVAL_S, took_s / _COUNTING_SHARE))
+
+    async def _count(self) -> None:
+        figures = self._broker.figures
+        unfinished = number = 0
+        async for lag in figures.lags():
+            unfinished, number = unfinished + lag.messages, number + 1
+            if number % _LAGS_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+        held = self._broker.held_topics()
+        messages = sum(topic.messages for name, topic in held.items() if is_users(name))
+        timers = await figures.pending_timers()
+        self._counted = BrokerLoad(messages=messages, unfinished=unfinished, timers=timers)

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import re
-import secrets
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -13,12 +11,12 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
-from ternmq_broker.server.note_file import NoteFile
 from ternmq_broker.server.proxies import Proxies
 from ternmq_broker.server.replication.files import ReplicaFiles
 from ternmq_broker.server.replication.membership import Membership
 from ternmq_broker.server.replication.replica import Replica
 from ternmq_broker.server.storage_front import StorageFront
+from ternmq_broker.server.store_identity import loss_told, store_id
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
@@ -34,7 +32,6 @@ from ternmq_runtime.tls import ProcessTls
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
-    from pathlib import Path
 
     from ternmq_common.server_settings import BrokerServerSettings
     from ternmq_registry.directory import Directory
@@ -84,7 +81,7 @@ class BrokerServer:
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
-        directory = await join(settings, stack)
+        directory = await join(settings, stack, self._clock)
         self._not_started = "the store is being recovered"
         front = StorageFront(settings.storage, tls=tls.storage)
         stack.callback(front.close)
@@ -92,10 +89,12 @@ class BrokerServer:
         if settings.replicas > 1 or _is_replicated(directory, settings.broker_name):
             await self._start_replica(directory, front, observability, tls.to_brokers, stack)
         else:
-            broker = self._broker = await self._open(directory, stack)
-            observability.watch_broker(broker.figures)
+            broker = await self._open(directory)
             self._not_started = "the broker is not registered yet"
-            await self._register(broker, directory, front, observability, stack)
+            await self._register(broker, directory, front, stack)
+            observability.watch_broker(broker.figures)
+            self._broker = broker
+            await self._serve(broker, directory, front, observability, stack)
         self._not_started = None
 
     async def _start_replica(
@@ -150,15 +149,48 @@ class BrokerServer:
         observability.watch_replica(replica.figures)
         replica.start(entry)
 
-    async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:
+    async def _open(self, directory: "Directory") -> Broker:
         process.make_data_dir(self._settings.data_dir)
         settings = BrokerSettings.of(self._settings)
-        broker = await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
-        stack.push_async_callback(broker.close)
-        broker.start()
-        return broker
+        return await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
 
     async def _register(
+        self, broker: Broker, directory: "Directory", front: StorageFront, stack: AsyncExitStack
+    ) -> None:
+        """Become the broker of that name, and begin to run; StartupError if that may not be: then the store, which may
+        be that of another broker, stays as it was opened."""
+        try:
+            gone = await self._take_lease(broker, directory, front)
+        except BaseException:
+            await asyncio.to_thread(broker.abandon)
+            raise
+        stack.push_async_callback(broker.close)
+        broker.start()
+        for topic in gone:
+            await broker.forget_topic(topic)
+
+    async def _take_lease(self, broker: Broker, directory: "Directory", front: StorageFront) -> list[str]:
+        """Register. Returns the topics that were deleted while it was removed, of which nobody keeps that."""
+        settings = self._settings
+        own = await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used)
+        lease = self._lease = Lease(
+            directory.registry,
+            name=broker.name,
+            store_id=own,
+            address=settings.advertised_storage or front.address,
+            version=version("ternmq"),
+            lease_ms=settings.lease_ms,
+        )
+        lease.superseded = self.superseded
+        gone = await asyncio.to_thread(directory.registry.topics_gone, own) if settings.rejoin else []
+        # The registry says what a store is to remove when it knows the store; proxies find nobody until then.
+        await lease.take(rejoin=settings.rejoin, is_empty=not broker.is_used, instead_of=settings.accept_empty_store)
+        before = directory.snapshot.brokers.get(broker.name)
+        if before is not None and before.store_id != own:
+            _log.warning("%s", loss_told(before, directory.snapshot))
+        return gone
+
+    async def _serve(
         self,
         broker: Broker,
         directory: "Directory",
@@ -166,23 +198,15 @@ class BrokerServer:
         observability: Observability,
         stack: AsyncExitStack,
     ) -> None:
-        settings = self._settings
-        lease = self._lease = Lease(
-            directory.registry,
-            name=broker.name,
-            store_id=await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used),
-            address=settings.advertised_storage or front.address,
-            version=version("ternmq"),
-            lease_ms=settings.lease_ms,
-        )
-        lease.superseded = self.superseded
-        # The registry says what a store is to remove when it knows the store; proxies find nobody until then.
-        await lease.take(rejoin=settings.rejoin)
+        settings, lease = self._settings, self._lease
+        assert lease is not None
         deletion_log = DeletionLog(broker, directory, settings.data_dir)
         await deletion_log.begin()
         await self._warn_of_unknown_topics(broker, directory)
         proxies = Proxies(broker, directory, deletion_log, observability.continued)
         await front.start(proxies)
+        load = Load(broker, proxies, directory)
+        stack.push_async_callback(self._tell_last, lease, load, directory)
         stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
         stack.push_async_callback(lease.give_up)
         observability.watch_member(
@@ -191,9 +215,17 @@ class BrokerServer:
                 registry_version=directory.snapshot.version,
                 lease_age_s=lease.age_s,
                 proxies=len(proxies),
+                clock_skew_s=directory.clock_skew_s,
             )
         )
-        lease.start(Load(broker.figures, proxies).now)
+        load.start()
+        lease.start(load.now)
+
+    async def _tell_last(self, lease: Lease, load: Load, directory: "Directory") -> None:
+        """Nobody asks the broker for anything any more: what it holds now is what is away with it."""
+        last = await load.last()
+        if directory.problem is None:
+            await lease.tell(last)
 
     async def _warn_of_unknown_topics(self, broker: Broker, directory: "Directory") -> None:
         """To be called when what was deleted is removed."""
@@ -205,9 +237,10 @@ class BrokerServer:
             _log.warning("%s", warning)
 
     def _degraded(self) -> str | None:
+        of_store = None if self._broker is None else self._broker.degraded
         if self._replica is not None:
-            return self._replica.degraded
-        return None if self._broker is None else self._broker.degraded
+            of_store = self._replica.degraded
+        return self._clock.problem() or of_store
 
     def _problem(self) -> str | None:
         """Why messages can't be stored, or can't be received, now. A lease that can't be renewed does not keep the
@@ -230,27 +263,3 @@ def _rules(directory: "Directory") -> "Callable[[str], Group]":
         return directory.snapshot.groups.get(group) or Group(name=group)
 
     return rules
-
-
-def store_id(data_dir: "Path", *, is_used: bool) -> str:
-    """What tells this store from another one whose broker has the same name; made once. `is_used`: it has messages.
-
-    Blocks. StartupError if the file is damaged: with another id the registry takes it for a store that never was there.
-    """
-    file = NoteFile(
-        data_dir / "store-id",
-        old=re.compile("[0-9a-f]{32}"),
-        advice="restore it from a copy; or delete it, and the broker gets another id, and its name when the lease of "
-        "the old one has run out",
-    )
-    known = file.read()
-    if known is None and is_used:
-        _log.warning(
-            "the file %s is gone though the store has messages: the broker gets another id, and its name when the "
-            "lease of the old one has run out",
-            data_dir / "store-id",
-        )
-    if known is None:
-        known = secrets.token_hex(16)
-        file.write(known)
-    return known

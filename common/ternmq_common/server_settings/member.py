@@ -1,17 +1,20 @@
 """What a process of a cluster has."""
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ternmq_common.addresses import is_wildcard, parsed_address
 from ternmq_common.cluster import ReplicationMode
-from ternmq_common.limits import MIB, SECOND_MS
+from ternmq_common.limits import MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.server_settings.storage import MEMBER_NAME, MEMBER_NAME_ALLOWED, StorageSettings
 from ternmq_common.server_settings.tls import CertificateSettings, ClusterTlsSettings
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.settings import InvalidSetting, without_password
 
 DEFAULT_STORAGE = "127.0.0.1:10911"
+STORE_ID = re.compile(r"[0-9a-f]{32}")
 DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
 
 
@@ -22,8 +25,28 @@ class MemberSettings(ProcessSettings):
     registry: str = DEFAULT_REGISTRY
     """URL of the PostgreSQL database that all processes of the cluster share; a password may be in $PGPASSWORD."""
 
+    registry_password_file: Path | None = None
+    """File with the password of the registry's user, read again for each connection, so that another password needs no
+    restart; none: that of the URL, or of $PGPASSWORD."""
+
     registry_wait_ms: int = 30 * SECOND_MS
     """Milliseconds to wait for the registry at the start before giving up."""
+
+    clock_skew_warn_ms: int = SECOND_MS
+    """How far this machine's clock may be from the registry's, in milliseconds, before that is said in the log."""
+
+    clock_skew_max_ms: int = MINUTE_MS
+    """From which difference on, in milliseconds, timed messages are not taken and not delivered, and nothing is removed
+    for its age, until the clock is right; 0: never."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.clock_skew_max_ms < self.clock_skew_warn_ms:
+            raise InvalidSetting("clock_skew_max_ms", "0, or no less than clock_skew_warn_ms, is allowed")
+        if self.registry_password_file is not None and without_password(self.registry) != self.registry:
+            raise InvalidSetting(
+                "registry_password_file", "a password is in the URL too (registry); one of both is needed"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +61,10 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
 
     rejoin: bool = False
     """Take part again although this broker was removed from the cluster."""
+
+    accept_empty_store: str = ""
+    """The id of the broker's store as the registry knows it, which is lost for good: one that is empty takes its
+    place. Once that is so it says nothing any more; another loss has another id."""
 
     lease_ms: int = 6 * SECOND_MS
     """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
@@ -64,6 +91,8 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
         super().__post_init__()
         if self.replica_name and not MEMBER_NAME.fullmatch(self.replica_name):
             raise InvalidSetting("replica_name", MEMBER_NAME_ALLOWED)
+        if self.accept_empty_store and not STORE_ID.fullmatch(self.accept_empty_store):
+            raise InvalidSetting("accept_empty_store", "the store's id is needed, 32 digits and letters a to f")
         if self.min_insync > self.replicas:
             raise InvalidSetting("min_insync", f"at most {self.replicas}, the number of replicas, is allowed")
         self._check_address("storage")

@@ -50,6 +50,9 @@ class ProcessSettings:
     trace_ratio: float = 0.0
     """Share of the messages that are traced, 0 to 1, of those whose producer says nothing about it."""
 
+    metric_series_max: int = 1000
+    """Topics, groups, and pairs of both, that have metrics of their own; the others are told together, as `other`."""
+
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
             value = getattr(self, name, None)

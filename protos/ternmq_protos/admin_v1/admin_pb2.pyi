@@ -38,7 +38,7 @@ ROLLED_BACK: TransactionState
 DISCARDED: TransactionState
 
 class Topic(_message.Message):
-    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication")
+    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication", "identity")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class Topic(_message.Message):
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: _definition_pb2.MessageType
     queues: int
@@ -53,7 +54,8 @@ class Topic(_message.Message):
     permission: _definition_pb2.Permission
     brokers: _containers.RepeatedScalarFieldContainer[str]
     replication: Replication
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ...) -> None: ...
+    identity: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor")
@@ -141,8 +143,10 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., created: bool = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
     __slots__ = ("status", "topics")
@@ -483,18 +487,26 @@ class ResolveTransactionResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., transaction: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
 
 class BrokerLoad(_message.Message):
-    __slots__ = ("messages_in", "messages_out", "proxies", "transactions", "disk_used")
+    __slots__ = ("messages_in", "messages_out", "proxies", "transactions", "disk_used", "messages", "unfinished", "timers", "clock_skew")
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
     PROXIES_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     DISK_USED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
+    TIMERS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_SKEW_FIELD_NUMBER: _ClassVar[int]
     messages_in: float
     messages_out: float
     proxies: int
     transactions: int
     disk_used: float
-    def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ...) -> None: ...
+    messages: int
+    unfinished: int
+    timers: int
+    clock_skew: float
+    def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ..., messages: _Optional[int] = ..., unfinished: _Optional[int] = ..., timers: _Optional[int] = ..., clock_skew: _Optional[float] = ...) -> None: ...
 
 class Replica(_message.Message):
     __slots__ = ("name", "store_id", "address", "leader", "in_sync", "live", "position", "version", "started")
@@ -589,10 +601,14 @@ class RemoveBrokerRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., force: bool = ...) -> None: ...
 
 class RemoveBrokerResponse(_message.Message):
-    __slots__ = ("status",)
+    __slots__ = ("status", "topics", "lost")
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ...) -> None: ...
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    lost: BrokerLoad
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ..., lost: _Optional[_Union[BrokerLoad, _Mapping]] = ...) -> None: ...
 
 class BrokerRemainingRequest(_message.Message):
     __slots__ = ("name",)

@@ -150,8 +150,10 @@ def _kept(entries: Any, is_shown: Callable[[Any], bool]) -> None:  # noqa: ANN40
         entries.extend(shown)
 
 
-def _topics(request: object, answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
-    _kept(answer.topics, lambda topic: may(needs.TOPIC_LIST, topic.name))
+def _topics(request: "admin_pb2.ListTopicsRequest", answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
+    # Who names a topic and may have its route learns nothing new: that it is there.
+    shown = (needs.TOPIC_LIST, needs.TOPIC_ROUTE) if request.names else (needs.TOPIC_LIST,)
+    _kept(answer.topics, lambda topic: any(may(need, topic.name) for need in shown))
 
 
 def _groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: May) -> None:

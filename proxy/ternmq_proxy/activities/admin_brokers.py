@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import Permission, ReplicationMode
 from ternmq_common.errors import MessagingError
+from ternmq_common.loss import is_empty, loss_text
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.remaining_messages import remaining_on
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
-    from ternmq_common.cluster import BrokerEntry, ReplicaEntry
+    from ternmq_common.cluster import BrokerEntry, BrokerLoad, ReplicaEntry
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -55,17 +56,22 @@ async def update_broker(
 async def remove_broker(
     request: admin_pb2.RemoveBrokerRequest, call: "Call", services: "Services"
 ) -> admin_pb2.RemoveBrokerResponse:
-    """Forget a broker; BAD_REQUEST while it is live and would be missed, unless the request forces it."""
+    """Forget a broker; BAD_REQUEST while it would be missed, as far as is known, unless the request forces it."""
     del call
     refuse_if_embedded(services)
     await services.catalog.refresh()
     broker = await services.catalog.existing_broker(request.name)
     # While no replica leads, one that lives may do so at any time.
     is_at_work = broker.live or any(replica.live for replica in broker.replicas)
-    if is_at_work and not request.force:
-        await _check_drained(broker, services)
+    topics = [topic.name for topic in services.catalog.topics() if broker.name in topic.brokers]
+    if not request.force:
+        if is_at_work:
+            await _check_drained(broker, services)
+        else:
+            _check_was_drained(broker, topics)
     await services.catalog.remove_broker(broker.name, force=request.force)
-    return admin_pb2.RemoveBrokerResponse(status=OK)
+    lost = _wire_load(broker.load) if request.force else None
+    return admin_pb2.RemoveBrokerResponse(status=OK, topics=topics, lost=lost)
 
 
 async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
@@ -82,6 +88,18 @@ async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
             f"broker {broker.name!r} still has {messages} messages that groups have not finished, {remaining.timers} "
             f"timed messages and {remaining.transactions} open transactions, which would be lost",
         )
+
+
+def _check_was_drained(broker: "BrokerEntry", topics: list[str]) -> None:
+    """Of one that is away."""
+    if broker.draining and is_empty(broker.load):
+        return
+    state = "was not drained to its end" if broker.draining else "was not drained"
+    raise MessagingError(
+        definition_pb2.BAD_REQUEST,
+        f"broker {broker.name!r} is away and {state}: start it again and drain it, or give --force, and lost are "
+        f"{loss_text(topics, broker.load)}",
+    )
 
 
 async def broker_remaining(
@@ -151,8 +169,21 @@ def wire_replica(replica: "ReplicaEntry", *, leader: bool) -> admin_pb2.Replica:
     return answer
 
 
+def _wire_load(load: "BrokerLoad") -> admin_pb2.BrokerLoad:
+    return admin_pb2.BrokerLoad(
+        messages_in=load.messages_in,
+        messages_out=load.messages_out,
+        proxies=load.proxies,
+        transactions=load.transactions,
+        disk_used=load.disk_used,
+        messages=load.messages,
+        unfinished=load.unfinished,
+        timers=load.timers,
+        clock_skew=load.clock_skew,
+    )
+
+
 def wire_broker(entry: "BrokerEntry") -> admin_pb2.Broker:
-    load = entry.load
     answer = admin_pb2.Broker(
         name=entry.name,
         address=entry.address,
@@ -161,13 +192,7 @@ def wire_broker(entry: "BrokerEntry") -> admin_pb2.Broker:
         draining=entry.draining,
         epoch=entry.epoch,
         version=entry.version,
-        load=admin_pb2.BrokerLoad(
-            messages_in=load.messages_in,
-            messages_out=load.messages_out,
-            proxies=load.proxies,
-            transactions=load.transactions,
-            disk_used=load.disk_used,
-        ),
+        load=_wire_load(entry.load),
         replicas=[wire_replica(each, leader=each.store_id == entry.store_id) for each in entry.replicas],
         replicas_wanted=entry.replicas_wanted,
         min_insync=entry.min_insync,

@@ -68,7 +68,7 @@ async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "S
     group = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
     bounds = await services.messages.bounds(queue)
     if not 0 <= request.offset <= bounds.maximum:
-        raise _outside(request.offset, bounds)
+        raise _outside(request.offset, queue, bounds)
     reader = QueueReaderId(group.name, client_id, group.queue_lock_hold_ms)
     await services.messages.set_committed(group.name, queue, request.offset, reader=reader)
     return UpdateOffsetResponse(status=OK)
@@ -128,7 +128,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
         reader = _reader(request.group.name, client_id, services)
         bounds = await services.messages.bounds(queue)
         if request.offset > bounds.maximum or request.offset < 0:
-            error = _outside(request.offset, bounds)
+            error = _outside(request.offset, queue, bounds)
             return _answer(status(error.code, error.message), bounds.maximum)
         if request.offset < bounds.minimum:
             text = f"offset {request.offset} was removed; the queue begins at {bounds.minimum}"
@@ -219,8 +219,9 @@ def _poll_s(request: PullMessageRequest, call: "Call", services: "Services") -> 
     return max(0.0, min(asked_s, services.long_poll_max_ms / 1000, remaining_s))
 
 
-def _outside(offset: int, bounds: "QueueBounds") -> MessagingError:
+def _outside(offset: int, queue: QueueRef, bounds: "QueueBounds") -> MessagingError:
     return MessagingError(
         definition_pb2.ILLEGAL_OFFSET,
-        f"offset {offset} is outside of the queue, which holds {bounds.minimum} up to {bounds.maximum}",
+        f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r} on {queue.broker}, which holds "
+        f"{bounds.minimum} up to {bounds.maximum}",
     )

@@ -155,6 +155,8 @@ def _appended(sending: SpecialSend, queue: QueueRef, numbers: list[int], message
 
 
 async def _delay(sending: SpecialSend) -> list[_Part]:
+    if problem := sending.services.clock.problem():
+        raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"this proxy: {problem}")
     queue = sending.services.placement.next_queue(sending.route)
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}

@@ -39,6 +39,7 @@ from ternmq_proxy.fronts.calls import (
     messaging_calls,
 )
 from ternmq_proxy.fronts.conversations import Conversations
+from ternmq_proxy.fronts.delivered_traces import DeliveredTraces
 from ternmq_proxy.fronts.deliveries import Deliveries
 from ternmq_proxy.fronts.health import Health
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
@@ -138,6 +139,7 @@ class GrpcFront:
         self._overload_delay_ms = overload_delay_ms
         self._overload: Overload | None = None
         self._services: Services
+        self._delivered_traces: DeliveredTraces
         self._callers: Callers
 
     def _traffic(self) -> Traffic:
@@ -166,6 +168,7 @@ class GrpcFront:
 
     async def start(self, services: "Services") -> None:
         self._services = services
+        self._delivered_traces = DeliveredTraces(services.handles)
         self._started = True
         if self._overload_delay_ms:
             self._overload = Overload(self._overload_delay_ms, self._server.ledger, self._figures)
@@ -210,7 +213,7 @@ class GrpcFront:
 
     def _method(self, service: str, name: str, call: Unary | Streamed) -> ServedMethod:
         tracing = self._observability.tracing
-        spans = None if tracing is None else CallSpans(service, name, tracing)
+        spans = None if tracing is None else CallSpans(service, name, tracing, self._delivered_traces)
         if isinstance(call, Streamed):
             return ServedMethod(self._streamed(name, call, spans))
         begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)

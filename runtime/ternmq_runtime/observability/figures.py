@@ -13,25 +13,26 @@ from ternmq_runtime.observability.durations import Durations
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-TOPICS_MAX = 1000
+# As many as the setting metric_series_max may say.
+NAMES_MAX = 20_000
 OTHER = "other"
 
 
-class ByTopic:
-    """A count for each topic; those that come after the first thousand are counted together, as `other`."""
+class ByName:
+    """A count for each topic or group; those that come after the first 20,000 are counted together, as `other`."""
 
     __slots__ = ("_counts",)
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
-    def add(self, topic: str, count: int = 1) -> None:
+    def add(self, name: str, count: int = 1) -> None:
         counts = self._counts
-        if topic in counts:
-            counts[topic] += count
+        if name in counts:
+            counts[name] += count
         else:
-            name = topic if len(counts) < TOPICS_MAX else OTHER
-            counts[name] = counts.get(name, 0) + count
+            counted = name if len(counts) < NAMES_MAX else OTHER
+            counts[counted] = counts.get(counted, 0) + count
 
     def counts(self) -> dict[str, int]:
         """A copy, for any thread."""
@@ -107,20 +108,21 @@ def _of(durations: dict[tuple[str, str], Durations], method: str, code: str) -> 
 
 @dataclass(slots=True, kw_only=True)
 class MessageCounts:
-    """What a broker counts of its messages, since it was started."""
+    """What a broker counts of its messages, since it was started, by topic."""
 
-    sent: ByTopic = field(default_factory=ByTopic)
-    delivered: ByTopic = field(default_factory=ByTopic)
-    acknowledged: ByTopic = field(default_factory=ByTopic)
+    sent: ByName = field(default_factory=ByName)
+    delivered: ByName = field(default_factory=ByName)
+    acknowledged: ByName = field(default_factory=ByName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFigures:
-    """A broker at one moment. `records` counts what was appended to the log, of any kind."""
+    """A broker at one moment. `records` counts what was appended to the log, of any kind; dead letters are by
+    group."""
 
     messages: MessageCounts
     retries: int
-    dead_letters: int
+    dead_letters: dict[str, int]
     lost: int
     accepts: bool
     polls_waiting: int
@@ -142,12 +144,15 @@ class BrokerFigures:
 @dataclass(frozen=True, slots=True)
 class Lag:
     """What a group has to do in a topic on this broker, its retries included: messages that are not finished, and how
-    many of these are in flight. In a queue in which it was never, they count from where it would begin."""
+    many of these are in flight. In a queue in which it was never, they count from where it would begin.
+
+    `oldest_age_ms` is how long ago the first of them was stored, or became a retry; 0 if there are none."""
 
     group: str
     topic: str
     messages: int
     in_flight: int
+    oldest_age_ms: int
 
 
 class BrokerSource(Protocol):
@@ -191,13 +196,14 @@ class FollowerReadFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFigures:
-    """A process of a cluster at one moment. A broker also has a lease, renewed `lease_age_s` ago, and proxies that are
-    connected to it."""
+    """A process of a cluster at one moment. Its clock is `clock_skew_s` ahead of the registry's, if that is known. A
+    broker also has a lease, renewed `lease_age_s` ago, and proxies that are connected to it."""
 
     registry_reachable: bool
     registry_version: int
     lease_age_s: float | None = None
     proxies: int | None = None
+    clock_skew_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

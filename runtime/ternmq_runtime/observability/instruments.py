@@ -82,10 +82,15 @@ SENT = Instrument("ternmq.messages.sent", Kind.COUNTER, _MESSAGES, "Messages tha
 DELIVERED = Instrument("ternmq.messages.delivered", Kind.COUNTER, _MESSAGES, "Messages that were handed out or pulled")
 ACKNOWLEDGED = Instrument("ternmq.messages.acknowledged", Kind.COUNTER, _MESSAGES, "Messages that a group has finished")
 RETRIES = Instrument("ternmq.messages.retries", Kind.COUNTER, _MESSAGES, "Copies that were made in retry topics")
-DEAD_LETTERS = Instrument("ternmq.messages.dead_letters", Kind.COUNTER, _MESSAGES, "Dead letters that were made")
+DEAD_LETTERS = Instrument(
+    "ternmq.messages.dead_letters", Kind.COUNTER, _MESSAGES, "Messages of a group that became dead letters"
+)
 LOST = Instrument("ternmq.messages.lost", Kind.COUNTER, _MESSAGES, "Messages that were to be read and were not there")
 LAG = Instrument("ternmq.consumer.lag", Kind.LEVEL, _MESSAGES, "Messages that a group has not finished")
 IN_FLIGHT = Instrument("ternmq.consumer.in_flight", Kind.LEVEL, _MESSAGES, "Messages of those that were handed out")
+OLDEST_AGE = Instrument(
+    "ternmq.consumer.oldest.age", Kind.GAUGE, "s", "Age of the oldest message that a group has not finished"
+)
 TIMERS = Instrument("ternmq.timers.pending", Kind.LEVEL, _MESSAGES, "Messages that wait for their time")
 TRANSACTIONS = Instrument("ternmq.transactions.open", Kind.LEVEL, "{transaction}", "Half messages that wait for an end")
 
@@ -130,6 +135,9 @@ COLD_PULLS = Instrument(
 )
 REGISTRY_REACHABLE = Instrument("ternmq.registry.reachable", Kind.LEVEL, "{process}", "1 while it can be asked")
 REGISTRY_VERSION = Instrument("ternmq.registry.version", Kind.GAUGE, "{version}", "The version that is known here")
+CLOCK_SKEW = Instrument(
+    "ternmq.clock.skew", Kind.GAUGE, "s", "How far the process's clock is ahead of the registry's; below 0: behind"
+)
 LEASE_AGE = Instrument("ternmq.lease.age", Kind.GAUGE, "s", "Time since the broker's lease was renewed")
 
 # --- replicas of a shard, which the label `ternmq.broker.name` names

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.installing import install_hint
-from ternmq_runtime.observability.samples import Sources, bounded
+from ternmq_runtime.observability.samples import Sources
+from ternmq_runtime.observability.series_limit import SeriesLimit
 from ternmq_runtime.observability.tracing import NOTHING, Within, recorded
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Observability:
             "service.instance.id": instance or str(uuid.uuid4()),
             "service.version": version("ternmq"),
         }
-        self._sources = Sources()
+        self._sources = Sources(SeriesLimit(settings.metric_series_max))
         self._counted_at = self._timers_counted_at = -float("inf")
         self._timers_took_s = 0.0
         self._turn = asyncio.Lock()
@@ -174,7 +175,7 @@ class Observability:
                     await asyncio.sleep(0)
             if self._sources.broker is not broker:
                 return
-            self._sources.lags = bounded(lags)
+            self._sources.lags = lags
         if time.monotonic() - self._timers_counted_at >= max(
             self._count_interval_s, self._timers_took_s / _COUNTING_SHARE
         ):

@@ -11,7 +11,6 @@ from pathlib import Path
 from ternmq_runtime.observability import instruments as its
 from ternmq_runtime.observability.durations import Durations
 from ternmq_runtime.observability.figures import (
-    OTHER,
     BrokerFigures,
     BrokerSource,
     CertificateFigures,
@@ -20,11 +19,12 @@ from ternmq_runtime.observability.figures import (
     Lag,
     LinkFigures,
     MemberFigures,
+    MessageCounts,
     ReplicaFigures,
 )
 from ternmq_runtime.observability.instruments import Instrument
+from ternmq_runtime.observability.series_limit import SeriesLimit
 
-PAIRS_MAX = 1000
 Attributes = dict[str, str]
 Value = float | Durations
 Samples = dict[Instrument, list[tuple[Value, Attributes]]]
@@ -36,6 +36,7 @@ _BYTES_OF_PAGE = os.sysconf("SC_PAGE_SIZE")
 class Sources:
     """Who has figures in this process; each is asked when samples are taken, in any thread."""
 
+    limit: SeriesLimit
     fronts: list[FrontFigures] = field(default_factory=list)
     broker: BrokerSource | None = None
     links: Callable[[], Iterable[LinkFigures]] | None = None
@@ -61,11 +62,10 @@ class Sources:
         for front in self.fronts:
             yield from _of_front(front)
         if self.broker is not None:
-            yield from _of_broker(self.broker.now())
-            for lag in self.lags:
-                attributes = {its.GROUP: lag.group, its.TOPIC: lag.topic}
-                yield its.LAG, lag.messages, attributes
-                yield its.IN_FLIGHT, lag.in_flight, attributes
+            figures, lags = self.broker.now(), self.limit.lags(self.lags)
+            yield from _of_broker(figures)
+            yield from _of_topics(figures.messages, self.limit)
+            yield from _of_groups(figures.dead_letters, lags, self.limit)
         if self.timers is not None:
             yield its.TIMERS, self.timers, _NO_ATTRIBUTES
         for link in self.links() if self.links is not None else ():
@@ -79,16 +79,6 @@ class Sources:
             yield from _of_replica(self.replica())
         for certificate in self.certificates() if self.certificates is not None else ():
             yield its.CERTIFICATE_EXPIRY, certificate.left_s, {its.CERTIFICATE: certificate.name}
-
-
-def bounded(lags: list[Lag]) -> list[Lag]:
-    """The largest thousand, and the others as one."""
-    if len(lags) <= PAIRS_MAX:
-        return lags
-    ranked = sorted(lags, key=lambda lag: lag.messages, reverse=True)
-    rest = ranked[PAIRS_MAX:]
-    together = Lag(OTHER, OTHER, sum(lag.messages for lag in rest), sum(lag.in_flight for lag in rest))
-    return [*ranked[:PAIRS_MAX], together]
 
 
 def _of_process(began: float) -> Iterator[tuple[Instrument, Value, Attributes]]:
@@ -122,14 +112,8 @@ def _of_front(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attribut
 
 
 def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
-    messages = broker.messages
-    by_topic = (its.SENT, messages.sent), (its.DELIVERED, messages.delivered), (its.ACKNOWLEDGED, messages.acknowledged)
-    for instrument, counted in by_topic:
-        for topic, count in counted.counts().items():
-            yield instrument, count, {its.TOPIC: topic}
     plain: dict[Instrument, Value] = {
         its.RETRIES: broker.retries,
-        its.DEAD_LETTERS: broker.dead_letters,
         its.LOST: broker.lost,
         its.TRANSACTIONS: broker.transactions,
         its.LOG_BYTES: broker.log_bytes,
@@ -151,6 +135,26 @@ def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attri
         yield instrument, value, _NO_ATTRIBUTES
 
 
+def _of_topics(messages: MessageCounts, limit: SeriesLimit) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    by_topic = (its.SENT, messages.sent), (its.DELIVERED, messages.delivered), (its.ACKNOWLEDGED, messages.acknowledged)
+    for instrument, counted in by_topic:
+        for topic, count in limit.counts("topics", counted.counts()).items():
+            yield instrument, count, {its.TOPIC: topic}
+
+
+def _of_groups(
+    dead_letters: dict[str, int], lags: list[Lag], limit: SeriesLimit
+) -> Iterator[tuple[Instrument, Value, Attributes]]:
+    for lag in lags:
+        attributes = {its.GROUP: lag.group, its.TOPIC: lag.topic}
+        yield its.LAG, lag.messages, attributes
+        yield its.IN_FLIGHT, lag.in_flight, attributes
+        yield its.OLDEST_AGE, lag.oldest_age_ms / 1000, attributes
+    told = limit.counts("groups with dead letters", dead_letters)
+    for group, count in limit.with_zeros(told, dead_letters, (lag.group for lag in lags)).items():
+        yield its.DEAD_LETTERS, count, {its.GROUP: group}
+
+
 def _of_link(link: LinkFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     attributes = {its.BROKER: link.broker}
     yield its.LINK_UP, int(link.up), attributes
@@ -167,6 +171,8 @@ def _of_member(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attri
     yield its.REGISTRY_VERSION, member.registry_version, _NO_ATTRIBUTES
     if member.lease_age_s is not None:
         yield its.LEASE_AGE, member.lease_age_s, _NO_ATTRIBUTES
+    if member.clock_skew_s is not None:
+        yield its.CLOCK_SKEW, member.clock_skew_s, _NO_ATTRIBUTES
     if member.proxies is not None:
         yield its.PROXIES, member.proxies, _NO_ATTRIBUTES
 

@@ -19,7 +19,7 @@ from ternmq_common.model import NewMessage, QueueRef
 from ternmq_common.pollers import Pollers
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
-from ternmq_runtime.observability.figures import ByTopic
+from ternmq_runtime.observability.figures import ByName
 from tests.support.memory_disk import MemoryFolders
 
 pytestmark = pytest.mark.plain
@@ -63,7 +63,7 @@ class Sends:
         self.store = CountingStore(self.folders)
         self.flusher = Flusher(self.store, mode)
         self.pollers = Pollers()
-        self.sent = ByTopic()
+        self.sent = ByName()
         self.told: Told = {}
         self.all_told = asyncio.Event()
         self.refuses: MessagingError | None = None

@@ -115,6 +115,19 @@ class House:
         await self.room.with_reserve(self.keeping.remove_expired, all_of_it=True)
 
 
+async def test_a_clock_that_is_off_expires_nothing() -> None:
+    house = House()
+    before = house.segment_files
+    problem: str | None = "it is days ahead"
+    house.clock.judged_by(lambda: problem)
+    house.pass_time()
+    await house.remove_expired()
+    assert house.segment_files == before
+    problem = None
+    await house.remove_expired()
+    assert house.store.segments == 1
+
+
 async def test_when_floors_can_not_be_written_no_segment_leaks_and_the_next_pass_removes_all() -> None:
     house = House()
     house.pass_time()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -134,4 +135,73 @@ async def test_a_lag_says_what_is_in_flight(running: Running) -> None:
     await running.send(b"1", b"2")
     order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=1, invisible_ms=HOUR_MS)
     await running.broker.pop(order, 0)
-    assert [lag async for lag in running.broker.figures.lags()] == [Lag("g", "orders", 2 * QUEUES, 1)]
+    assert [lag async for lag in running.broker.figures.lags()] == [Lag("g", "orders", 2 * QUEUES, 1, ANY)]
+
+
+async def oldest_hours(running: Running) -> float:
+    """The age of the one lag, by a clock that goes on by itself too."""
+    [lag] = [lag async for lag in running.broker.figures.lags()]
+    return round(lag.oldest_age_ms / HOUR_MS, 1)
+
+
+async def test_a_lag_is_as_old_as_the_oldest_message_that_is_not_finished(running: Running) -> None:
+    """Never taken, handed out or finished; by the time at which it was stored."""
+    await running.send(b"1")
+    running.clock.advance(HOUR_MS)
+    await running.send(b"2")
+    await running.subscribe("g")
+    assert await oldest_hours(running) == 1
+    order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=99, invisible_ms=9 * HOUR_MS)
+    taken = await running.broker.pop(order, 0)
+    running.clock.advance(HOUR_MS)
+    assert await oldest_hours(running) == 2
+    first = [each.handle for each in taken if each.handle.queue_offset == 0]
+    running.broker.acknowledge("g", "orders", first[1:])
+    assert await oldest_hours(running) == 2
+    running.broker.acknowledge("g", "orders", first[:1])
+    assert await oldest_hours(running) == 1
+    running.broker.acknowledge("g", "orders", [each.handle for each in taken if each.handle not in first])
+    assert await oldest_hours(running) == 0
+
+
+async def test_a_retry_is_as_old_as_its_first_failure(running: Running) -> None:
+    await running.send(b"1")
+    order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=99, invisible_ms=HOUR_MS)
+    taken = await running.broker.pop(order, 0)
+    running.broker.acknowledge("g", "orders", [each.handle for each in taken[1:]])
+    running.clock.advance(2 * HOUR_MS)
+    # It is handed out again when its copy is there.
+    [again] = await running.broker.pop(order, 10)
+    assert again.attempt == 2
+    running.clock.advance(HOUR_MS // 2)
+    assert await oldest_hours(running) == 0.5
+
+
+async def test_messages_that_are_gone_have_no_age(running: Running) -> None:
+    running.groups["g"] = Group(name="g", consume_from="earliest")
+    await running.send(b"1")
+    await running.subscribe("g")
+    running.clock.advance(HOUR_MS)
+    await running.send(b"2")
+    running.clock.advance(HOUR_MS)
+    assert await oldest_hours(running) == 2
+    for queue_id in range(QUEUES):
+        await running.broker.purge(QueueRef("orders", running.broker.name, queue_id), 1, retries=False)
+    assert await oldest_hours(running) == 1
+
+
+@pytest.mark.plain
+async def test_what_stands_still_is_read_once_for_all_groups(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    await running.send(b"1", b"2")
+    await running.subscribe(*(f"g{number}" for number in range(200)))
+    read: list[int] = []
+    stored_ms = running.broker._store.stored_ms
+
+    def watched(topic: str, queue_id: int, offset: int) -> int | None:
+        read.append(queue_id)
+        return stored_ms(topic, queue_id, offset)
+
+    monkeypatch.setattr(running.broker._store, "stored_ms", watched)
+    for _ in range(3):
+        assert len(await running.lags()) == 200
+    assert sorted(read) == list(range(QUEUES))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.server.main import store_id
 from ternmq_broker.server.note_file import NoteFile
+from ternmq_broker.server.store_identity import store_id
 from ternmq_broker.store import checked_file
 from ternmq_common.errors import StartupError
 
@@ -80,5 +80,5 @@ def test_a_stores_id_that_is_gone_is_told(tmp_path: Path, caplog: pytest.LogCapt
 
 def test_a_stores_id_that_is_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store-id").write_text(ID[:-1] + "\n")
-    with pytest.raises(StartupError, match="store-id is damaged: restore it from a copy; or delete it"):
+    with pytest.raises(StartupError, match="store-id is damaged: restore it from a copy, or write into it"):
         store_id(tmp_path, is_used=True)

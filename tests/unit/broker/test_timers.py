@@ -56,7 +56,9 @@ async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     service = await opened(tmp_path, clock)
     clock.advance(2 * HOUR_MS)
-    await service.pull(QUEUE, 15, ALL, batch=1, poll_s=20)
+    arrived = 0
+    while arrived < 16:
+        arrived = (await service.pull(QUEUE, arrived, ALL, batch=32, poll_s=20)).next_offset
     assert (await service.bounds(QUEUE)).maximum == 16
     await service.close()
 

@@ -117,8 +117,8 @@ async def test_a_broker_that_the_registry_has_lost_registers_again(
     register, loop = registry.register, asyncio.get_running_loop()
     registered = asyncio.Event()
 
-    def told(*arguments: str, rejoin: bool) -> int:
-        epoch = register(*arguments, rejoin=rejoin)  # type: ignore[arg-type]
+    def told(*arguments: str, **more: object) -> int:
+        epoch = register(*arguments, **more)  # type: ignore[arg-type]
         loop.call_soon_threadsafe(registered.set)
         return epoch
 
@@ -148,8 +148,8 @@ async def test_a_registration_whose_answer_was_lost_is_no_other_process(
     lost = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def answer_lost(*arguments: str, rejoin: bool) -> int:
-        register(*arguments, rejoin=rejoin)  # type: ignore[arg-type]
+    def answer_lost(*arguments: str, **more: object) -> int:
+        register(*arguments, **more)  # type: ignore[arg-type]
         loop.call_soon_threadsafe(lost.set)
         raise RegistryUnavailable("the answer was lost")
 

@@ -14,8 +14,8 @@ OK = pb.Status(code=pb.OK, message="OK")
 class MemoryBrokers:
     """`all` has them by name. `remaining` are the answers to come about what remains, the last one again and again.
 
-    `silent` are named as those that don't answer; `removed` are (name, force) of each removal. `then` are functions,
-    one for each list of brokers that is asked for: what happens before it.
+    `silent` are named as those that don't answer; `removed` are (name, force) of each removal, which is from `topics`.
+    `then` are functions, one for each list of brokers that is asked for: what happens before it.
     """
 
     def __init__(self) -> None:
@@ -24,6 +24,7 @@ class MemoryBrokers:
         self.looks = 0
         self.silent: list[str] = []
         self.removed: list[tuple[str, bool]] = []
+        self.topics: list[str] = []
         self.then: list[Callable[[], object]] = []
 
     def put(self, name: str, *, live: bool = True, load: admin_pb2.BrokerLoad | None = None) -> None:
@@ -111,9 +112,11 @@ class MemoryBrokers:
 
     def RemoveBroker(self, request: admin_pb2.RemoveBrokerRequest) -> admin_pb2.RemoveBrokerResponse:  # noqa: N802
         self.removed.append((request.name, request.force))
-        if self.all.pop(request.name, None) is None:
+        broker = self.all.pop(request.name, None)
+        if broker is None:
             return admin_pb2.RemoveBrokerResponse(status=_no_broker(request.name))
-        return admin_pb2.RemoveBrokerResponse(status=OK)
+        lost = broker.load if request.force else None
+        return admin_pb2.RemoveBrokerResponse(status=OK, topics=self.topics, lost=lost)
 
     def BrokerRemaining(  # noqa: N802
         self, request: admin_pb2.BrokerRemainingRequest

@@ -20,7 +20,10 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def brokers(server: AdminServer) -> None:
     server.brokers.put("b", live=False)
-    server.brokers.put("a", load=admin_pb2.BrokerLoad(messages_in=1234.4, messages_out=99.6, proxies=2, disk_used=0.25))
+    server.brokers.put(
+        "a",
+        load=admin_pb2.BrokerLoad(messages_in=1234.4, messages_out=99.6, proxies=2, disk_used=0.25, clock_skew=-0.25),
+    )
 
 
 def remains(
@@ -33,8 +36,18 @@ def remains(
 def test_brokers_are_listed_by_name(call_server: Call, server: AdminServer) -> None:
     server.brokers.all["b"].draining = True
     lines = call_server("broker", "list").stdout.splitlines()
-    assert lines[0].split() == ["NAME", "ADDRESS", "LIVE", "PERMISSION", "DRAINING", "VERSION", "IN/S", "OUT/S"]
-    assert lines[1].split() == ["a", "a.example:10911", "yes", "read-write", "no", "1.0", "1234", "100"]
+    assert lines[0].split() == [
+        "NAME",
+        "ADDRESS",
+        "LIVE",
+        "PERMISSION",
+        "DRAINING",
+        "VERSION",
+        "CLOCK",
+        "IN/S",
+        "OUT/S",
+    ]
+    assert lines[1].split() == ["a", "a.example:10911", "yes", "read-write", "no", "1.0", "-0.2", "s", "1234", "100"]
     assert lines[2].split()[:5] == ["b", "b.example:10911", "no", "read-write", "yes"]
     assert json.loads(call_server("broker", "list", "--json").stdout)[0] == {
         "name": "a",
@@ -45,7 +58,17 @@ def test_brokers_are_listed_by_name(call_server: Call, server: AdminServer) -> N
         "epoch": 7,
         "version": "1.0",
         "started": "2023-11-14T22:13:20Z",
-        "load": {"messages_in": 1234.4, "messages_out": 99.6, "proxies": 2, "transactions": 0, "disk_used": 0.25},
+        "load": {
+            "messages_in": 1234.4,
+            "messages_out": 99.6,
+            "proxies": 2,
+            "transactions": 0,
+            "disk_used": 0.25,
+            "messages": None,
+            "unfinished": None,
+            "timers": None,
+            "clock_skew_s": -0.25,
+        },
     }
 
 
@@ -105,6 +128,31 @@ def test_a_broker_is_removed(call_server: Call, server: AdminServer) -> None:
     assert call_server("broker", "remove", "--yes", "a").stdout == "broker a removed\n"
     assert call_server("broker", "remove", "--yes", "b", "--force").exit_code == 0
     assert server.brokers.removed == [("a", False), ("b", True)]
+
+
+def test_what_is_lost_by_force_is_told(call_server: Call, server: AdminServer) -> None:
+    server.brokers.topics = ["orders", "payments"]
+    server.brokers.put("c", live=False, load=admin_pb2.BrokerLoad(messages=8, unfinished=2, timers=1, transactions=3))
+    result = call_server("broker", "remove", "c", "--force", "--yes")
+    assert (result.stdout, result.stderr) == (
+        "broker c removed\n",
+        "with it are gone its queues of 2 topics (orders, payments); as it told last, 8 messages in them, of which "
+        "groups have 2 to finish, 1 timed message and 3 open transactions\n",
+    )
+    assert "it never told how many" in call_server("broker", "remove", "b", "--force", "--yes").stderr
+    server.brokers.put("d", load=admin_pb2.BrokerLoad(messages=0, unfinished=0, timers=0))
+    assert call_server("broker", "remove", "d", "--force", "--yes").stderr == ""
+
+
+def test_programs_hear_what_is_lost(call_server: Call, server: AdminServer) -> None:
+    server.brokers.topics = ["orders"]
+    server.brokers.put("c", load=admin_pb2.BrokerLoad(messages=8, unfinished=2))
+    told = json.loads(call_server("broker", "remove", "c", "--force", "--yes", "--json").stdout)
+    assert (told["removed"], told["topics"], told["lost"]["unfinished"], told["lost"]["timers"]) == (
+        True, ["orders"], 2, None
+    )  # fmt: skip
+    told = json.loads(call_server("broker", "remove", "a", "--yes", "--json").stdout)
+    assert told == {"name": "a", "removed": True, "topics": ["orders"], "lost": None}
 
 
 @pytest.mark.usefixtures("terminal")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from ternmq_command.server import checkup
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.stack import Stack
 from tests.unit.command.admin_server import AdminServer
@@ -111,6 +112,35 @@ def test_replicas_that_are_not_in_sync_are_said(
         replica.in_sync = replica.name in in_sync
     found = examined(call, server.endpoint, nobody)
     assert (found.states["replicas"], found.said["replicas"]) == (state, said)
+
+
+@pytest.mark.parametrize(
+    ("draining", "told", "advice"),
+    [
+        (False, admin_pb2.BrokerLoad(messages=0, unfinished=0, timers=0), "ternmq broker remove gone --force"),
+        (True, admin_pb2.BrokerLoad(), "ternmq broker remove gone --force"),
+        (True, admin_pb2.BrokerLoad(messages=9, unfinished=0, timers=0), "ternmq broker remove gone"),
+    ],
+    ids=["not drained", "nobody knows", "drained"],
+)
+def test_a_broker_that_is_away_is_a_problem(
+    call: Call, server: AdminServer, nobody: str, draining: bool, told: admin_pb2.BrokerLoad, advice: str
+) -> None:
+    server.brokers.put("gone", live=False, load=told)
+    server.brokers.all["gone"].draining = draining
+    found = examined(call, server.endpoint, nobody)
+    assert (found.states["broker"], found.said["broker"]) == ("problem", f"gone is away -> start it, or: {advice}")
+
+
+def test_a_brokers_clock_that_is_off_is_a_problem(call: Call, server: AdminServer, nobody: str) -> None:
+    server.brokers.put("far", load=admin_pb2.BrokerLoad(clock_skew=-3600.25))
+    found = examined(call, server.endpoint, nobody)
+    assert (found.states["clock"], found.said["clock"].split(" -> ")[0]) == (
+        "problem",
+        "that of far is -3600.2 s from the registry's",
+    )
+    server.brokers.all["far"].load.clock_skew = 0.9
+    assert "is -" not in examined(call, server.endpoint, nobody).said["clock"]
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def test_a_migration_waits_for_its_database(
     refused = threading.Event()
     real_migrate = schema.migrate
 
-    def migrate(url: str) -> schema.Migrated:
+    def migrate(url: str, password_file: Path | None) -> schema.Migrated:
         try:
-            return real_migrate(url)
+            return real_migrate(url, password_file)
         except RegistryUnavailable:
             refused.set()
             raise

@@ -39,6 +39,8 @@ def test_both_ends_of_every_range_are_allowed_and_their_neighbours_refused(name:
     base = {"segment_bytes": RANGES["segment_bytes"][1], "body_bytes_max": 1} if settings is ServerSettings else {}
     if name == "min_insync":
         base = {"replicas": most}
+    if name == "clock_skew_warn_ms":
+        base = {"clock_skew_max_ms": 0}
     for value in (least, most):
         settings(**{**base, name: value})  # type: ignore[arg-type]
     for value in (least - 1, most + 1):
@@ -50,6 +52,28 @@ def test_no_more_replicas_can_be_needed_than_there_are() -> None:
     assert BrokerServerSettings(replicas=3, min_insync=3).min_insync == 3
     with pytest.raises(InvalidSetting, match="min_insync: at most 3, the number of replicas, is allowed"):
         BrokerServerSettings(replicas=3, min_insync=4)
+
+
+def test_a_clock_is_warned_of_before_it_is_wrong() -> None:
+    assert ProxySettings(clock_skew_warn_ms=2000, clock_skew_max_ms=0).clock_skew_max_ms == 0
+    with pytest.raises(InvalidSetting, match="clock_skew_max_ms: 0, or no less than clock_skew_warn_ms, is allowed"):
+        BrokerServerSettings(clock_skew_warn_ms=2000, clock_skew_max_ms=1999)
+
+
+@pytest.mark.parametrize("store_id", ["yes", "A" * 32, "a" * 31, "a" * 33])
+def test_a_store_that_is_given_up_is_named_by_its_id(store_id: str) -> None:
+    assert BrokerServerSettings(accept_empty_store="0123456789abcdef" * 2).accept_empty_store
+    with pytest.raises(InvalidSetting, match="accept_empty_store: the store's id is needed"):
+        BrokerServerSettings(accept_empty_store=store_id)
+
+
+@pytest.mark.parametrize("registry", ["postgresql://u:hidden@db/ternmq", "postgresql://u@db/ternmq?password=hidden"])
+def test_the_registrys_password_is_in_one_place(registry: str) -> None:
+    file = Path("password")
+    assert ProxySettings(registry="postgresql://u@db:5432/ternmq", registry_password_file=file)
+    for settings in (BrokerServerSettings, ProxySettings):
+        with pytest.raises(InvalidSetting, match=r"registry_password_file: a password is in the URL too"):
+            settings(registry=registry, registry_password_file=file)
 
 
 @pytest.mark.parametrize("name", ["a b", "\u00e4", "x" * 128, "a/b", "a\n"])

@@ -190,6 +190,26 @@ async def test_a_group_that_was_made_and_not_seen_is_not_served(cluster: Cluster
     assert made.made > 0
 
 
+async def test_topics_that_another_proxy_made_are_found_by_their_names(cluster: Cluster) -> None:
+    first, second = await cluster.proxy(), await cluster.proxy()
+    cluster.topic("orders", "a")
+    cluster.topic("payments", "a")
+    for proxy in (first, second):
+        found = await proxy.catalog.existing_topics(["nowhere", "orders", "payments"])
+        assert [topic.name for topic in found] == ["orders", "payments"]
+
+
+async def test_topics_of_a_group_that_is_made_anew_in_the_same_millisecond_are_others(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    identities = set()
+    for _ in range(2):
+        await proxy.catalog.create_group(Group(name="billing", created_ms=17))
+        [letters] = await proxy.catalog.existing_topics(["%DLQ%billing"])
+        identities.add(letters.identity)
+        await proxy.catalog.delete_group("billing")
+    assert len(identities) == 2
+
+
 async def test_a_deletion_has_the_registrys_version_and_happens_once(cluster: Cluster) -> None:
     cluster.topic("orders", "a")
     first, second = await cluster.proxy(), await cluster.proxy()

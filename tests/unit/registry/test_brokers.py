@@ -22,6 +22,11 @@ def registered(registry: Registry, name: str = "b1", store_id: str = "store", ad
     return registry.register(name, store_id, address, "1.0", LEASE_MS)
 
 
+def offered(registry: Registry, store_id: str = "another", *, is_empty: bool, instead_of: str = "") -> int:
+    """By a process that would be b1."""
+    return registry.register("b1", store_id, "host:2", "1.0", LEASE_MS, is_empty=is_empty, instead_of=instead_of)
+
+
 def broker(registry: Registry, name: str = "b1") -> BrokerEntry:
     return registry.look()[1][name]
 
@@ -56,11 +61,22 @@ def test_a_load_of_another_version_is_read_as_far_as_it_is_known(registry: Regis
     assert broker(registry).load == BrokerLoad(transactions=7)
 
 
+def test_what_a_process_says_at_its_end_is_known_afterwards(registry: Registry) -> None:
+    first = registered(registry)
+    last = BrokerLoad(messages=7, unfinished=5, timers=3, transactions=2)
+    registry.deregister("b1", first)
+    registry.tell_load("b1", first, last)
+    assert (broker(registry).load, broker(registry).live) == (last, False)
+    registered(registry)
+    registry.tell_load("b1", first, last)
+    assert broker(registry).load == BrokerLoad()  # of a process that is not the broker any more nobody listens
+
+
 def test_a_clean_stop_ends_the_lease_now(registry: Registry) -> None:
     epoch = registered(registry)
     registry.deregister("b1", epoch)
     assert not broker(registry).live
-    assert registered(registry, store_id="another") > epoch  # nobody has to wait for the lease
+    assert registered(registry) > epoch
 
 
 def test_the_same_store_takes_over_at_once_and_the_other_process_is_fenced(registry: Registry) -> None:
@@ -74,15 +90,55 @@ def test_the_same_store_takes_over_at_once_and_the_other_process_is_fenced(regis
     assert registry.heartbeat("b1", second, LOAD, LEASE_MS)
 
 
-def test_another_store_cannot_have_the_name_of_a_live_broker(registry: Registry, sql: Sql) -> None:
+@pytest.mark.parametrize("instead_of", ["", "store"])
+def test_another_store_cannot_have_the_name_of_a_live_broker(registry: Registry, instead_of: str) -> None:
     epoch = registered(registry)
     with pytest.raises(StartupError, match="broker 'b1' is running at host:1, with another store"):
-        registered(registry, store_id="another", address="host:2")
+        offered(registry, is_empty=True, instead_of=instead_of)
     assert broker(registry).address == "host:1"
     assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+
+
+@pytest.mark.parametrize("instead_of", ["", "a third"])
+def test_an_empty_store_has_no_brokers_name_by_itself(registry: Registry, sql: Sql, instead_of: str) -> None:
+    epoch = registered(registry)
     sql(LEASE_RUNS_OUT)
-    assert registered(registry, store_id="another", address="host:2") > epoch
+    with pytest.raises(
+        StartupError, match=r"'b1' has store store, .* an empty one, another: .* once with --accept-empty-store store"
+    ):
+        offered(registry, is_empty=True, instead_of=instead_of)
+    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)  # nothing was changed
+
+
+def test_an_empty_store_takes_the_place_of_one_that_an_operator_gives_up(registry: Registry, sql: Sql) -> None:
+    epoch = registered(registry)
+    sql(LEASE_RUNS_OUT)
+    accepted = offered(registry, is_empty=True, instead_of="store")
+    assert accepted > epoch
+    assert broker(registry).store_id == "another"
     assert not registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+    # What was said of the first loss says nothing of another one.
+    assert offered(registry, is_empty=False, instead_of="store") > accepted
+    sql(LEASE_RUNS_OUT)
+    with pytest.raises(StartupError, match=r"'b1' has store another, .*--accept-empty-store store does not name"):
+        offered(registry, "a third", is_empty=True, instead_of="store")
+
+
+@pytest.mark.parametrize("instead_of", ["", "store"])
+def test_a_store_with_messages_has_no_other_stores_name(registry: Registry, sql: Sql, instead_of: str) -> None:
+    registered(registry)
+    sql(LEASE_RUNS_OUT)
+    with pytest.raises(StartupError, match=r"has store store, .* has another store, another, with messages: .*wrong"):
+        offered(registry, is_empty=False, instead_of=instead_of)
+    assert broker(registry).store_id == "store"
+
+
+def test_a_store_of_another_broker_is_called_by_its_name(registry: Registry, sql: Sql) -> None:
+    registered(registry)
+    registered(registry, "b2", "another")
+    sql(LEASE_RUNS_OUT)
+    with pytest.raises(StartupError, match="has the store of broker 'b2', another, with messages"):
+        offered(registry, is_empty=False)
 
 
 def test_of_two_stores_that_want_a_name_at_once_one_gets_it(open_registry: Open) -> None:
@@ -147,6 +203,50 @@ def test_a_store_that_was_removed_does_not_come_back_by_itself(registry: Registr
     epoch = registry.register(name, "store", "host:1", "1.0", LEASE_MS, rejoin=True)
     assert registry.heartbeat(name, epoch, LOAD, LEASE_MS)
     assert registered(registry, name) > epoch  # it belongs to the cluster again
+
+
+@pytest.mark.parametrize("name", ["b1", "b3"])
+def test_a_broker_that_rejoins_is_on_its_topics_again(registry: Registry, name: str) -> None:
+    for each in ("b1", "b2"):
+        registered(registry, each, f"store {each}")
+    for topic in ("kept", "deleted", "anew", "moved"):
+        registry.create_topic(Topic(name=topic, type=pb.NORMAL, brokers=("b1", "b2")))
+    registry.create_topic(Topic(name="alone", type=pb.NORMAL, brokers=("b1",)))
+    registry.update_topic(replace(registry.snapshot().topics["moved"], brokers=("b2",)))
+    registry.remove_broker("b1", force=True)
+    for topic in ("deleted", "anew"):
+        registry.delete_topic(topic)
+    registry.create_topic(Topic(name="anew", type=pb.NORMAL, brokers=("b2",)))
+    known = registry.snapshot()
+    assert registry.topics_gone("store b1") == ["anew", "deleted"]
+    assert registry.topics_gone("store b2") == []
+    registry.register(name, "store b1", "host:1", "1.0", LEASE_MS, rejoin=True)
+    assert {topic.name: topic.brokers for topic in registry.snapshot(known).topics.values()} == {
+        "kept": tuple(sorted((name, "b2"))), "alone": (name,), "anew": ("b2",), "moved": ("b2",)
+    }  # fmt: skip
+    assert registry.topics_gone("store b1") == []
+
+
+def test_who_has_the_name_meanwhile_keeps_its_own_topics(registry: Registry) -> None:
+    registered(registry)
+    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.remove_broker("b1", force=True)
+    registered(registry, store_id="another")
+    with pytest.raises(StartupError, match="is running at host:1, with another store"):
+        registry.register("b1", "store", "host:2", "1.0", LEASE_MS, rejoin=True)
+    assert registry.topics_gone("store") == []
+    registry.register("b2", "store", "host:2", "1.0", LEASE_MS, rejoin=True)
+    assert registry.topics()[0].brokers == ("b2",)
+
+
+def test_a_store_that_an_older_version_removed_rejoins_without_topics(registry: Registry, sql: Sql) -> None:
+    registered(registry)
+    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.remove_broker("b1", force=True)
+    sql("UPDATE removed_stores SET topics = NULL")
+    assert registry.topics_gone("store") == []
+    registry.register("b1", "store", "host:1", "1.0", LEASE_MS, rejoin=True)
+    assert registry.topics()[0].brokers == ()
 
 
 def test_the_only_broker_of_a_topic_is_not_removed_unless_by_force(registry: Registry) -> None:

@@ -71,6 +71,6 @@ def test_a_store_that_was_never_here_has_nothing_to_forget(registry: Registry) -
     registered(registry, "b1")
     version = deleted_topic(registry, "orders")
     registry.deregister("b1", registry.look()[1]["b1"].epoch)
-    registered(registry, "b1", store_id="another")
+    registry.register("b1", "another", "host:1", "1.0", LEASE_MS, is_empty=True, instead_of="store")
     assert registry.applied("b1") > version
     assert registered(registry, "b2", store_id="a third") == registry.applied("b2") > version

@@ -119,6 +119,7 @@ def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> 
     registry = opened(any_url)
     (older,) = registry.topics()
     registry.update_topic(replace(older, queues=5))
+    assert registry.topics()[0].identity == older.identity
     registry.update_group(replace(BILLING, max_attempts=6))
     newer, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
     assert {topic.name: topic.made for topic in registry.topics()} == {"orders": 0, "new": newer.made}

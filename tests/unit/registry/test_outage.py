@@ -86,6 +86,20 @@ def test_a_standby_that_cannot_be_changed_is_an_outage(registry: Registry) -> No
         registry.delete_group("billing")
 
 
+@pytest.mark.parametrize("damage", ["DROP SCHEMA public CASCADE", "DROP TABLE quotas"])
+def test_a_database_without_our_tables_is_an_outage_with_one_plain_line(registry: Registry, damage: str) -> None:
+    """Made anew, or restored from before a migration, while we run."""
+    registry.look()
+    with registry._database.writing() as connection:
+        connection.execute(text(damage))
+    with pytest.raises(
+        RegistryUnavailable, match=r"it has not the tables that it should have: run `ternmq registry migrate`; what is"
+    ) as refused:
+        registry.snapshot()
+    assert "SELECT" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
 def test_a_change_behind_another_that_never_ends_is_given_up(
     registry: Registry, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

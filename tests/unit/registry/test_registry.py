@@ -140,6 +140,8 @@ def test_a_topic_that_is_made_again_begins_anew(registry: Registry) -> None:
     later = created(registry, TOPIC)
     assert registry.topics() == [later]
     assert earlier.made < deleted < later.made
+    assert earlier.created_ms == later.created_ms
+    assert earlier.identity != later.identity
 
 
 def test_a_group_that_is_made_again_is_a_later_one(registry: Registry) -> None:

@@ -437,6 +437,17 @@ def test_a_broker_that_is_removed_takes_its_replicas_along(registry: Registry) -
     assert in_sync(registry) == {"b"}
 
 
+def test_a_shard_that_rejoins_is_on_its_topics_again(registry: Registry) -> None:
+    replicated(registry)
+    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.remove_broker("b1", force=True)
+    joined(registry, "b", rejoin=True)
+    assert registry.topics()[0].brokers == ("b1",)
+    registry.update_topic(Topic(name="orders", type=pb.NORMAL))
+    joined(registry, "a", rejoin=True)
+    assert registry.topics()[0].brokers == ()  # the shard was back already
+
+
 def test_brokers_and_shards_stand_side_by_side(open_registry: Open) -> None:
     registry, other = open_registry(), open_registry()
     replicated(registry)

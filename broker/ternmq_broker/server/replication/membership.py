@@ -156,9 +156,11 @@ class Membership:
         """Make another replica the leader; its epoch, None if this one leads no more, or the other one can't."""
         return await asyncio.to_thread(self._registry.hand_over, self.shard, epoch, target, self.settings.lease_ms)
 
-    async def give_up(self, epoch: int) -> None:
-        """The leader ends: its lease does too."""
+    async def give_up(self, epoch: int, load: "BrokerLoad | None" = None) -> None:
+        """The leader ends: its lease does too. Nobody leads after it, so what it holds is what the shard holds."""
         await asyncio.to_thread(self._registry.deregister, self.shard, epoch)
+        if load is not None:
+            await asyncio.to_thread(self._registry.tell_load, self.shard, epoch, load)
 
     async def leave(self) -> None:
         """The process ends."""

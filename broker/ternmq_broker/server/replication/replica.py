@@ -116,6 +116,7 @@ class Replica:
             registry_version=self._directory.snapshot.version,
             lease_age_s=age_s,
             proxies=0 if proxies is None else len(proxies),
+            clock_skew_s=self._directory.clock_skew_s,
         )
 
     # --- life
@@ -232,7 +233,9 @@ class Replica:
         broker.start()
         deletion_log = DeletionLog(broker, self._directory, self._membership.settings.data_dir)
         proxies = Proxies(broker, self._directory, deletion_log, self._observability.continued)
-        leader.start(Load(broker.figures, proxies).now)
+        load = Load(broker, proxies, self._directory)
+        load.start()
+        leader.start(load.now)
         leader.on_served_again = proxies.served_again
         self._front.serve_followers(leader.serve)  # who is to hold what is done at once
         try:
@@ -247,7 +250,8 @@ class Replica:
         finally:
             self._observability.watch_broker(None)
             self.broker = self.leader = self._proxies = None
-            await self._end(broker, leader, proxies)
+            await load.stop()
+            await self._end(broker, leader, proxies, load)
 
     def _noted(self) -> DeletionNotes:
         """Which deletions are done here, as the file says."""
@@ -287,7 +291,7 @@ class Replica:
             for wait in waits:
                 wait.cancel()
 
-    async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies) -> None:
+    async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies, load: Load) -> None:
         """Serve no more; and if that is wished, have another replica lead."""
         text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
         error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
@@ -309,7 +313,7 @@ class Replica:
                 self._shortage.failed(time.monotonic())
             if not is_handed_over and self._stopping.is_set():
                 with contextlib.suppress(MessagingError):  # the lease runs out by itself
-                    await self._membership.give_up(leader.epoch)
+                    await self._membership.give_up(leader.epoch, await load.last())
         proxies.close()
         self._front.forget_followers()
         await leader.stop()

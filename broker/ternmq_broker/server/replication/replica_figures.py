@@ -36,7 +36,7 @@ class CopyFigures:
         return BrokerFigures(
             messages=self._counts,
             retries=0,
-            dead_letters=0,
+            dead_letters={},
             lost=0,
             accepts=self._follower.failure is None,
             polls_waiting=0,

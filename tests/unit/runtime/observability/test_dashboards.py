@@ -27,9 +27,13 @@ OURS = (
     its.CERTIFICATE,
     "error.type",
 )
-LABELS = frozenset(label.replace(".", "_") for label in OURS) | {"instance", "job", "le"}
+# What Prometheus and, for `namespace`, its operator add.
+ADDED = {"instance", "job", "le", "namespace"}
+LABELS = frozenset(label.replace(".", "_") for label in OURS) | ADDED
 # What PromQL has of its own; everything else in an expression is the name of a metric or a label.
-WORDS = frozenset({"sum", "min", "max", "by", "rate", "increase", "deriv", "topk", "histogram_quantile", "and", "or"})
+WORDS = frozenset(
+    {"abs", "sum", "min", "max", "by", "rate", "increase", "deriv", "topk", "histogram_quantile", "and", "or"}
+)
 VARIABLE = re.compile(r"\$\w+|\[[^]]*\]")
 WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 QUOTED = re.compile(r'"[^"]*"')

@@ -1,11 +1,12 @@
 """Counts and durations: what they hold, and that they hold no more than they should."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, Durations
-from ternmq_runtime.observability.figures import OTHER, TOPICS_MAX, ByTopic, FrontFigures, Lag
-from ternmq_runtime.observability.samples import PAIRS_MAX, bounded
+from ternmq_runtime.observability.figures import NAMES_MAX, OTHER, ByName, FrontFigures, Lag
+from ternmq_runtime.observability.series_limit import SeriesLimit
 
 
 @given(seconds=st.lists(st.floats(0, 100)))
@@ -20,23 +21,50 @@ def test_a_duration_is_counted_below_the_first_bound_that_it_does_not_pass(secon
     assert (durations.shortest_s, durations.longest_s) == (min(seconds, default=float("inf")), max(seconds, default=0))
 
 
-def test_topics_beyond_the_limit_are_counted_together() -> None:
-    by_topic = ByTopic()
-    for number in range(TOPICS_MAX + 5):
-        by_topic.add(f"topic-{number}", 2)
-    by_topic.add("topic-0")
-    counts = by_topic.counts()
-    assert (len(counts), counts["topic-0"], counts[OTHER]) == (TOPICS_MAX + 1, 3, 10)
-    assert by_topic.total() == 2 * (TOPICS_MAX + 5) + 1
+def test_names_beyond_what_is_kept_are_counted_together() -> None:
+    by_name = ByName()
+    for number in range(NAMES_MAX + 5):
+        by_name.add(f"topic-{number}", 2)
+    by_name.add("topic-0")
+    counts = by_name.counts()
+    assert (len(counts), counts["topic-0"], counts[OTHER]) == (NAMES_MAX + 1, 3, 10)
+    assert by_name.total() == 2 * (NAMES_MAX + 5) + 1
 
 
-def test_of_many_lags_the_largest_are_told_by_name() -> None:
-    lags = [Lag("group", f"topic-{number}", number, 1) for number in range(PAIRS_MAX + 3)]
-    told = bounded(lags)
-    assert len(told) == PAIRS_MAX + 1
-    assert told[0].messages == PAIRS_MAX + 2
-    assert told[-1] == Lag(OTHER, OTHER, 0 + 1 + 2, 3)
+def test_names_beyond_the_limit_are_told_together_and_what_was_told_so_never_falls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limit, by_name = SeriesLimit(3), ByName()
+    told = 0
+    for number in (0, 1, 2, 3, 4, 0, 3, 5, 5, 5):
+        by_name.add(f"topic-{number}")
+        counts = limit.counts("topics", by_name.counts())
+        assert list(counts)[:3] == ["topic-0", "topic-1", "topic-2"][: len(counts)]
+        assert len(counts) <= 4
+        assert counts.get(OTHER, 0) >= told
+        told = counts.get(OTHER, 0)
+    assert told == 6
+    [said] = caplog.messages
+    assert "there are 4 topics: 3 of them have metrics of their own" in said
+    assert "metric_series_max" in said
+
+
+def test_groups_have_a_zero_before_they_have_a_count_as_far_as_there_is_room() -> None:
+    limit, counts = SeriesLimit(3), {"a": 7}
+    assert limit.with_zeros(limit.counts("groups", counts), counts, ["b", "a", "c", "d"]) == {"a": 7, "b": 0, "c": 0}
+
+
+def test_of_many_lags_the_largest_are_told_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    limit = SeriesLimit(100)
+    lags = [Lag("group", f"topic-{number}", number, 1, 10 * number) for number in range(103)]
+    for _ in range(2):
+        told = limit.lags(lags)
+    assert len(told) == 101
+    assert told[0].messages == 102
+    assert told[-1] == Lag(OTHER, OTHER, 0 + 1 + 2, 3, 20)
     assert sum(lag.messages for lag in told) == sum(lag.messages for lag in lags)
+    [said] = caplog.messages
+    assert "there are 103 pairs of topic and group" in said
 
 
 def test_a_client_with_two_streams_is_one_client() -> None:

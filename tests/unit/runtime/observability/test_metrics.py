@@ -153,7 +153,7 @@ async def test_dead_letters_timers_and_transactions_are_counted(settings: Callab
         )
         assert (await client.call("ForwardMessageToDeadLetterQueue", forward)).status.code == pb.OK
         seen = await scraped(server)
-    assert seen["ternmq_messages_dead_letters_total"] == 1
+    assert seen["ternmq_messages_dead_letters_total messaging_consumer_group_name=billing"] == 1
     assert seen["ternmq_transactions_open"] == 1
     assert seen["ternmq_timers_pending"] == 1
     assert seen["ternmq_messages_sent_total messaging_destination_name=reminders"] == 1

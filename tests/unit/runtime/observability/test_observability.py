@@ -32,7 +32,7 @@ SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FIGURES = BrokerFigures(
     messages=MessageCounts(),
     retries=1,
-    dead_letters=2,
+    dead_letters={"audit": 2},
     lost=3,
     accepts=False,
     polls_waiting=4,
@@ -52,7 +52,7 @@ FIGURES = BrokerFigures(
 )
 LINK = LinkFigures(broker="b", up=True, set_aside=False, calls=30, late=1, lost=2, frames_out=10, frames_in=9)
 COLD = FollowerReadFigures(broker="b", by_followers=40, by_leader=5)
-MEMBER = MemberFigures(registry_reachable=False, registry_version=7, lease_age_s=1.5, proxies=2)
+MEMBER = MemberFigures(registry_reachable=False, registry_version=7, lease_age_s=1.5, proxies=2, clock_skew_s=-0.25)
 
 REPLICA = ReplicaFigures(
     shard="b",
@@ -79,7 +79,7 @@ class FakeBroker:
 
     async def lags(self) -> AsyncIterator[Lag]:
         self.counted += 1
-        yield Lag("billing", "orders", 10, 4)
+        yield Lag("billing", "orders", 10, 4, 90_500)
 
     async def pending_timers(self) -> int:
         return 11
@@ -131,6 +131,7 @@ async def test_what_a_cluster_knows_is_told() -> None:
         "ternmq_registry_reachable": 0,
         "ternmq_registry_version": 7,
         "ternmq_lease_age_seconds": 1.5,
+        "ternmq_clock_skew_seconds": -0.25,
         "ternmq_broker_proxies": 2,
         "ternmq_broker_accepting": 0,
         "ternmq_store_skipped_bytes_total": 9,
@@ -139,6 +140,9 @@ async def test_what_a_cluster_knows_is_told() -> None:
         "ternmq_store_set_aside": 14,
         "ternmq_consumer_lag billing orders": 10,
         "ternmq_consumer_in_flight billing orders": 4,
+        "ternmq_consumer_oldest_age_seconds billing orders": 90.5,
+        "ternmq_messages_dead_letters_total audit": 2,
+        "ternmq_messages_dead_letters_total billing": 0,
         "ternmq_timers_pending": 11,
     }
     assert {name: seen[name] for name in expected} == expected

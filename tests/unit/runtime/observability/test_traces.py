@@ -13,7 +13,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_runtime.observability.tracing import current_traceparent, recorded, span
 from tests.support.collector import Collector, text_of
-from tests.support.embedded import Embedded, RawClient, message
+from tests.support.embedded import Embedded, Proto, RawClient, duration, message
 
 pytestmark = pytest.mark.slow
 
@@ -123,6 +123,59 @@ async def test_a_batch_of_several_traces_is_linked_to_all(serve: Serve, collecto
     receive = by_name(collector)["receive orders"]
     assert [link.span_id.hex() for link in receive.links] == [f"{number:016x}" for number in (1, 2)]
     assert receive.trace_id.hex() == f"{1:032x}"
+
+
+@pytest.mark.parametrize(
+    ("name", "request_type", "given"),
+    [
+        ("ack", rpc.AckMessageRequest, lambda handle: {"entries": [{"receipt_handle": handle}]}),
+        ("nack", rpc.ChangeInvisibleDurationRequest, lambda handle: {"receipt_handle": handle}),
+        ("reject", rpc.ForwardMessageToDeadLetterQueueRequest, lambda handle: {"receipt_handle": handle}),
+    ],
+)
+async def test_what_settles_a_message_is_in_its_producer_s_trace(
+    serve: Serve, collector: Collector, name: str, request_type: Proto, given: Callable[[str], Proto]
+) -> None:
+    """Although the consumer sends nothing but the receipt handle, and nobody draws lots for it."""
+    async with serve() as client:
+        await client.send("orders", b"traced", trace_context=SAMPLED)
+        [received] = (await client.receive("orders", "billing")).messages
+        handle = received.system_properties.receipt_handle
+        request = request_type(group={"name": "billing"}, topic={"name": "orders"}, **given(handle))
+        if name == "nack":
+            request.invisible_duration.CopyFrom(duration(60))
+        answer = await client.call(request_type.DESCRIPTOR.name.removesuffix("Request"), request)
+        assert answer.status.code == pb.OK, answer.status.message
+    settle = by_name(collector)[f"{name} orders"]
+    assert settle.trace_id.hex() == TRACE
+    assert settle.parent_span_id.hex() == PRODUCER
+    assert [link.span_id.hex() for link in settle.links] == [PRODUCER]
+    assert text_of(settle.attributes)["messaging.operation.type"] == "settle"
+
+
+async def test_an_acknowledgement_of_what_nobody_traces_is_no_trace_of_its_own(
+    serve: Serve, collector: Collector
+) -> None:
+    """Not even where every call is recorded of which nobody says whether."""
+    async with serve(ratio=1.0) as client:
+        await client.create_topic("orders")
+        await client.send("orders", b"quiet", trace_context=UNSAMPLED)
+        [received] = (await client.receive("orders", "billing")).messages
+        await client.ack("orders", "billing", received.system_properties.receipt_handle, "no handle")
+    assert not [name for name in by_name(collector) if name.startswith("ack")]
+
+
+async def test_an_acknowledgement_of_several_traces_is_linked_to_all(serve: Serve, collector: Collector) -> None:
+    async with serve() as client:
+        await client.create_topic("orders")
+        for number in (1, 2):
+            await client.send("orders", b"traced", trace_context=f"00-{number:032x}-{number:016x}-01")
+        received = (await client.receive("orders", "billing")).messages
+        client.metadata = (*client.metadata, ("traceparent", SAMPLED))
+        await client.ack("orders", "billing", *(each.system_properties.receipt_handle for each in received))
+    ack = by_name(collector)["ack orders"]
+    assert ack.parent_span_id.hex() == PRODUCER
+    assert [link.span_id.hex() for link in ack.links] == [f"{number:016x}" for number in (1, 2)]
 
 
 async def test_a_call_goes_on_with_the_trace_of_its_header(serve: Serve, collector: Collector) -> None:

@@ -1,0 +1,54 @@
+"""Which store a broker has (the file `store-id` beside it), and what is lost when an empty one takes its place.
+
+The registry gives a name to the store that it knows (`ternmq_registry/brokers.py`), so that a disk that was lost, or a
+wrong volume, is not taken for the broker.
+"""
+
+import logging
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from ternmq_broker.server.note_file import NoteFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
+
+_log = logging.getLogger(__name__)
+_TOPICS_SHOWN = 5
+
+
+def store_id(data_dir: "Path", *, is_used: bool) -> str:
+    """What tells this store from another one whose broker has the same name; made once. `is_used`: it has messages.
+
+    Blocks. StartupError if the file is damaged: with another id the registry takes it for a store that never was there.
+    """
+    file = NoteFile(
+        data_dir / "store-id",
+        old=re.compile("[0-9a-f]{32}"),
+        advice="restore it from a copy, or write into it the id that the registry knows: without it the broker gets "
+        "another one, which the registry refuses, and says which one it knows",
+    )
+    known = file.read()
+    if known is None and is_used:
+        _log.warning(
+            "the file %s is gone though the store has messages: it gets another id, which the registry may refuse",
+            data_dir / "store-id",
+        )
+    if known is None:
+        known = secrets.token_hex(16)
+        file.write(known)
+    return known
+
+
+def loss_told(before: "BrokerEntry", snapshot: "RegistrySnapshot") -> str:
+    """What is gone with the broker's store that an empty one takes the place of, as far as the registry tells."""
+    topics = sorted(topic.name for topic in snapshot.topics.values() if before.name in topic.brokers)
+    shown = ", ".join(topics[:_TOPICS_SHOWN]) + (", ..." if len(topics) > _TOPICS_SHOWN else "")
+    return (
+        f"store {before.store_id} is given up: what was in its queues ({len(topics)} topics: {shown or 'none'}) is "
+        "lost, with timed messages, open transactions and the positions of consumer groups, which begin anew; who "
+        "reads by offset, and is beyond the new ends, hears ILLEGAL_OFFSET"
+    )

@@ -1,0 +1,45 @@
+"""What goes with a broker that is removed, in words: for who is refused, and for who said that it is to go anyway."""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOPICS_SHOWN = 5
+
+
+class Told(Protocol):
+    """What a broker told of itself last; see `cluster.BrokerLoad`."""
+
+    @property
+    def transactions(self) -> int: ...
+    @property
+    def messages(self) -> int | None: ...
+    @property
+    def unfinished(self) -> int | None: ...
+    @property
+    def timers(self) -> int | None: ...
+
+
+def is_empty(told: Told) -> bool:
+    """Whether nobody would miss what is there, by what it told."""
+    return told.unfinished == 0 and told.timers == 0 and told.transactions == 0
+
+
+def loss_text(topics: "Sequence[str]", told: Told) -> str:
+    """What is lost with a broker that is on these topics."""
+    shown = ", ".join(topics[:TOPICS_SHOWN]) + (", ..." if len(topics) > TOPICS_SHOWN else "")
+    queues = f"its queues of {_counted(len(topics), 'topic')} ({shown})" if topics else "no queues of any topic"
+    if told.messages is None or told.unfinished is None or told.timers is None:
+        return (
+            f"{queues}, with as many messages, timed messages and open transactions as it has: it never told how many"
+        )
+    return (
+        f"{queues}; as it told last, {_counted(told.messages, 'message')} in them, of which groups have "
+        f"{told.unfinished:,} to finish, {_counted(told.timers, 'timed message')} and "
+        f"{_counted(told.transactions, 'open transaction')}"
+    )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -1,0 +1,105 @@
+"""How far this process's clock is from the registry's, which all processes of a cluster can ask.
+
+Reading     the registry says its time with each look (`Directory`), between two moments of our monotonic clock: so its
+            time is known as well as half of what lies between them. The monotonic clock goes on from there, so that a
+            clock that is set is noticed at once, and also while the registry is away.
+Limits      passed is what is beyond it whatever the uncertainty; over it is when the skew is safely within it again.
+Wrong       beyond the second limit nobody knows which time it is. What goes by times of the day then waits: timed
+            messages are not taken and not delivered, and nothing is removed for its age (`Clock.problem`).
+Embedded    there is no second clock, and no skew.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.clock import Clock
+
+_log = logging.getLogger(__name__)
+# Of a limit, so that what hovers there is not said again and again.
+_WITHIN = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """What the other clock said, in milliseconds since the epoch, between two moments of the monotonic clock."""
+
+    other_ms: int
+    asked_s: float
+    answered_s: float
+
+    @property
+    def uncertainty_ms(self) -> float:
+        return (self.answered_s - self.asked_s) * 500
+
+    def time_ms(self, at_s: float) -> float:
+        """What the other clock says at that moment of the monotonic one."""
+        return self.other_ms + (at_s - (self.asked_s + self.answered_s) / 2) * 1000
+
+
+def is_beyond(skew_ms: float, uncertainty_ms: float, limit_ms: float, *, was: bool) -> bool:
+    """Whether the limit is passed; what it `was` before where nobody can tell."""
+    if abs(skew_ms) - uncertainty_ms > limit_ms:
+        return True
+    return was and abs(skew_ms) + uncertainty_ms > limit_ms * _WITHIN
+
+
+class ClockSkew:
+    """Of one process. For the event loop's thread, but for `seconds`. With `max_ms` 0 no clock is wrong."""
+
+    def __init__(
+        self, clock: "Clock", *, warn_ms: int, max_ms: int, now_s: "Callable[[], float]" = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._warn_ms = warn_ms
+        self._max_ms = max_ms
+        self._now_s = now_s
+        self._reading: ClockReading | None = None
+        self._is_warned = self._is_wrong = False
+        clock.judged_by(self.look)
+
+    @property
+    def seconds(self) -> float | None:
+        """How far it is ahead, below 0 behind; None while the registry has not said its time."""
+        reading = self._reading
+        return None if reading is None else (self._clock.now_ms() - reading.time_ms(self._now_s())) / 1000
+
+    def read(self, reading: "ClockReading | None") -> None:
+        """The registry has said its time, if it has one of its own."""
+        if reading is not None:
+            self._reading = reading
+
+    def look(self) -> str | None:
+        """Why the clock can't be relied on now, None if it can; what has changed is logged."""
+        skew_s = self.seconds
+        if skew_s is None or self._reading is None:
+            return None
+        uncertainty_ms = self._reading.uncertainty_ms
+        was_wrong, was_warned = self._is_wrong, self._is_warned
+        self._is_wrong = self._max_ms > 0 and is_beyond(skew_s * 1000, uncertainty_ms, self._max_ms, was=was_wrong)
+        self._is_warned = is_beyond(skew_s * 1000, uncertainty_ms, self._warn_ms, was=was_warned)
+        if (self._is_wrong, self._is_warned) != (was_wrong, was_warned):
+            self._say(skew_s)
+        return self._problem(skew_s) if self._is_wrong else None
+
+    def _problem(self, skew_s: float) -> str:
+        return (
+            f"the clock is {_shown(skew_s)} the registry's, beyond clock_skew_max_ms ({self._max_ms / 1000:g} s): "
+            "timed messages are not taken and not delivered, and none is removed for its age"
+        )
+
+    def _say(self, skew_s: float) -> None:
+        if self._is_wrong:
+            _log.error("%s, until it is right; look at the NTP of both machines", self._problem(skew_s))
+        elif self._is_warned:
+            _log.warning("the clock is %s the registry's: look at the NTP of both machines", _shown(skew_s))
+        else:
+            _log.info("the clock agrees with the registry's again: it is %s that one", _shown(skew_s))
+
+
+def _shown(skew_s: float) -> str:
+    return f"{abs(skew_s):.1f} s {'ahead of' if skew_s > 0 else 'behind'}"
