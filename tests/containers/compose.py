@@ -22,6 +22,7 @@ PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 OBSERVABILITY, PIPELINE, REPLICATED = "observability", "pipeline", "replicated"
 PROFILES = (OBSERVABILITY, PIPELINE, REPLICATED)
 BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 800, 240, 90
+UPGRADE_TIMEOUT_S = 400
 
 
 def docker(*arguments: str, timeout_s: float = 60) -> str:
@@ -103,6 +104,21 @@ class Stack:
                 yield process
             finally:
                 process.kill()
+
+    def upgraded(self, *options: str, override: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """deploy/rolling-upgrade.sh, with the images that there are; `override` is laid over the files, as by a release
+        that changes them."""
+        files = (*self._files, *(() if override is None else (override,)))
+        variables = {"COMPOSE_FILE": os.pathsep.join(map(str, files)), "COMPOSE_PROJECT_NAME": self.project}
+        return subprocess.run(
+            [str(ROOT / "deploy/rolling-upgrade.sh"), "--no-build", *options],
+            cwd=ROOT,
+            env={**os.environ, **self._variables(), **variables},
+            capture_output=True,
+            text=True,
+            timeout=UPGRADE_TIMEOUT_S,
+            check=False,
+        )
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         files = [word for file in self._files for word in ("--file", str(file))]

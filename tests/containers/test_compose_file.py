@@ -55,6 +55,7 @@ def test_a_service_is_bounded_and_can_become_nobody_else(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"]
     assert service["cpus"]
+    assert service["pids_limit"] > 0
     assert service["restart"] == ("no" if name in JOBS else "unless-stopped")
     assert "healthcheck" in service or name in WITHOUT_HEALTH or service["image"] in OF_THE_IMAGE
 

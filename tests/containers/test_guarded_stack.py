@@ -95,6 +95,15 @@ def test_a_refusal_is_in_the_audit_log_and_no_secret_in_any_log(stack: Stack, op
     assert stack.run_in("proxy-0", "cat", "/etc/ternmq/secrets/secrets-key") not in logs
 
 
+def test_a_rolling_upgrade_acts_as_the_first_user(stack: Stack) -> None:
+    members = [service for service in SERVICES if service != "load-balancer"]
+    before = {stack.container(service) for service in members}
+    done = stack.upgraded("--all")
+    assert done.returncode == 0, done.stderr
+    assert "broker-0: new messages go to others" in done.stderr
+    assert not before & {stack.container(service) for service in members}
+
+
 def test_a_second_start_keeps_certificates_and_secrets(stack: Stack) -> None:
     before = [
         stack.run_in("proxy-0", "cat", f"/etc/ternmq/{name}") for name in ("certificates/ca.pem", "secrets/init-secret")

@@ -21,6 +21,15 @@ DATA_SOURCES = """
 import importlib.metadata, pyarrow.parquet, pyspark, pyspark_ternmq, ternmq.blocking
 print(pyspark_ternmq.DefaultSource.name(), importlib.metadata.version("pyspark"))
 """
+# The modules without it; in front of the path are the zips that Spark puts there.
+WITHOUT_BYTE_CODE = """
+import glob, os, sys
+sys.path[:0] = glob.glob(os.path.join(os.environ["SPARK_HOME"], "python/lib/*.zip"))
+import pyspark.daemon, pyspark.sql.streaming.python_streaming_source_runner, pyspark.worker, pyspark_ternmq
+specs = [module.__spec__ for module in sys.modules.values() if getattr(module, "__spec__", None)]
+sources = [spec for spec in specs if (spec.origin or "").endswith(".py")]
+print(*[spec.name for spec in sources if not os.path.exists(spec.cached or "")] or ["none"])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +56,11 @@ def test_it_has_the_data_source_and_the_release_of_spark_that_the_project_asks_f
     name, version = docker("run", *BOUNDS, image, "python3", "-c", DATA_SOURCES).split()
     assert name == "ternmq"
     assert tuple(int(part) for part in version.split(".")[:2]) >= (4, 2)
+
+
+def test_what_a_worker_imports_has_byte_code(image: str) -> None:
+    said = docker("run", *BOUNDS, image, "python3", "-c", WITHOUT_BYTE_CODE)
+    assert said.split() == ["none"]
 
 
 def test_driver_and_workers_have_one_python(image: str) -> None:

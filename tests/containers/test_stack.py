@@ -59,6 +59,7 @@ def test_nobody_is_root_and_nothing_can_be_written(stack: Stack, service: str) -
     assert (host["ReadonlyRootfs"], host["CapDrop"]) == (True, ["ALL"])
     assert host["Memory"] > 0
     assert host["NanoCpus"] > 0
+    assert host["PidsLimit"] == described()[service]["pids_limit"]
     with pytest.raises(AssertionError, match="Read-only file system"):
         stack.run_in(service, "sh", "-c", "echo x > /written")
 

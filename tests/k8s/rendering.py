@@ -68,7 +68,7 @@ def _kustomize() -> list[str]:
     if kustomize := shutil.which("kustomize"):
         return [kustomize, "build"]
     kubectl = shutil.which("kubectl")
-    assert kubectl is not None, "kustomize is missing: run tests/k8s/install_kustomize.sh, as tools/check does"
+    assert kubectl is not None, "kustomize is missing: run tests/k8s/install_tools.sh, as tools/check does"
     return [kubectl, "kustomize"]
 
 

@@ -72,6 +72,14 @@ def test_a_setting_is_changed_by_a_map_of_the_same_name(checkout: Path) -> None:
     assert named(after, "Deployment", "proxy") == named(before, "Deployment", "proxy")
 
 
+def test_what_prometheus_is_to_take_gets_its_label_and_nothing_else_does(checkout: Path) -> None:
+    before, after = by_name(rendered("production")), by_name(production_after(checkout, commands("Monitoring")))
+    changed = {key for key in before if before[key] != after[key]}
+    assert changed == {("ServiceMonitor", "ternmq"), ("PrometheusRule", "ternmq")}
+    assert all(after[key]["metadata"]["labels"] == {"release": "kube-prometheus-stack"} for key in changed)
+    assert all(after[key]["spec"] == before[key]["spec"] for key in changed)
+
+
 def test_what_the_rollout_names_is_there() -> None:
     lines = " ".join(commands("Rolling upgrade"))
     objects = rendered("production")

@@ -118,7 +118,13 @@ def test_no_setting_and_no_secret_is_there_for_nobody(objects: tuple[Json, ...],
     specs = [pod.spec for pod in pods(objects)]
     references = [(kind, ref) for kind, keys in kinds.items() for key in keys for ref in keys_of(specs, key)]
     named_ones = {(kind, ref.get("secretName") or ref["name"]) for kind, ref in references if not ref.get("optional")}
-    assert named_ones == set(known)
+    assert named_ones | grafanas(objects) == set(known)
+
+
+def grafanas(objects: tuple[Json, ...]) -> set[tuple[str, str]]:
+    """Dashboards, which the sidecar of Grafana finds by their label."""
+    maps = (each["metadata"] for each in of_kind(objects, "ConfigMap"))
+    return {("ConfigMap", each["name"]) for each in maps if each.get("labels", {}).get("grafana_dashboard") == "1"}
 
 
 def test_volumes_that_are_mounted_are_there_and_all_are_mounted(objects: tuple[Json, ...]) -> None:
