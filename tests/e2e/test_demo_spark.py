@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.image import imread
 
-from ternmq_command.demo.flights import Row, data_file, rows
+from ternmq_command.demo.flights import ROWS, Row, data_file, rows
+from ternmq_command.demo.names import airport_names
 
 TIMEOUT_S = 400
 pytestmark = [
@@ -67,6 +68,10 @@ def test_a_demo_that_is_stopped_while_the_lake_fills_leaves_no_broker_and_is_con
     assert not psutil.wait_procs(started, timeout=TIMEOUT_S)[1]
     assert account(MORE) in run(tmp_path, MORE)
     assert_tables_are_right(tmp_path, MORE)
+
+
+def test_each_airport_to_which_a_flight_goes_has_a_name() -> None:
+    assert {row["dest"] for _, row in rows(data_file(), ROWS)} <= airport_names().keys()
 
 
 def test_without_java_nothing_is_started_and_one_line_says_what_to_install(tmp_path: Path) -> None:
@@ -138,11 +143,11 @@ def delays_by_carrier(flights: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def busiest_routes(flights: Iterable[Row]) -> list[dict[str, Any]]:
-    names = names_of("airports.csv", "faa")
+    names = airport_names()
     made = [
         {
             "dest": dest,
-            "dest_name": names.get(dest, dest),
+            "dest_name": names[dest],
             "origin": origin,
             **counts(of_route),
             "carriers": len({row["carrier"] for row in of_route}),

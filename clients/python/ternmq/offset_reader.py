@@ -13,7 +13,7 @@ everything here may be repeated without harm.
 import copy
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -38,7 +38,7 @@ from ternmq.connection import (
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, InternalError, check, error_of
 from ternmq.filters import Filter, TagFilter
-from ternmq.identity import Identity
+from ternmq.identity import Identity, new_client_id
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, checked_start, offset_request
 from ternmq.route import Queue, Route
@@ -69,12 +69,15 @@ class Part:
 
 
 class OffsetReader:
-    """The arguments are those of the other clients; hooks and timing have no meaning here."""
+    """The arguments are those of the other clients; hooks and timing have no meaning here. `kind` begins the name under
+    which servers know this client."""
 
-    def __init__(self, endpoint: str, *, patience: float = PATIENCE_S, **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, endpoint: str, *, patience: float = PATIENCE_S, kind: str = "", **options: Unpack[ClientOptions]
+    ) -> None:
         check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
-        self._identity = Identity(options.get("credentials"))
+        self._identity = Identity(options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else "")
         self._tls = tls_options(options.get("tls", False))
         self._timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
         self.patience_s = patience
@@ -104,10 +107,14 @@ class OffsetReader:
 
     # --- what there is
 
-    def topics(self) -> list[str]:
-        """The names of all topics; `Unsupported` where the server is no TernMQ."""
-        answer = self._ask(self._access_point, _LIST_TOPICS, admin_pb2.ListTopicsRequest(), service=_ADMIN)
-        return [topic.name for topic in answer.topics]
+    def topics(self, names: Iterable[str] = ()) -> dict[str, str]:
+        """All topics, or those of these names that are there, each with its identity: another one when a topic of this
+        name was deleted and made again, empty of a server that tells none. `Unsupported` where it is no TernMQ."""
+        wanted = list(names)
+        request = admin_pb2.ListTopicsRequest(names=wanted)
+        answer = self._ask(self._access_point, _LIST_TOPICS, request, service=_ADMIN)
+        # An older server knows no names, and tells of all.
+        return {topic.name: topic.identity for topic in answer.topics if not wanted or topic.name in wanted}
 
     def queues(self, topic: str) -> tuple[Queue, ...]:
         """The queues that can be read, in the order of the route; `NotFound` for a topic that isn't there."""
@@ -125,6 +132,21 @@ class OffsetReader:
         checked_start(place)
         requests = [(queue.endpoints, offset_request(queue, place)) for queue in queues]
         return [answer.offset for answer in self._ask_all(calls.QUERY_OFFSET, requests)]
+
+    def check(self, queue: Queue, passing: Filter) -> None:
+        """`BadRequest` if the server can't read the filter: it is asked for nothing, as there is nothing behind the
+        end."""
+
+        def ask() -> None:
+            request = rpc.PullMessageRequest(
+                message_queue=queue.proto,
+                offset=self.offset(queue, "latest"),
+                batch_size=1,
+                filter_expression=passing.to_proto(),
+            )
+            self._pull(queue.endpoints, request)
+
+        self.patiently(ask)
 
     # --- progress of a group
 
@@ -149,6 +171,12 @@ class OffsetReader:
             for queue, offset in offsets
         ]
         self._ask_all(calls.UPDATE_OFFSET, requests)
+
+    def join(self, group: str) -> None:
+        """Be shown as a pulling member of the group, for as long as servers remember a client that says nothing. It has
+        queues shared out to it then: a group is for one reader by offset, or for others."""
+        request = rpc.HeartbeatRequest(group=pb.Resource(name=group), client_type=pb.PULL_CONSUMER)
+        self._ask(self._access_point, calls.HEARTBEAT, request)
 
     # --- messages
 

@@ -8,7 +8,7 @@ from ternmq.admin.call import SERVICE
 from ternmq_command.calls.service_calls import Calls
 
 if TYPE_CHECKING:
-    from ternmq.admin.brokers import Broker, BrokerRemaining, ServerInfo
+    from ternmq.admin.brokers import Broker, BrokerRemaining, RemovedBroker, ServerInfo
     from ternmq.admin.groups import Group, GroupDescription, GroupSettings
     from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
     from ternmq.admin.quotas import Quota
@@ -139,10 +139,10 @@ class AdminClient(Calls):
         permission = cast("Permission | None", permission_name)
         return self.ask(brokers.update(name, permission=permission, draining=draining))
 
-    def remove_broker(self, name: str, *, force: bool) -> None:
+    def remove_broker(self, name: str, *, force: bool) -> "RemovedBroker":
         from ternmq.admin import brokers
 
-        self.ask(brokers.remove(name, force=force))
+        return self.ask(brokers.remove(name, force=force))
 
     def remaining(self, name: str) -> "BrokerRemaining":
         """What would be lost with the broker."""

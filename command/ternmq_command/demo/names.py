@@ -4,13 +4,21 @@ import csv
 
 from ternmq_command.demo.flights import data_file
 
+# Airports of Puerto Rico and of the Virgin Islands, to which flights go, and which the data set's own table leaves out.
+AIRPORTS_LEFT_OUT = {
+    "BQN": "Rafael Hernandez",
+    "PSE": "Mercedita",
+    "SJU": "Luis Munoz Marin Intl",
+    "STT": "Cyril E King",
+}
+
 
 def carrier_names() -> dict[str, str]:
     return _names("airlines.csv", "carrier")
 
 
 def airport_names() -> dict[str, str]:
-    return _names("airports.csv", "faa")
+    return AIRPORTS_LEFT_OUT | _names("airports.csv", "faa")
 
 
 def _names(file: str, code: str) -> dict[str, str]:

@@ -9,13 +9,15 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_ternmq.demo import charts, flights
 from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.progress import LOOK_INTERVAL_S, Position, ProgressLine
+from pyspark_ternmq.pipelines.restarts import restarted
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.demo import TOPIC
 from ternmq_command.demo.account import Account
@@ -90,6 +92,13 @@ class _StoppableLine(ProgressLine):
         super().update(position)
         self._stopping.check()
 
+    def wait(self, duration_s: float) -> None:
+        """Until it is over, or somebody wants this to stop."""
+        end_s = time.monotonic() + duration_s
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._stopping.check()
+            time.sleep(min(left_s, LOOK_INTERVAL_S))
+
 
 @contextmanager
 def _broker(folders: Folders) -> Iterator[str]:
@@ -103,7 +112,7 @@ def _broker(folders: Folders) -> Iterator[str]:
             runner.run(stack.stop())
 
 
-def _fill_lake(spark: "SparkSession", folders: Folders, endpoint: str, line: ProgressLine) -> lake.LakeReport:
+def _fill_lake(spark: "SparkSession", folders: Folders, endpoint: str, line: _StoppableLine) -> lake.LakeReport:
     options = lake.LakeOptions(
         connection=PipelineConnection(endpoint=endpoint),
         topics=[TOPIC],
@@ -112,7 +121,9 @@ def _fill_lake(spark: "SparkSession", folders: Folders, endpoint: str, line: Pro
         json_schema=flights.JSON_SCHEMA,
     )
     try:
-        return lake.run(spark, options, line=line)
+        return restarted(partial(lake.run, spark, options, line=line), line, wait=line.wait)
+    except (lake.Locked, lake.LockLost) as error:
+        raise CommandFailure(str(error)) from None
     except (lake.LakeBroken, OSError) as error:
         raise CommandFailure(f"{error}; --fresh starts over") from None
 

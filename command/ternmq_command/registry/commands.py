@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq_command.registry.handle_keys import rotate_handle_key
-from ternmq_command.registry.member_settings import REGISTRY_OPTION, AnyMemberSettings
+from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION, REGISTRY_OPTION, AnyMemberSettings
 from ternmq_command.registry.rebuild import rebuild
 from ternmq_command.server.server_options import config_option, loaded_settings
 from ternmq_command.server.server_process import server_failures
@@ -40,14 +40,20 @@ def command() -> None:
 
 
 def registry_options(function: Callable[..., None]) -> Callable[..., None]:
-    """`--registry` and `--config`; the function gets the URL that follows from them."""
+    """`--registry`, `--registry-password-file` and `--config`; the function gets URL and file that follow from them."""
 
     @functools.wraps(function)
-    def with_url(config: Path | None, registry: str | None, **others: Any) -> None:  # noqa: ANN401 - click's
-        settings = loaded_settings(AnyMemberSettings, config, {"registry": registry}).settings
-        function(settings.registry, **others)
+    def with_url(
+        config: Path | None,
+        registry: str | None,
+        registry_password_file: Path | None,
+        **others: Any,  # noqa: ANN401
+    ) -> None:
+        flags: dict[str, object] = {"registry": registry, "registry_password_file": registry_password_file}
+        settings = loaded_settings(AnyMemberSettings, config, flags).settings
+        function(settings.registry, settings.registry_password_file, **others)
 
-    return config_option(REGISTRY_OPTION(with_url))
+    return config_option(REGISTRY_OPTION(PASSWORD_FILE_OPTION(with_url)))
 
 
 @command.command()
@@ -60,7 +66,7 @@ def registry_options(function: Callable[..., None]) -> Callable[..., None]:
     help="How long to wait for a database that can't be reached.",
 )
 @json_option
-def migrate(url: str, wait: timedelta, as_json: bool) -> None:
+def migrate(url: str, password_file: Path | None, wait: timedelta, as_json: bool) -> None:
     """Bring the database to the schema that this version needs.
 
     Run it before brokers and proxies of a new version start; those never change the schema. It is safe to run it again,
@@ -75,7 +81,7 @@ def migrate(url: str, wait: timedelta, as_json: bool) -> None:
     with server_failures():
         from ternmq_registry import schema
 
-        done = _patiently(lambda: schema.migrate(url), wait.total_seconds())
+        done = _patiently(lambda: schema.migrate(url, password_file), wait.total_seconds())
     shown = without_password(url)
     if as_json:
         print_json({"registry": shown, "before": done.before, "after": done.after})
@@ -88,7 +94,7 @@ def migrate(url: str, wait: timedelta, as_json: bool) -> None:
 @command.command()
 @registry_options
 @json_option
-def version(url: str, as_json: bool) -> None:
+def version(url: str, password_file: Path | None, as_json: bool) -> None:
     """Print which schema the database has, and which one this version needs.
 
     \b
@@ -100,7 +106,7 @@ def version(url: str, as_json: bool) -> None:
         from ternmq_registry import schema
         from ternmq_registry.migrations import NEWEST
 
-        found = _patiently(lambda: schema.schema_version(url), 0)
+        found = _patiently(lambda: schema.schema_version(url, password_file), 0)
     if as_json:
         print_json({"schema": found, "needed": NEWEST})
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.registry.failures import registry_failures
-from ternmq_command.registry.member_settings import REGISTRY_OPTION, AnyMemberSettings
+from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION, REGISTRY_OPTION, AnyMemberSettings
 from ternmq_command.server.server_options import config_option, loaded_settings
 from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.failures import WrongUsage
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @config_option
 @REGISTRY_OPTION
+@PASSWORD_FILE_OPTION
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of a server of `ternmq up`, which must not run."
 )
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
 @yes_option
 @json_option
 def rotate_handle_key(
-    config: Path | None, registry: str | None, data_dir: Path | None, *, all_at_once: bool, yes: bool, as_json: bool
+    config: Path | None,
+    registry: str | None,
+    registry_password_file: Path | None,
+    data_dir: Path | None,
+    *,
+    all_at_once: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Sign handles with another key from now on.
 
@@ -53,7 +61,8 @@ def rotate_handle_key(
         raise WrongUsage("give one of --registry and --data-dir")
     if all_at_once:
         confirm("Refuse every handle that clients have?", yes=yes)
-    with registry_failures(), _opened(config, registry, data_dir) as opened:
+    flags: dict[str, object] = {"registry": registry, "registry_password_file": registry_password_file}
+    with registry_failures(), _opened(config, flags, data_dir) as opened:
         keys = opened.rotate_handle_keys(all_at_once=all_at_once)
     accepted, signing = [key.number for key in keys[:-1]], keys[-2].number
     if as_json:
@@ -64,12 +73,13 @@ def rotate_handle_key(
 
 
 @contextmanager
-def _opened(config: Path | None, registry: str | None, data_dir: Path | None) -> "Iterator[Registry]":
+def _opened(config: Path | None, flags: dict[str, object], data_dir: Path | None) -> "Iterator[Registry]":
     from ternmq_registry.registry import Registry
 
     if data_dir is None:
-        url = loaded_settings(AnyMemberSettings, config, {"registry": registry}).settings.registry
-        with closing(Registry.postgres(url)) as of_cluster:
+        settings = loaded_settings(AnyMemberSettings, config, flags).settings
+        password_file = settings.registry_password_file
+        with closing(Registry.postgres(settings.registry, password_file=password_file)) as of_cluster:
             yield of_cluster
         return
     from ternmq_broker.store.lock import StoreLock

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.registry.failures import registry_failures
+from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION
 from ternmq_command.server.server_options import config_option, loaded_settings
 from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.failures import WrongUsage
@@ -34,6 +35,7 @@ GUESSED = (
     "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of the server.  [default: ternmq-data]"
 )
 @click.option("--registry", metavar="URL", help="The database of a cluster, to be given what a broker of it has.")
+@PASSWORD_FILE_OPTION
 @click.option("--broker-name", metavar="NAME", help="That broker's name.  [default: broker-0]")
 @click.option("--dry-run", is_flag=True, help="Only print what would be made.")
 @yes_option
@@ -42,6 +44,7 @@ def rebuild(
     config: Path | None,
     data_dir: Path | None,
     registry: str | None,
+    registry_password_file: Path | None,
     broker_name: str | None,
     *,
     dry_run: bool,
@@ -63,7 +66,9 @@ def rebuild(
       ternmq registry rebuild --data-dir /var/lib/ternmq --yes
       ternmq registry rebuild --data-dir /var/lib/b1 --broker-name b1 --registry postgresql://ternmq@db/ternmq
     """
-    with registry_failures(), _planned(config, {"data_dir": data_dir, "broker_name": broker_name}, registry) as planned:
+    flags: dict[str, object] = {"data_dir": data_dir, "broker_name": broker_name}
+    in_cluster: dict[str, object] = {"registry": registry, "registry_password_file": registry_password_file}
+    with registry_failures(), _planned(config, flags, in_cluster) as planned:
         plan = planned.plan
         if not as_json:
             _print_plan(plan)
@@ -78,12 +83,12 @@ def rebuild(
 
 
 @contextmanager
-def _planned(config: Path | None, flags: dict[str, object], registry: str | None) -> "Iterator[Rebuild]":
+def _planned(config: Path | None, flags: dict[str, object], in_cluster: dict[str, object]) -> "Iterator[Rebuild]":
     from ternmq_broker.rebuilding.rebuilding import cluster_rebuild, embedded_rebuild
 
-    if registry is not None:
-        member = loaded_settings(BrokerServerSettings, config, {**flags, "registry": registry}).settings
-        with cluster_rebuild(member, member.registry) as planned:
+    if in_cluster["registry"] is not None:
+        member = loaded_settings(BrokerServerSettings, config, {**flags, **in_cluster}).settings
+        with cluster_rebuild(member) as planned:
             yield planned
         return
     settings = loaded_settings(ServerSettings, config, flags).settings

@@ -9,9 +9,10 @@ from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option
 from ternmq_command.terminal.output import counted, iso, print_json, print_json_line, print_records
 from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_common.loss import is_empty, loss_text
 
 if TYPE_CHECKING:
-    from ternmq.admin.brokers import Broker, BrokerRemaining
+    from ternmq.admin.brokers import Broker, BrokerLoad, BrokerRemaining
 
 # The keys of `ternmq.admin.words.PERMISSIONS`, which needs the protocol's code to be imported.
 PERMISSION_NAMES = ("read-write", "read", "write", "none")
@@ -22,7 +23,7 @@ LOOK_INTERVAL_S = 1.0
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List all brokers.
+    """List all brokers. `clock` is how far the clock of each is ahead of the registry's.
 
     \b
     Examples:
@@ -41,7 +42,14 @@ def _for_people(record: dict[str, object]) -> dict[str, object]:
     load = record["load"]
     assert isinstance(load, dict)
     shown = {name: value for name, value in record.items() if name not in ("load", "epoch", "started")}
-    return {**shown, "in/s": f"{load['messages_in']:.0f}", "out/s": f"{load['messages_out']:.0f}"}
+    skew_s = load["clock_skew_s"]
+    clock = None if skew_s is None else f"{skew_s:+.1f} s"
+    return {
+        **shown,
+        "clock": clock,
+        "in/s": f"{load['messages_in']:.0f}",
+        "out/s": f"{load['messages_out']:.0f}",
+    }
 
 
 @click.command()
@@ -149,14 +157,16 @@ def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None
 
 @click.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Although messages are there that somebody may want: they are lost.")
+@click.option("--force", is_flag=True, help="Although messages are or may be there that somebody wants: they are lost.")
 @yes_option
 @endpoint_option
 @json_option
 def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> None:
     """Forget broker NAME and take it off all topics. Asks first; without a terminal it needs --yes.
 
-    A broker that runs must be drained before. Stop its process then: one that goes on registers again, as a new broker.
+    It must be drained before, whether it runs or not; else the command says what would be lost, as far as the broker
+    has told, and wants --force. A process that still runs ends. Started with --rejoin, it is back with what it has, on
+    the topics that it was on.
 
     \b
     Examples:
@@ -167,15 +177,24 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
 
     confirm(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
     with AdminClient(endpoint) as admin:
-        admin.remove_broker(name, force=force)
+        removed = admin.remove_broker(name, force=force)
+    lost = removed.lost
     if as_json:
-        print_json({"name": name, "removed": True})
-    else:
-        echo(f"broker {name} removed")
+        print_json(
+            {
+                "name": name,
+                "removed": True,
+                "topics": list(removed.topics),
+                "lost": None if lost is None else _load_record(lost),
+            }
+        )
+        return
+    echo(f"broker {name} removed")
+    if lost is not None and not (is_empty(lost) and lost.messages == 0):
+        echo(f"with it are gone {loss_text(removed.topics, lost)}", err=True)
 
 
 def broker_record(broker: "Broker") -> dict[str, object]:
-    load = broker.load
     return {
         "name": broker.name,
         "address": broker.address or None,
@@ -185,13 +204,21 @@ def broker_record(broker: "Broker") -> dict[str, object]:
         "epoch": broker.epoch,
         "version": broker.version or None,
         "started": iso(broker.started),
-        "load": {
-            "messages_in": load.messages_in,
-            "messages_out": load.messages_out,
-            "proxies": load.proxies,
-            "transactions": load.transactions,
-            "disk_used": load.disk_used,
-        },
+        "load": _load_record(broker.load),
+    }
+
+
+def _load_record(load: "BrokerLoad") -> dict[str, object]:
+    return {
+        "messages_in": load.messages_in,
+        "messages_out": load.messages_out,
+        "proxies": load.proxies,
+        "transactions": load.transactions,
+        "disk_used": load.disk_used,
+        "messages": load.messages,
+        "unfinished": load.unfinished,
+        "timers": load.timers,
+        "clock_skew_s": load.clock_skew,
     }
 
 

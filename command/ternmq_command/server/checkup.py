@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
+from ternmq_common.loss import is_empty
 from ternmq_rpc.grpc_http2 import machine
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def of_disk(data_dir: Path) -> Iterator[Finding]:
         yield Finding("disk", "ok", said)
 
 
-def of_registry(url: str) -> Iterator[Finding]:
+def of_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
     """A cluster's database: whether it answers, and has the schema that this version needs."""
     from ternmq_common.settings import without_password
 
@@ -113,12 +114,12 @@ def of_registry(url: str) -> Iterator[Finding]:
             from ternmq_registry.migrations import NEWEST
 
             try:
-                found = schema.schema_version(url)
+                found = schema.schema_version(url, password_file)
             except RegistryUnavailable as error:
                 raise RegistryUnreachable(error.reason) from None
     except CommandFailure as failure:
         yield Finding(
-            "registry", "problem", f"{shown}: {failure.message}", "check the URL, $PGPASSWORD and the database"
+            "registry", "problem", f"{shown}: {failure.message}", "check the URL, its password and the database"
         )
         return
     if found == NEWEST:
@@ -208,15 +209,23 @@ def of_certificate(endpoint: str) -> Iterator[Finding]:
 def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
     for broker in admin.brokers():
         if not broker.live:
-            yield Finding(
-                "broker", "problem", f"{broker.name} is away", "start it, or: ternmq broker remove " + broker.name
-            )
+            yield Finding("broker", "problem", f"{broker.name} is away", f"start it, or: {_remove(broker)}")
         elif broker.draining:
             yield Finding("broker", "warning", f"{broker.name} is being drained", f"ternmq broker resume {broker.name}")
         else:
             yield Finding("broker", "ok", f"{broker.name}, {broker.load.proxies} proxies connected")
         if broker.replicas:
             yield _of_replicas(broker)
+        skew_s = broker.load.clock_skew
+        if broker.live and skew_s is not None and abs(skew_s) > CLOCK_AHEAD_MAX_S:
+            told = f"that of {broker.name} is {skew_s:+.1f} s from the registry's"
+            yield Finding("clock", "problem", told, "set both by NTP; far off, it takes and delivers no timed messages")
+
+
+def _remove(broker: "Broker") -> str:
+    """How to forget it; one that is not known to be empty only on purpose."""
+    known_empty = broker.draining and is_empty(broker.load)
+    return f"ternmq broker remove {broker.name}{'' if known_empty else ' --force'}"
 
 
 def _of_replicas(broker: "Broker") -> Finding:

@@ -31,9 +31,24 @@ NOBODY_THERE = Unreachable.exit_code
     help="Where a broker of this machine keeps its data; looked at if it is there.",
 )
 @click.option("--registry", envvar="TERNMQ_REGISTRY", metavar="URL", help="A cluster's database, to be looked at too.")
+@click.option(
+    "--registry-password-file",
+    envvar="TERNMQ_REGISTRY_PASSWORD_FILE",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The password of that database's user.",
+)
 @click.option("--round-trip/--no-round-trip", default=True, help="Send a message through a topic made for that.")
 @json_option
-def command(endpoint: str, http: str, data_dir: Path, registry: str | None, round_trip: bool, as_json: bool) -> int:
+def command(
+    endpoint: str,
+    http: str,
+    data_dir: Path,
+    registry: str | None,
+    registry_password_file: Path | None,
+    round_trip: bool,
+    as_json: bool,
+) -> int:
     """Look at a server, its machine and the way to it, and say what to do about what is wrong.
 
     Exit codes: 0 all is well, or there are warnings only; 1 there is a problem; 3 nothing answers at the endpoint.
@@ -45,7 +60,8 @@ def command(endpoint: str, http: str, data_dir: Path, registry: str | None, roun
       ternmq doctor --registry postgresql://ternmq@db:5432/ternmq --json
     """
     findings: list[Finding] = []
-    for finding in _examined(endpoint, http, data_dir, registry, round_trip=round_trip):
+    database = (registry, registry_password_file) if registry else None
+    for finding in _examined(endpoint, http, data_dir, database, round_trip=round_trip):
         findings.append(finding)
         if not as_json:
             _show(finding)
@@ -60,7 +76,7 @@ def command(endpoint: str, http: str, data_dir: Path, registry: str | None, roun
 
 
 def _examined(
-    endpoint: str, http: str, data_dir: Path, registry: str | None, *, round_trip: bool
+    endpoint: str, http: str, data_dir: Path, database: tuple[str, Path | None] | None, *, round_trip: bool
 ) -> "Iterator[Finding]":
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.server import checkup
@@ -68,8 +84,8 @@ def _examined(
     yield from checkup.of_installation()
     yield from checkup.of_descriptors()
     yield from checkup.of_disk(data_dir)
-    if registry:
-        yield from checkup.of_registry(registry)
+    if database:
+        yield from checkup.of_registry(*database)
     access = list(checkup.of_access())
     yield from access
     if any(finding.state == "problem" for finding in access):

@@ -40,6 +40,8 @@ _SECRET_VARIABLES = frozenset(map(variable_name, SECRET))
 _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "registry": click.option("--registry", metavar="URL", help="The cluster's registry: postgresql://USER@HOST/NAME; a "
                              "password may be in $PGPASSWORD.  [default: postgresql://ternmq@127.0.0.1:5432/ternmq]"),
+    "registry_password_file": click.option("--registry-password-file", type=click.Path(path_type=Path), metavar="FILE",
+                                           help="The password of its user, read again for each connection."),
     "data_dir": click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR",
                              help="Where everything is kept.  [default: ternmq-data]"),
     "storage": click.option("--storage", metavar="HOST:PORT",
@@ -110,6 +112,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                 help="Answer a send when all copies in sync have it, or the leader.  [default: sync]"),
     "rejoin": click.option("--rejoin", is_flag=True, default=None,
                            help="Take part again although this broker was removed from the cluster."),
+    "accept_empty_store": click.option("--accept-empty-store", metavar="STORE-ID",
+                                       help="Begin with an empty store in place of this one, which is lost for good."),
     "test_clock": click.option("--test-clock", is_flag=True, default=None,
                                help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests "
                                "only."),

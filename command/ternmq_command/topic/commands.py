@@ -173,7 +173,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         answer = admin.topic(name)
-    record = described_record(answer.topic)
+    record = {**described_record(answer.topic), "identity": answer.topic.identity}
     queues = [
         {
             "broker": queue.broker,

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ternmq.admin.call import AdminCall, nothing
+from ternmq.admin.call import AdminCall
 from ternmq.admin.checks import flag, text
 from ternmq.admin.words import Permission, moment_of, permission_number, permission_word, replication_word
 from ternmq_protos.admin_v1 import admin_pb2
@@ -16,13 +16,30 @@ _MS = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker says of itself every few seconds: messages each second, counts, and a share from 0 to 1."""
+    """What a broker says of itself every few seconds: messages each second, counts, and a share from 0 to 1.
+
+    `messages` are in its queues, `unfinished` counts those that groups have to finish, each group by itself, and
+    `timers` wait for their time; None while it has not counted them. `clock_skew` is by how many seconds its clock is
+    ahead of the registry's, None where nobody knows.
+    """
 
     messages_in: float
     messages_out: float
     proxies: int
     transactions: int
     disk_used: float
+    messages: int | None = None
+    unfinished: int | None = None
+    timers: int | None = None
+    clock_skew: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedBroker:
+    """The `topics` that it was on, and what it told of itself last where that is lost; None if it was empty."""
+
+    topics: tuple[str, ...]
+    lost: BrokerLoad | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +137,9 @@ def update(name: str, *, permission: Permission | None = None, draining: bool | 
     return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: broker_of(answer.broker))
 
 
-def remove(name: str, *, force: bool = False) -> AdminCall[None]:
+def remove(name: str, *, force: bool = False) -> AdminCall[RemovedBroker]:
     request = admin_pb2.RemoveBrokerRequest(name=text("name", name), force=flag("force", force))
-    return AdminCall("RemoveBroker", request, admin_pb2.RemoveBrokerResponse, nothing)
+    return AdminCall("RemoveBroker", request, admin_pb2.RemoveBrokerResponse, _removed)
 
 
 def remaining(name: str) -> AdminCall[BrokerRemaining]:
@@ -155,7 +172,6 @@ def _listed(answer: admin_pb2.ListBrokersResponse) -> list[Broker]:
 
 
 def broker_of(broker: admin_pb2.Broker) -> Broker:
-    load = broker.load
     return Broker(
         name=broker.name,
         address=broker.address,
@@ -165,13 +181,7 @@ def broker_of(broker: admin_pb2.Broker) -> Broker:
         epoch=broker.epoch,
         version=broker.version,
         started=moment_of(broker.started),
-        load=BrokerLoad(
-            messages_in=load.messages_in,
-            messages_out=load.messages_out,
-            proxies=load.proxies,
-            transactions=load.transactions,
-            disk_used=load.disk_used,
-        ),
+        load=_load_of(broker.load),
         replicas=tuple(sorted(map(replica_of, broker.replicas), key=lambda replica: replica.name)),
         # A server that does not tell is an older one, without replicas.
         replicas_wanted=broker.replicas_wanted or 1,
@@ -179,6 +189,25 @@ def broker_of(broker: admin_pb2.Broker) -> Broker:
         replication=replication_word(broker.replication or admin_pb2.REPLICATION_SYNC),
         move_to=broker.move_to,
     )
+
+
+def _load_of(load: admin_pb2.BrokerLoad) -> BrokerLoad:
+    return BrokerLoad(
+        messages_in=load.messages_in,
+        messages_out=load.messages_out,
+        proxies=load.proxies,
+        transactions=load.transactions,
+        disk_used=load.disk_used,
+        messages=load.messages if load.HasField("messages") else None,
+        unfinished=load.unfinished if load.HasField("unfinished") else None,
+        timers=load.timers if load.HasField("timers") else None,
+        clock_skew=load.clock_skew if load.HasField("clock_skew") else None,
+    )
+
+
+def _removed(answer: admin_pb2.RemoveBrokerResponse) -> RemovedBroker:
+    lost = _load_of(answer.lost) if answer.HasField("lost") else None
+    return RemovedBroker(topics=tuple(answer.topics), lost=lost)
 
 
 def replica_of(replica: admin_pb2.Replica) -> Replica:

@@ -104,9 +104,9 @@ class Admin:
         made = topics.create(name, type, queues, permission=permission, brokers=brokers, replication=replication)
         return await self._ask(made)
 
-    async def list_topics(self) -> list[topics.Topic]:
-        """All topics, by their names."""
-        return await self._ask(topics.list_all())
+    async def list_topics(self, names: Iterable[str] = ()) -> list[topics.Topic]:
+        """All topics, by their names; or those of `names` that are there, retry and dead letter topics included."""
+        return await self._ask(topics.list_all(names))
 
     async def describe_topic(self, name: str) -> topics.TopicDescription:
         """A topic, and what its queues hold."""
@@ -276,9 +276,10 @@ class Admin:
         """Say what clients may do with a broker's queues, or let it give out what it has and take nothing new."""
         return await self._ask(brokers.update(name, permission=permission, draining=draining))
 
-    async def remove_broker(self, name: str, *, force: bool = False) -> None:
-        """Forget a broker. One that is live must be draining and have nothing left, unless `force` gives that up."""
-        await self._ask(brokers.remove(name, force=force))
+    async def remove_broker(self, name: str, *, force: bool = False) -> brokers.RemovedBroker:
+        """Forget a broker. It must be draining and have nothing left, by what it says or said last, unless `force`
+        gives that up; what is known to be lost then."""
+        return await self._ask(brokers.remove(name, force=force))
 
     async def broker_remaining(self, name: str) -> brokers.BrokerRemaining:
         """What would be lost with a broker."""

@@ -29,7 +29,9 @@ PURGE_TIMEOUT_S = 60
 class Topic:
     """`type` is a `TopicType` and `permission` a `Permission`, or what a newer server calls it; `queues` is how many
     message queues it has on each of its `brokers`, of which a server that is its own broker names none. `replication`
-    is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` has it."""
+    is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` has it. `identity` is
+    another one when a topic of this name was deleted and made again; it means nothing else, and is empty of a server
+    that tells none."""
 
     name: str
     type: str
@@ -38,6 +40,7 @@ class Topic:
     brokers: tuple[str, ...]
     created: datetime | None
     replication: str = "shard"
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +105,10 @@ def create(
     )
 
 
-def list_all() -> AdminCall[list[Topic]]:
-    """All, by their names."""
-    return AdminCall("ListTopics", admin_pb2.ListTopicsRequest(), admin_pb2.ListTopicsResponse, _listed)
+def list_all(names: Iterable[str] = ()) -> AdminCall[list[Topic]]:
+    """All, by their names; or those of these names that are there."""
+    request = admin_pb2.ListTopicsRequest(names=texts("names", names))
+    return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _listed)
 
 
 def describe(name: str) -> AdminCall[TopicDescription]:
@@ -177,6 +181,7 @@ def _topic(topic: admin_pb2.Topic) -> Topic:
         brokers=tuple(topic.brokers),
         created=moment_of(topic.created),
         replication=replication_word(topic.replication),
+        identity=topic.identity,
     )
 
 
