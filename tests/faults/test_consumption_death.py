@@ -28,6 +28,8 @@ ROUNDS = 4
 CONSUMERS = 3
 # The journal is written every second; a busy machine gets some more before it counts as broken.
 JOURNALLED_AFTER_S = 5.0
+# Messages that wait when the process dies: at least half a second's worth.
+BACKLOG = 3000
 
 Handle = Callable[[SimpleConsumer, MessageView], Awaitable[None]]
 
@@ -97,16 +99,16 @@ async def nothing_is_left(stack: Stack) -> None:
 
 async def while_it_dies(stack: Stack, account: Account, handle: Handle, done: Callable[[], bool]) -> None:
     """Consume while the process is killed several times, then to the end."""
-    consumers = [asyncio.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle)) for _ in range(CONSUMERS)]
-    for number in range(ROUNDS):
-        await account.has_come(random.Random(number).randint(20, 300), done)
-        await asyncio.to_thread(stack.kill9)
-        await asyncio.to_thread(stack.start)
-    await account.until(done)
-    await nothing_is_left(stack)
-    for consumer in consumers:
-        consumer.cancel()
-    await asyncio.gather(*consumers, return_exceptions=True)
+    async with asyncio.TaskGroup() as tasks:
+        consumers = [tasks.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle)) for _ in range(CONSUMERS)]
+        for number in range(ROUNDS):
+            await account.has_come(random.Random(number).randint(20, 300), done)
+            await asyncio.to_thread(stack.kill9)
+            await asyncio.to_thread(stack.start)
+        await account.until(done)
+        await nothing_is_left(stack)
+        for consumer in consumers:
+            consumer.cancel()
 
 
 async def test_failing_messages_end_acknowledged_or_dead_and_none_is_lost(tmp_path: Path) -> None:
@@ -134,34 +136,40 @@ async def test_failing_messages_end_acknowledged_or_dead_and_none_is_lost(tmp_pa
             admin.create_group(GROUP, {"max_attempts": 6})
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
-        undertaker = asyncio.create_task(keep_consuming(stack.grpc, "undertakers", f"%DLQ%{GROUP}", bury))
-        await while_it_dies(stack, account, handle, lambda: account.ended | dead == bodies and poison <= dead)
-        undertaker.cancel()
-        await asyncio.gather(undertaker, return_exceptions=True)
+        async with asyncio.TaskGroup() as tasks:
+            undertaker = tasks.create_task(keep_consuming(stack.grpc, "undertakers", f"%DLQ%{GROUP}", bury))
+            await while_it_dies(stack, account, handle, lambda: account.ended | dead == bodies and poison <= dead)
+            undertaker.cancel()
     assert not poison & account.acknowledged.keys()
 
 
 async def test_what_was_acknowledged_long_before_a_death_does_not_come_again(tmp_path: Path) -> None:
     account = Account()
-    bodies = {b"%d" % number for number in range(15_000)}
+    sent: set[bytes] = set()
 
     async def handle(consumer: SimpleConsumer, view: MessageView) -> None:
         account.came(view)
         await account.acknowledge(consumer, view)
 
+    async def feed(producer: Producer, until: float) -> None:
+        """However fast the consumer is, it must still be at work when the process dies."""
+        while time.monotonic() < until:
+            await account.until(lambda: len(sent) - len(account.acknowledged) < BACKLOG)
+            more = [b"%d" % number for number in range(len(sent), len(sent) + BACKLOG)]
+            await producer.send_many([Message(TOPIC, body) for body in more])
+            sent.update(more)
+
     with Stack(tmp_path) as stack:
-        async with Producer(stack.grpc, topics=[TOPIC]) as producer:
-            await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
-        consumer = asyncio.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle))
-        end = time.monotonic() + 2 * JOURNALLED_AFTER_S
-        await account.until(lambda: time.monotonic() > end)
-        await asyncio.to_thread(stack.kill9)
-        killed = time.monotonic()
-        await asyncio.to_thread(stack.start)
-        await account.until(lambda: account.ended == bodies)
-        await nothing_is_left(stack)
-        consumer.cancel()
-        await asyncio.gather(consumer, return_exceptions=True)
+        async with asyncio.TaskGroup() as tasks:
+            consumer = tasks.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle))
+            async with Producer(stack.grpc, topics=[TOPIC]) as producer:
+                await feed(producer, time.monotonic() + 2 * JOURNALLED_AFTER_S)
+            await asyncio.to_thread(stack.kill9)
+            killed = time.monotonic()
+            await asyncio.to_thread(stack.start)
+            await account.until(lambda: account.ended >= sent)
+            await nothing_is_left(stack)
+            consumer.cancel()
     safe = {body for body, when in account.acknowledged.items() if when < killed - JOURNALLED_AFTER_S}
     again = {body for when, body in account.delivered if when > killed and body in safe}
     assert safe
@@ -227,15 +235,15 @@ async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
         def done() -> bool:
             return len(account.ended) == lanes * per_lane
 
-        tasks = [asyncio.create_task(reader.read(stack.grpc)) for reader in readers]
-        for number in range(ROUNDS):
-            await account.has_come(random.Random(number).randint(20, 300), done)
-            await asyncio.to_thread(stack.kill9)
-            await asyncio.to_thread(stack.start)
-        await account.until(done)
-        await nothing_is_left(stack)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.TaskGroup() as tasks:
+            reading = [tasks.create_task(reader.read(stack.grpc)) for reader in readers]
+            for number in range(ROUNDS):
+                await account.has_come(random.Random(number).randint(20, 300), done)
+                await asyncio.to_thread(stack.kill9)
+                await asyncio.to_thread(stack.start)
+            await account.until(done)
+            await nothing_is_left(stack)
+            for task in reading:
+                task.cancel()
     disorder = [each for reader in readers for each in reader.disorder]
     assert not disorder, f"{len(disorder)} times, such as: {disorder[:3]}"
