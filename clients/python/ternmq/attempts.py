@@ -23,7 +23,7 @@ from ternmq.errors import ClientError, DeadlineExceeded, TooManyRequests, is_awa
 from ternmq.group_order import Turn
 from ternmq.hooks import Sending
 from ternmq.message import Message
-from ternmq.outgoing import Outcome, build_request, outcomes_of, repeatable, set_queue
+from ternmq.outgoing import Outcome, build_request, outcomes_of, repeatable
 from ternmq.route import Queue, Route, queue_of_group, queues_to_try
 from ternmq_common.retry_hint import hinted_s
 
@@ -98,8 +98,12 @@ class Attempts:
         return outcomes
 
     async def _send_once(self, sending: Sending, queue: Queue, budget: Budget) -> list[Outcome]:
-        request = build_request(sending, born_ns=time.time_ns(), compress_from_bytes=self._compress_from_bytes)
-        set_queue(request, queue.queue_id)
+        request = build_request(
+            sending,
+            queue_id=queue.queue_id,
+            born_ns=time.time_ns(),
+            compress_from_bytes=self._compress_from_bytes,
+        )
         # The first attempt of a send that had to wait for its turn may have nothing left, and has to end somehow.
         timeout_s = max(SHORTEST_ATTEMPT_S, min(self._request_timeout_s, budget.left_s))
         try:

@@ -45,6 +45,7 @@ from ternmq.route import Queue, Route
 from ternmq.tls import tls_options
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.client_v1.answers_pb2 import PulledMessages
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_rpc.grpc_http2.messages import StreamBroken
@@ -206,20 +207,11 @@ class OffsetReader:
             yield part
 
     def _pull(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
-        method = calls.PULL_MESSAGE
-        part, status = Part(), pb.Status()
-        add = part.messages.append
-        for item in map(method.response.FromString, self._pulled(endpoints, method.name, request.SerializeToString())):
-            kind = item.WhichOneof("content")
-            if kind == "message":
-                add(item.message)
-            elif kind == "next_offset":
-                part.next_offset = item.next_offset
-            else:
-                status = item.status
-        if status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
-            raise error_of(status.code, status.message)
-        return part
+        answer = self._pulled(endpoints, calls.PULL_MESSAGE.name, request.SerializeToString())
+        pulled = PulledMessages.FromString(b"".join(answer))
+        if pulled.status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
+            raise error_of(pulled.status.code, pulled.status.message)
+        return Part(list(pulled.message), pulled.next_offset)
 
     def _pulled(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
         """The messages of an answer, by a connection of our own."""

@@ -4,7 +4,7 @@ A request is built from one template: what all its messages share (topic, host, 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from ternmq.errors import ClientError, InternalError, error_of
@@ -27,35 +27,40 @@ class Batch:
     """Messages of one topic for one request, with their places in the user's call."""
 
     topic: str
-    messages: list[Message]
-    places: list[int]
+    messages: list[Message] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    # At most; what they are counted as.
+    bytes: int = 0
 
 
 def batches_of(messages: Sequence[Message], *, bytes_max: int) -> dict[str, list[Batch]]:
     """The requests for many messages, by topic; each is within the limits of count and size, and keeps the order."""
     batches: dict[str, list[Batch]] = {}
-    sizes: dict[str, int] = {}
     for place, message in enumerate(messages):
         size = _size_bytes(message)
-        of_topic = batches.setdefault(message.topic, [])
-        total = sizes.get(message.topic, 0) + size
-        if not of_topic or total > bytes_max or len(of_topic[-1].messages) >= BATCH_MESSAGES_MAX:
-            of_topic.append(Batch(message.topic, [], []))
-            total = size
-        sizes[message.topic] = total
-        of_topic[-1].messages.append(message)
-        of_topic[-1].places.append(place)
+        of_topic = batches.get(message.topic)
+        if of_topic is None:
+            of_topic = batches[message.topic] = [Batch(message.topic)]
+        batch = of_topic[-1]
+        if batch.messages and (batch.bytes + size > bytes_max or len(batch.messages) >= BATCH_MESSAGES_MAX):
+            batch = Batch(message.topic)
+            of_topic.append(batch)
+        batch.messages.append(message)
+        batch.places.append(place)
+        batch.bytes += size
     return batches
 
 
-def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | None) -> rpc.SendMessageRequest:
-    """One request; the queue is set by `set_queue` before each attempt."""
+def build_request(
+    sending: Sending, *, queue_id: int, born_ns: int, compress_from_bytes: int | None
+) -> rpc.SendMessageRequest:
     template = pb.Message(
         topic=pb.Resource(name=sending.topic),
         system_properties=pb.SystemProperties(
             body_encoding=pb.IDENTITY,
             born_timestamp=timestamp(born_ns),
             born_host=hostname(),
+            queue_id=queue_id,
             trace_context=sending.trace_context,
         ),
     )
@@ -75,7 +80,9 @@ def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | 
         if message.keys:
             system.keys.extend(message.keys)
         if message.properties:
-            wire.user_properties.update(message.properties)
+            properties = wire.user_properties
+            for name, value in message.properties.items():  # its update() is slow
+                properties[name] = value
         if message.message_type != pb.NORMAL:
             _set_kind(wire, message, sending.started_ns)
         if compress_from_bytes is not None and len(message.body) >= compress_from_bytes:
@@ -84,11 +91,6 @@ def build_request(sending: Sending, *, born_ns: int, compress_from_bytes: int | 
         else:
             wire.body = message.body
     return request
-
-
-def set_queue(request: rpc.SendMessageRequest, queue_id: int) -> None:
-    for wire in request.messages:
-        wire.system_properties.queue_id = queue_id
 
 
 def outcomes_of(topic: str, message_ids: Sequence[str], response: rpc.SendMessageResponse) -> list[Outcome]:
@@ -159,8 +161,10 @@ def due_ms(started_ns: int, delay: timedelta) -> int:
 
 
 def _size_bytes(message: Message) -> int:
-    size = len(message.body) + OVERHEAD_BYTES
-    if message.properties or message.keys or message.tag:
-        texts = (*message.properties.keys(), *message.properties.values(), *message.keys, message.tag or "")
-        size += 4 * sum(map(len, texts))  # at most four bytes a character
-    return size
+    characters = len(message.tag) if message.tag is not None else 0
+    for key in message.keys:
+        characters += len(key)
+    if message.properties:
+        for name, value in message.properties.items():
+            characters += len(name) + len(value)
+    return len(message.body) + OVERHEAD_BYTES + 4 * characters  # at most four bytes each

@@ -147,6 +147,8 @@ class RowReader:
         if column is None:
             return repeat({})
         keys, items = column.keys.to_pylist(), column.items.to_pylist()
+        if not column.items.null_count:
+            return [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in _ranges(column)]
         return [
             {key: item for key, item in zip(keys[start:end], items[start:end], strict=True) if item is not None}
             for start, end in _ranges(column)

@@ -1,8 +1,13 @@
-"""From messages to Arrow columns, column by column: only those that are wanted, without an object for each row."""
+"""From messages to Arrow columns, column by column: only those that are wanted, without an object for each row.
+
+Values are taken out of a part of messages as it comes, while it is in the processor's caches, and no message is kept.
+"""
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -15,8 +20,8 @@ if TYPE_CHECKING:
 
     from ternmq_protos.pool import Timestamp
 
-Systems = Sequence[pb.SystemProperties]
 _MICROS = 1_000_000
+_GZIP = int(pb.GZIP)
 
 
 class ColumnBuilder:
@@ -27,103 +32,169 @@ class ColumnBuilder:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         broker, _, queue_id = queue.rpartition("/")
         self._same: dict[str, object] = {"topic": topic, "broker": broker, "queue_id": int(queue_id)}
-        self._messages: list[pb.Message] = []
-        self.bytes = 0
+        self._begin()
 
-    @property
-    def rows(self) -> int:
-        return len(self._messages)
+    def _begin(self) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self._columns = [self._column(field.name) for field in self._schema]
+
+    def _column(self, name: str) -> "_Column":
+        if name in self._same:
+            return _Same(self._same[name])
+        if name == "keys":
+            return _Lists()
+        return _Maps() if name == "properties" else _Plain(_VALUES[name])
 
     def add(self, messages: Sequence[pb.Message]) -> None:
-        self._messages += messages
-        self.bytes += sum(len(message.body) for message in messages)
+        part = _Part(messages)
+        for column in self._columns:
+            column.add(part)
+        self.rows += len(messages)
+        self.bytes += sum(map(len, part.stored))
 
     def batch(self) -> pa.RecordBatch:
         """All that was collected; nothing waits afterwards."""
-        messages, self._messages, self.bytes = self._messages, [], 0
-        systems = [message.system_properties for message in messages]
-        bodies = _Bodies(messages, systems)
-        arrays = []
-        for field in self._schema:
-            if field.name in self._same:
-                arrays.append(pa.repeat(pa.scalar(self._same[field.name], field.type), len(messages)))
-            elif field.name == "properties":
-                arrays.append(_maps(messages, field.type))
-            elif field.name in _BODY_COLUMNS:
-                arrays.append(pa.array(_BODY_COLUMNS[field.name](bodies), field.type))
-            else:
-                arrays.append(pa.array(_COLUMNS[field.name](systems), field.type))
+        arrays = [column.array(field.type) for column, field in zip(self._columns, self._schema, strict=True)]
+        self._begin()
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-class _Bodies:
-    """Bodies as their producers gave them, and why some can't be; unpacked at the first question for either."""
+class _Part:
+    """Messages that came together, and what several columns ask of them."""
 
-    def __init__(self, messages: Sequence[pb.Message], systems: Systems) -> None:
-        self._messages = messages
-        self._systems = systems
-        self._bodies: list[bytes] | None = None
-        self._problems: dict[int, str] = {}
+    def __init__(self, messages: Sequence[pb.Message]) -> None:
+        self.messages = messages
+        self.systems = [message.system_properties for message in messages]
+        self.stored = [message.body for message in messages]  # once: each look at one copies it
+
+    @cached_property
+    def _unpacked(self) -> "_Unpacked":
+        unpacked = _Unpacked(self.stored.copy(), {})
+        for row, system in enumerate(self.systems):
+            if system.body_encoding == _GZIP:
+                try:
+                    unpacked.bodies[row] = decoded_body(self.stored[row])
+                except zlib.error as error:
+                    unpacked.problems[row] = f"the body says gzip and can't be read: {error}"
+        return unpacked
 
     def bodies(self) -> list[bytes]:
-        if self._bodies is None:
-            self._bodies = [message.body for message in self._messages]
-            for row, system in enumerate(self._systems):
-                if system.body_encoding == pb.GZIP:
-                    self._unpack(row, self._bodies)
-        return self._bodies
+        """As their producers gave them, if they can be unpacked."""
+        return self._unpacked.bodies
 
     def problems(self) -> list[str | None]:
-        bodies = self.bodies()
-        if not self._problems:
-            return [None] * len(bodies)
-        return [self._problems.get(row) for row in range(len(bodies))]
-
-    def _unpack(self, row: int, bodies: list[bytes]) -> None:
-        try:
-            bodies[row] = decoded_body(bodies[row])
-        except zlib.error as error:
-            self._problems[row] = f"the body says gzip and can't be read: {error}"
+        """Why some can't be."""
+        problems = self._unpacked.problems
+        if not problems:
+            return [None] * len(self.messages)
+        return [problems.get(row) for row in range(len(self.messages))]
 
 
-def _maps(messages: Sequence[pb.Message], kind: pa.MapType) -> pa.MapArray:
-    """Properties as Arrow's maps. Built of three flat arrays: a list of pairs for each row takes four times as long."""
-    ends = [0]
-    names: list[str] = []
-    values: list[str] = []
-    for message in messages:
-        properties = message.user_properties
-        if properties:
-            names += properties
-            values += properties.values()
-        ends.append(len(names))
-    offsets = pa.array(ends, pa.int32())
-    return pa.MapArray.from_arrays(offsets, pa.array(names, kind.key_type), pa.array(values, kind.item_type), kind)
+@dataclass(frozen=True, slots=True)
+class _Unpacked:
+    bodies: list[bytes]
+    problems: dict[int, str]
 
 
-def _micros(time: "Timestamp") -> int:
-    return time.seconds * _MICROS + time.nanos // 1000
+class _Column(Protocol):
+    """The values of one column, for one batch."""
+
+    def add(self, part: _Part) -> None: ...
+
+    def array(self, kind: pa.DataType) -> pa.Array: ...
 
 
-def _born(systems: Systems) -> list[int | None]:
-    return [_micros(one.born_timestamp) if one.HasField("born_timestamp") else None for one in systems]
+class _Same:
+    """The same value in all rows."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+        self._rows = 0
+
+    def add(self, part: _Part) -> None:
+        self._rows += len(part.messages)
+
+    def array(self, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(self._value, kind), self._rows)
 
 
-def _stored(systems: Systems) -> list[int | None]:
-    return [_micros(one.store_timestamp) if one.HasField("store_timestamp") else None for one in systems]
+class _Plain:
+    """What `take` finds, a value for each message."""
+
+    def __init__(self, take: "Callable[[_Part], list[Any]]") -> None:
+        self._take = take
+        self._values: list[Any] = []
+
+    def add(self, part: _Part) -> None:
+        self._values += self._take(part)
+
+    def array(self, kind: pa.DataType) -> pa.Array:
+        return pa.array(self._values, kind)
 
 
-_COLUMNS: dict[str, Callable[[Systems], list[Any]]] = {
-    "offset": lambda systems: [one.queue_offset for one in systems],
-    "message_id": lambda systems: [one.message_id for one in systems],
-    "keys": lambda systems: [list(one.keys) for one in systems],
-    "tag": lambda systems: [one.tag or None for one in systems],
-    "message_group": lambda systems: [one.message_group or None for one in systems],
+# Arrow's nested arrays are built of flat ones: a list, or a list of pairs, for each row takes four times as long.
+
+
+class _Lists:
+    """The keys of messages."""
+
+    def __init__(self) -> None:
+        self._ends = [0]
+        self._keys: list[str] = []
+
+    def add(self, part: _Part) -> None:
+        ends, keys = self._ends, self._keys
+        for system in part.systems:
+            keys += system.keys
+            ends.append(len(keys))
+
+    def array(self, kind: pa.ListType) -> pa.ListArray:
+        return pa.ListArray.from_arrays(pa.array(self._ends, pa.int32()), pa.array(self._keys, kind.value_type), kind)
+
+
+class _Maps:
+    """The properties of messages."""
+
+    def __init__(self) -> None:
+        self._ends = [0]
+        self._names: list[str] = []
+        self._values: list[str] = []
+
+    def add(self, part: _Part) -> None:
+        ends, names, values = self._ends, self._names, self._values
+        for message in part.messages:
+            properties = message.user_properties
+            for name in properties:  # its items() and values() are slow
+                names.append(name)
+                values.append(properties[name])
+            ends.append(len(names))
+
+    def array(self, kind: pa.MapType) -> pa.MapArray:
+        names, values = pa.array(self._names, kind.key_type), pa.array(self._values, kind.item_type)
+        return pa.MapArray.from_arrays(pa.array(self._ends, pa.int32()), names, values, kind)
+
+
+def _born(part: _Part) -> list[int | None]:
+    return _micros([one.born_timestamp if one.HasField("born_timestamp") else None for one in part.systems])
+
+
+def _stored(part: _Part) -> list[int | None]:
+    return _micros([one.store_timestamp if one.HasField("store_timestamp") else None for one in part.systems])
+
+
+def _micros(times: "Sequence[Timestamp | None]") -> list[int | None]:
+    return [None if time is None else time.seconds * _MICROS + time.nanos // 1000 for time in times]
+
+
+_VALUES: dict[str, Callable[[_Part], list[Any]]] = {
+    "offset": lambda part: [one.queue_offset for one in part.systems],
+    "message_id": lambda part: [one.message_id for one in part.systems],
+    "tag": lambda part: [one.tag or None for one in part.systems],
+    "message_group": lambda part: [one.message_group or None for one in part.systems],
+    "body": lambda part: part.bodies(),
     "born_timestamp": _born,
     "store_timestamp": _stored,
-    "delivery_attempt": lambda systems: [one.delivery_attempt or 1 for one in systems],
-}
-_BODY_COLUMNS: dict[str, Callable[[_Bodies], list[Any]]] = {
-    "body": lambda bodies: bodies.bodies(),
-    "corrupt": lambda bodies: bodies.problems(),
+    "delivery_attempt": lambda part: [one.delivery_attempt or 1 for one in part.systems],
+    "corrupt": lambda part: part.problems(),
 }
