@@ -35,6 +35,7 @@ COMMANDS = {
     "up": Subcommand("server.up", "Start a broker here, in this process or in several."),
     "broker": Subcommand("server.broker", "Run a storage broker of a cluster, or look after one."),
     "proxy": Subcommand("server.proxy", "Run a proxy of a cluster."),
+    "cluster": Subcommand("cluster.commands", "Spread topics over brokers, empty one."),
     "shard": Subcommand("shard.commands", "Look after the replicas of brokers, and who leads."),
     "topic": Subcommand("topic.commands", "Create, list, change, purge and delete topics."),
     "group": Subcommand("group.commands", "Create, list, describe, change and delete consumer groups."),

@@ -363,6 +363,33 @@ async def test_a_drained_broker_is_removed_without_losing_a_message(
         assert len(await consumed(first, topic, "drainers", 8)) == 8
 
 
+async def test_topics_are_spread_over_a_new_broker_and_taken_off_it_again(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    first, second = clients
+    request = admin_pb2.CreateTopicRequest(topic={"name": "balanced", "queues": 2, "brokers": ["broker-0"]})
+    assert code(await first.admin("CreateTopic", request)) == "OK"
+    await send_each(first, "balanced", *numbered(4))
+    async with third_broker(cluster, clients, "balancing") as added:
+        rebalance = partial(done, cluster.proxies[0], "cluster", "rebalance", "--yes")
+        assert "1 topic changed" in await rebalance("--topic", "balanced")
+        await in_routes(clients, "balanced", {*BOTH, added.name}, within_s=BACK_WITHIN_S)
+        assert "nothing to do" in await rebalance("--topic", "balanced")
+        for _ in range(4):  # one answer comes from one broker
+            await send_each(second, "balanced", *numbered(6, "wide"))
+        assert (await stored(first, "balanced"))[added.name] > 0
+        held = await received(second, "balanced", "balanced-readers", 4 + 24)
+        emptying = asyncio.create_task(rebalance("--off", added.name))
+
+        async def closed() -> bool:
+            return await placed(second, "balanced", writable=True) == BOTH
+
+        await eventually(closed, within_s=10, what="the broker takes nothing new")
+        assert not emptying.done()
+        await settle(second, "balanced", "balanced-readers", held)
+        assert "nothing remains" in await emptying
+
+
 async def test_a_broker_that_is_removed_while_it_runs_ends_and_stays_away(
     cluster: ClusterProcesses, clients: list[RawClient]
 ) -> None:

@@ -1,22 +1,21 @@
 """The subcommands of `ternmq broker`: list, drain, resume, permission, remove."""
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
+from ternmq_command.server.draining import show_remaining, wait_until_empty
 from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option
-from ternmq_command.terminal.output import counted, iso, print_json, print_json_line, print_records
-from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_command.terminal.output import iso, print_json, print_records
+from ternmq_command.terminal.printing import echo
 from ternmq_common.loss import is_empty, loss_text
 
 if TYPE_CHECKING:
-    from ternmq.admin.brokers import Broker, BrokerLoad, BrokerRemaining
+    from ternmq.admin.brokers import Broker, BrokerLoad
 
 # The keys of `ternmq.admin.words.PERMISSIONS`, which needs the protocol's code to be imported.
 PERMISSION_NAMES = ("read-write", "read", "write", "none")
-LOOK_INTERVAL_S = 1.0
 
 
 @click.command(name="list")
@@ -74,41 +73,10 @@ def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
         admin.update_broker(name, draining=True)
         if not as_json:
             echo(f"broker {name} is draining")
-        shown = None
-        while True:
-            remaining = admin.remaining(name)
-            if remaining != shown:
-                _show_remaining(name, remaining, as_json=as_json)
-            shown = remaining
-            if not wait or remaining.is_nothing:
-                return
-            time.sleep(LOOK_INTERVAL_S)
-
-
-def _show_remaining(name: str, remaining: "BrokerRemaining", *, as_json: bool) -> None:
-    if not as_json:
-        echo_lines(_remaining_text(remaining))
-        return
-    backlogs = [
-        {"group": backlog.group, "topic": backlog.topic, "messages": backlog.messages} for backlog in remaining.backlogs
-    ]
-    waiting = {"timed_messages": remaining.timers, "transactions": remaining.transactions}
-    print_json_line({"name": name, "draining": True, "backlogs": backlogs, **waiting})
-
-
-def _remaining_text(remaining: "BrokerRemaining") -> str:
-    if remaining.is_nothing:
-        return "nothing remains"
-    backlogs = [
-        f"  {counted(backlog.messages, 'message')} of topic {backlog.topic} for group {backlog.group}"
-        for backlog in remaining.backlogs
-    ]
-    waiting = [
-        f"  {counted(number, thing)}"
-        for number, thing in ((remaining.timers, "timed message"), (remaining.transactions, "open transaction"))
-        if number
-    ]
-    return "\n".join(["there remain", *backlogs, *waiting])
+        if wait:
+            wait_until_empty(admin, name, as_json=as_json)
+        else:
+            show_remaining(name, admin.remaining(name), as_json=as_json)
 
 
 @click.command()

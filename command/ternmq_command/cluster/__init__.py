@@ -1,0 +1,1 @@
+"""`ternmq cluster`: what concerns all brokers together."""

@@ -1,0 +1,153 @@
+"""`ternmq cluster`: rebalance."""
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.cluster.plan import NoPlan, Plan, plan_of
+from ternmq_command.server.draining import wait_until_empty
+from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
+from ternmq_command.terminal.options import endpoint_option, json_lines_option
+from ternmq_command.terminal.output import counted, print_json_line, table
+from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_common.printable import cut
+
+if TYPE_CHECKING:
+    from ternmq_command.calls.admin import AdminClient
+
+# Of a plan that is printed; --json has all.
+SHOWN_MAX = 50
+
+
+@click.group(cls=NearestGroup)
+def command() -> None:
+    """Look after all brokers of a cluster together.
+
+    \b
+    Examples:
+      ternmq cluster rebalance --dry-run
+      ternmq cluster rebalance --off broker-1
+    """
+
+
+@command.command()
+@click.option("--off", "off", multiple=True, metavar="BROKER", help="Empty that broker; repeatable.")
+@click.option("--topic", "patterns", multiple=True, metavar="PATTERN", help="Only topics such as 'eu.*'; repeatable.")
+@click.option("--fifo", is_flag=True, help="FIFO topics too: groups change their queues, their order may break once.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until brokers that are emptied have given out all.")
+@yes_option
+@endpoint_option
+@json_lines_option
+def rebalance(
+    off: tuple[str, ...],
+    patterns: tuple[str, ...],
+    fifo: bool,
+    dry_run: bool,
+    no_wait: bool,
+    yes: bool,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Have new messages go to all brokers evenly: a plan is shown first, and done after it was agreed to.
+
+    Every topic gets queues on every broker that takes messages: after a broker was added, or was back. Stored messages
+    do not move, they are consumed where they are. With --off a broker takes nothing new then, and the command waits
+    until everything there is consumed, due and decided; `ternmq broker remove` forgets it afterwards. Ended in the
+    middle and called again, it goes on.
+
+    FIFO topics are left alone unless --fifo is given: with more queues a message group goes to another one, and
+    messages that wait in the old one may come after newer ones.
+
+    \b
+    Examples:
+      ternmq cluster rebalance --dry-run
+      ternmq cluster rebalance --topic 'eu.*' --yes
+      ternmq cluster rebalance --off broker-1 && ternmq broker remove broker-1 --yes
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    if off and patterns:
+        raise WrongUsage("--off empties a broker of all topics: it can't be together with --topic")
+    with AdminClient(endpoint) as admin:
+        plan = _planned(admin, off, patterns, fifo=fifo)
+        if as_json:
+            print_json_line(_record(plan))
+        else:
+            echo_lines(_text(plan))
+        if dry_run:
+            return
+        if not plan.is_nothing:
+            confirm("Do it?", yes=yes)
+            _act(admin, plan, as_json=as_json)
+        for name in [] if no_wait else sorted(set(off)):
+            wait_until_empty(admin, name, as_json=as_json)
+
+
+def _planned(admin: "AdminClient", off: tuple[str, ...], patterns: tuple[str, ...], *, fifo: bool) -> Plan:
+    topics = admin.topics()
+    if patterns:
+        topics = [topic for topic in topics if any(fnmatchcase(topic.name, pattern) for pattern in patterns)]
+        if not topics:
+            raise CommandFailure(f"no topic is like {' or '.join(patterns)}")
+    brokers = admin.brokers()
+    if len(brokers) < 2 and not any(topic.brokers for topic in topics):
+        raise CommandFailure("this server is its own only broker: there is nothing to balance")
+    try:
+        return plan_of(brokers, topics, off=off, fifo=fifo)
+    except NoPlan as why:
+        raise CommandFailure(str(why)) from None
+
+
+def _act(admin: "AdminClient", plan: Plan, *, as_json: bool) -> None:
+    """Queues are added before any broker takes nothing more: no topic is without one in between."""
+    from ternmq.admin import topics
+
+    for widening in plan.widenings:
+        admin.ask(topics.update(widening.topic, add_brokers=widening.added))
+        if as_json:
+            print_json_line({"done": "topic", "topic": widening.topic, "added": list(widening.added)})
+    if plan.widenings and not as_json:
+        echo(f"{counted(len(plan.widenings), 'topic')} changed")
+    for name in plan.emptied:
+        admin.update_broker(name, draining=True)
+        if as_json:
+            print_json_line({"done": "drain", "broker": name})
+        else:
+            echo(f"broker {name} is draining")
+
+
+def _record(plan: Plan) -> dict[str, object]:
+    topics = [
+        {"topic": one.topic, "queues": one.queues, "brokers": list(one.brokers), "added": list(one.added)}
+        for one in plan.widenings
+    ]
+    shares = [{"broker": name, "queues": now, "planned": then} for name, (now, then) in plan.shares.items()]
+    return {"topics": topics, "drained": list(plan.emptied), "left": list(plan.left), "brokers": shares}
+
+
+def _text(plan: Plan) -> str:
+    parts = []
+    if plan.is_nothing:
+        parts.append("nothing to do: every topic is on every broker that takes messages")
+    if plan.widenings:
+        shown = [
+            {"topic": one.topic, "queues on each": one.queues, "is on": list(one.brokers), "also on": list(one.added)}
+            for one in plan.widenings[:SHOWN_MAX]
+        ]
+        parts.append(table(shown))
+        if len(plan.widenings) > SHOWN_MAX:
+            parts.append(f"and {counted(len(plan.widenings) - SHOWN_MAX, 'topic')} more; --json shows all")
+    if not plan.is_nothing:
+        shares = [
+            {"broker": name, "queues": now, "planned": "drained" if name in plan.emptied else then}
+            for name, (now, then) in plan.shares.items()
+        ]
+        parts.append(table(shares))
+    if plan.left:
+        names = cut(", ".join(plan.left), 200)
+        parts.append(f"left as they are, since they are FIFO and --fifo is not given: {names}")
+    return "\n".join(part.rstrip("\n") for part in parts)

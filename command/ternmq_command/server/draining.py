@@ -1,0 +1,52 @@
+"""What remains on a broker that takes nothing new, shown and waited for."""
+
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_command.terminal.output import counted, print_json_line
+from ternmq_command.terminal.printing import echo_lines
+
+if TYPE_CHECKING:
+    from ternmq.admin.brokers import BrokerRemaining
+    from ternmq_command.calls.admin import AdminClient
+
+LOOK_INTERVAL_S = 1.0
+
+
+def wait_until_empty(admin: "AdminClient", name: str, *, as_json: bool) -> None:
+    """Return when nothing remains; what does is shown whenever it changes."""
+    shown = None
+    while True:
+        remaining = admin.remaining(name)
+        if remaining != shown:
+            show_remaining(name, remaining, as_json=as_json)
+        shown = remaining
+        if remaining.is_nothing:
+            return
+        time.sleep(LOOK_INTERVAL_S)
+
+
+def show_remaining(name: str, remaining: "BrokerRemaining", *, as_json: bool) -> None:
+    if not as_json:
+        echo_lines(_remaining_text(remaining))
+        return
+    backlogs = [
+        {"group": backlog.group, "topic": backlog.topic, "messages": backlog.messages} for backlog in remaining.backlogs
+    ]
+    waiting = {"timed_messages": remaining.timers, "transactions": remaining.transactions}
+    print_json_line({"name": name, "draining": True, "backlogs": backlogs, **waiting})
+
+
+def _remaining_text(remaining: "BrokerRemaining") -> str:
+    if remaining.is_nothing:
+        return "nothing remains"
+    backlogs = [
+        f"  {counted(backlog.messages, 'message')} of topic {backlog.topic} for group {backlog.group}"
+        for backlog in remaining.backlogs
+    ]
+    waiting = [
+        f"  {counted(number, thing)}"
+        for number, thing in ((remaining.timers, "timed message"), (remaining.transactions, "open transaction"))
+        if number
+    ]
+    return "\n".join(["there remain", *backlogs, *waiting])
