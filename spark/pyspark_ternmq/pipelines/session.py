@@ -33,6 +33,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 _WHILE_HANDLING = "During handling of the above exception, another exception occurred:"
 _ERROR_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<words>.+)$")
 _OF_A_CALL = "An error occurred while calling "
+# Behind the line about a call stands Java's error, and behind each cause the one below it.
+_JAVA_ERROR = re.compile(r"^(?:Caused by: |: )(?!py4j\.)(?P<words>\S.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 
 
@@ -155,5 +157,12 @@ def _last_of_traceback(text: str) -> str | None:
     for line in rest.splitlines():
         # Lines of the traceback itself are indented; the first that is not names the error.
         if match := _ERROR_LINE.match(line):
-            return match["words"].strip()
+            words = match["words"].strip()
+            return _innermost_of_java(rest) or words if words.startswith(_OF_A_CALL) else words
     return None
+
+
+def _innermost_of_java(text: str) -> str | None:
+    """What Java says was the cause of all, if a text has an error of Java."""
+    found = [match["words"].strip() for match in _JAVA_ERROR.finditer(text)]
+    return _CONDITION.sub("", found[-1]) if found else None

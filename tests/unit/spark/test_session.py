@@ -94,6 +94,27 @@ def test_the_innermost_cause_is_told() -> None:
     assert error_line(outer).startswith("topic orders")
 
 
+def test_a_call_that_failed_in_a_function_of_each_batch_is_told_by_its_innermost_cause() -> None:
+    text = """[STREAM_FAILED] Query [id = 7] terminated with exception: An exception was raised by the Python Proxy.
+Return Message: Traceback (most recent call last):
+  File "job.py", line 7, in _write
+    frame.write.parquet(folder)
+py4j.protocol.Py4JJavaError: An error occurred while calling o901.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows.
+\tat org.apache.spark.sql.Rows.write(Rows.scala:1)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 17 more
+"""
+    assert error_line(RuntimeError(text)) == "java.io.IOException: No space left on device"
+    without_cause = text.partition("Caused by")[0]
+    assert error_line(RuntimeError(without_cause)) == (
+        "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows."
+    )
+    bare = without_cause.partition("\n: org")[0]
+    assert error_line(RuntimeError(bare)) == "An error occurred while calling o901.parquet."
+
+
 def test_an_error_of_spark_is_its_first_line() -> None:
     error = RuntimeError("[UNRESOLVED_COLUMN.X] A column `a` cannot be resolved. SQLSTATE: 42703;\n'Project ['a]\n")
     assert error_line(error) == "A column `a` cannot be resolved. SQLSTATE: 42703;"
