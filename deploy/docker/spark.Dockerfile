@@ -11,7 +11,7 @@ ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS requirements
 WORKDIR /src
 COPY deploy/docker/environment.sh pyproject.toml ./
-RUN sh environment.sh requested spark >/requirements.txt
+RUN sh environment.sh requested spark avro >/requirements.txt
 
 FROM ${PYTHON_IMAGE} AS spark
 WORKDIR /src

@@ -37,11 +37,13 @@ QUERY_SETTINGS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false", **P
 def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | None = None) -> LakeReport:
     """Run until what is there is in the lake, or for ever with a trigger; `line` shows how far it is.
 
-    Locked if another process has the checkpoint. ValueError for a JSON schema that is none, and for a folder or tables
+    Locked if another process has the checkpoint. ValueError for a schema that is none, and for a folder or tables
     of another format or with other types.
     """
     if options.json_schema is not None:
         checked_schema(options.json_schema)
+    if options.decoding is not None:
+        options.decoding.columns()
     files = HadoopFiles(spark)
     report = LakeReport()
     with line or ProgressLine(NAME) as shown:
@@ -81,7 +83,11 @@ def _run_query(
 def _rows(spark: "SparkSession", options: LakeOptions, *, not_before_ms: int) -> "DataFrame":
     messages = spark.readStream.format("ternmq").options(**source_options(options)).load()
     rows = classified(
-        messages, event_time=options.event_time, lateness=options.lateness, json_schema=options.json_schema
+        messages,
+        event_time=options.event_time,
+        lateness=options.lateness,
+        json_schema=options.json_schema,
+        decoding=options.decoding,
     )
     return deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
 
