@@ -11,17 +11,22 @@ import pyarrow.parquet
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.timestamp_pb2 import DESCRIPTOR
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_ternmq.decoding import WrongSchema, avro, protobuf
 from pyspark_ternmq.decoding.avro_format import AvroFormat
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
+from pyspark_ternmq.decoding.registry import Registry
+from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from ternmq.testing import Stack
+from ternmq_protos.v2 import definition_pb2 as pb
 from tests.spark.lake_files import numbered, options, rows, send
 from tests.spark.stream_support import NewTopic
 from tests.spark.test_lake_classification import sorted_out
 from tests.support.embedded import message
+from tests.support.schema_registry import schema_registry
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -106,3 +111,40 @@ def test_a_schema_that_can_be_no_column_is_refused_before_the_start(spark: Spark
     recursive = '{"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}'
     with pytest.raises(WrongSchema, match="L contains itself"):
         lake.run(spark, options(stack, Path("x"), "a", decoding=AvroFormat(AvroSchema(recursive))))
+
+
+def test_a_lake_of_a_subject_of_a_schema_registry(
+    spark: SparkSession, stack: Stack, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic()
+    with schema_registry() as registry:
+        registry.add(1, json.dumps(ORDER), subject="orders-value")
+        wanted = options(
+            stack, tmp_path, topic, decoding=AvroOfSubject("orders-value", Registry(registry.url, retry_s=0.5))
+        )
+        send(stack, topic, *framed(topic, 1, range(10)), *framed(topic, 99, range(200, 202)))
+        report = lake.run(spark, wanted)
+        assert (report.rows, report.malformed) == (10, 2)
+        assert {row.reason for row in rows(spark, tmp_path, "malformed")} == {
+            "avro: the schema registry has no schema 99"
+        }
+        # What is registered later changes no column.
+        later = {**ORDER, "fields": [*ORDER["fields"], {"name": "more", "type": "int", "default": 5}]}
+        registry.add(2, json.dumps(later), subject="orders-value")
+        send(stack, topic, *framed(topic, 2, range(10, 12), b"\x0a"))
+        registry.answers += [(503, b"")] * 20
+        # Not malformed: the batch is an error, and comes again.
+        with pytest.raises(PySparkException, match=r"schema registry .* is away: it answers 503"):
+            lake.run(spark, wanted)
+        registry.answers.clear()
+        report = lake.run(spark, wanted)
+        assert (report.rows, report.malformed) == (2, 0)
+        assert sorted(row.avro.id for row in rows(spark, tmp_path)) == list(range(12))
+        assert all("more" not in row.avro for row in rows(spark, tmp_path))
+
+
+def framed(topic: str, schema_id: int, numbers: range, rest: bytes = b"") -> list[pb.Message]:
+    return [
+        message(topic, b"\0" + schema_id.to_bytes(4, "big") + order(number) + rest, message_id=f"id-{number}")
+        for number in numbers
+    ]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_ternmq.decoding.columns import Format
+    from pyspark_ternmq.decoding.subject import AvroOfSubject
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
     from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
@@ -93,7 +94,7 @@ def command(
     dedup_window: timedelta,
     lateness: timedelta,
     json_schema: str | None,
-    decoding: "Callable[[], Format | None]",
+    decoding: "Callable[[], Format | AvroOfSubject | None]",
     is_compacted: bool,
     compact_every: int,
     older_than: timedelta,

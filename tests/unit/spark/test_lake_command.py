@@ -15,6 +15,9 @@ from pyspark_ternmq.decoding.avro_format import AvroFormat
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
 from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
 from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
+from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
+from pyspark_ternmq.decoding.registry import Registry, RegistryFailed
+from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from ternmq.errors import TransportError
 from ternmq_command.main import cli
@@ -123,9 +126,67 @@ def test_schemas_come_from_files(runs: list[lake.LakeOptions], tmp_path: Path) -
     ]
 
 
+def test_a_schema_registry_has_keys_of_a_file_or_of_variables(runs: list[lake.LakeOptions], tmp_path: Path) -> None:
+    avsc, keys, ca = tmp_path / "order.avsc", tmp_path / "keys", tmp_path / "ca"
+    avsc.write_text(AVRO)
+    keys.write_text('user = "who"\npassword = "hush"\n')
+    ca.write_text("PEM")
+    url = ("--schema-registry", "https://registry/v7")
+    more = ("--schema-registry-credentials-file", str(keys), "--schema-registry-ca", str(ca))
+    outputs = [
+        ternmq(*LAKE, *url, "--schema-registry-subject", "orders-value", *more),
+        ternmq(
+            *LAKE,
+            *url,
+            "--avro-schema",
+            str(avsc),
+            TERNMQ_SCHEMA_REGISTRY_USER="u",
+            TERNMQ_SCHEMA_REGISTRY_PASSWORD="p",
+        ),
+    ]
+    assert [output.exit_code for output in outputs] == [0, 0]
+    assert [options.decoding for options in runs] == [
+        AvroOfSubject("orders-value", Registry("https://registry/v7", user="who", password="hush", ca_pem="PEM")),
+        RegisteredAvro(AvroSchema(AVRO), Registry("https://registry/v7", user="u", password="p")),
+    ]
+    assert "hush" not in repr(runs)
+
+
+@pytest.mark.parametrize("text", ["user = hush", 'user = "who"', 'user = "who"\npassword = 7\n', 'password = "hush"'])
+def test_a_file_of_keys_that_is_none_is_told_without_them(
+    runs: list[lake.LakeOptions], tmp_path: Path, text: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(text)
+    words = ("--schema-registry", "https://r", "--schema-registry-subject", "s")
+    result = ternmq(*LAKE, *words, "--schema-registry-credentials-file", str(keys))
+    assert (result.exit_code, runs, "hush" in result.output) == (2, [], False)
+    assert str(keys) in result.stderr
+
+
+def test_a_registry_that_fails_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, sessions: list[SparkOptions], tmp_path: Path
+) -> None:
+    del sessions, tmp_path
+
+    def run(*_: object, line: object) -> None:
+        del line
+        raise RegistryFailed("the schema registry is away")
+
+    monkeypatch.setattr(lake, "run", run)
+    result = ternmq(*LAKE)
+    assert (result.exit_code, result.stderr) == (1, "ternmq: the schema registry is away\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("--schema-registry http://r", "needs to know the columns"),
+        ("--schema-registry-subject s", "go with --schema-registry"),
+        ("--avro-schema avsc --schema-registry-ca set", "go with --schema-registry"),
+        ("--schema-registry http://r --schema-registry-subject s --avro-schema avsc", "exclude each other"),
+        ("--schema-registry r:8081 --avro-schema avsc", "http://host:port"),
+        ("--schema-registry http://u:hush@r --avro-schema avsc", "don't belong into its address"),
         ("--avro-schema avsc --protobuf-descriptor set --protobuf-message a", "exclude each other"),
         ("--avro-schema avsc --json-schema a", "bodies have one format"),
         ("--protobuf-descriptor set", "go together"),

@@ -9,6 +9,7 @@ from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 if TYPE_CHECKING:
     from pyspark_ternmq.decoding.columns import Format as BodyFormat
+    from pyspark_ternmq.decoding.subject import AvroOfSubject
 
 MIB = 1024 * 1024
 EventTime = Literal["born", "stored"]
@@ -81,8 +82,9 @@ class LakeOptions:
     """How long after its birth a message may be stored and still be `data`; with `event_time="born"` only."""
     json_schema: str | None = None
     """Types of the body's JSON, such as `id long, amount decimal(10,2)`; they become a column `json`."""
-    decoding: "BodyFormat | None" = None
-    """Instead: bodies are Avro or Protobuf, and become a column `avro` or `protobuf`."""
+    decoding: "BodyFormat | AvroOfSubject | None" = None
+    """Instead: bodies are Avro or Protobuf, and become a column `avro` or `protobuf`. The schema of a subject is looked
+    up once, and kept in the lake."""
     trigger: timedelta | None = None
     """How often to look for new messages, for ever; without it the pipeline takes what is there and ends."""
     compaction: CompactionOptions | None = None
