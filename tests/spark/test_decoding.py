@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark_ternmq.decoding import WrongSchema, avro, protobuf
 from pyspark_ternmq.decoding.avro_format import AvroFormat
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
+from pyspark_ternmq.decoding.columns import decoded
+from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
 from pyspark_ternmq.decoding.registry import Registry
 from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
@@ -51,11 +53,11 @@ def order(number: int) -> bytes:
 
 def test_avro_in_a_query_of_ones_own(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, order(7)), (2, b"\x01"), (3, None)], "number int, body binary")
-    decoded = frame.select("number", avro("body", json.dumps(ORDER)).alias("d")).orderBy("number")
-    found = decoded.collect()
+    found_in = frame.select("number", avro("body", json.dumps(ORDER)).alias("d")).orderBy("number")
+    found = found_in.collect()
     value = found[0].d.value
     assert (value.id, value.note, value.lines, value.counts) == (7, None, [1, 2], {"a": 1})
-    assert decoded.selectExpr("unix_seconds(d.value.at)").first() == (round(AT.timestamp()),)
+    assert found_in.selectExpr("unix_seconds(d.value.at)").first() == (round(AT.timestamp()),)
     assert [row.d.problem for row in found] == [None, "it ends too early", None]
     assert [row.d.value is None for row in found] == [False, True, True]
 
@@ -68,8 +70,8 @@ def test_protobuf_in_a_query_of_ones_own(spark: SparkSession) -> None:
         name="at", number=1, type=11, label=1, type_name=".google.protobuf.Timestamp"
     )
     frame = spark.createDataFrame([(1, b"\x0a\x02\x08\x05"), (2, b"\xff")], "number int, body binary")
-    decoded = protobuf("body", own.SerializeToString(), "shop.Event").alias("d")
-    found = frame.select("number", decoded).orderBy("number")
+    event_column = protobuf("body", own.SerializeToString(), "shop.Event").alias("d")
+    found = frame.select("number", event_column).orderBy("number")
     read = found.selectExpr("unix_seconds(d.value.at)", "d.problem").collect()
     assert [tuple(row) for row in read] == [(5, None), (None, "it is no shop.Event")]
 
@@ -141,6 +143,15 @@ def test_a_lake_of_a_subject_of_a_schema_registry(
         assert (report.rows, report.malformed) == (2, 0)
         assert sorted(row.avro.id for row in rows(spark, tmp_path)) == list(range(12))
         assert all("more" not in row.avro for row in rows(spark, tmp_path))
+
+
+def test_keys_of_a_registry_are_in_no_text_of_a_plan(spark: SparkSession) -> None:
+    registry = Registry("https://registry", user="who", password="hush-hush")
+    frame = spark.createDataFrame([(b"",)], "body binary")
+    plan = frame.select(decoded(frame["body"], RegisteredAvro(AvroSchema(json.dumps(ORDER)), registry)))
+    execution = plan._jdf.queryExecution()
+    assert "decode(" in execution.toString()
+    assert "hush" not in execution.toString() + execution.logical().toJSON() + execution.executedPlan().toJSON()
 
 
 def framed(topic: str, schema_id: int, numbers: range, rest: bytes = b"") -> list[pb.Message]:

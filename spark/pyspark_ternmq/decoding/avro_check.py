@@ -10,12 +10,11 @@ from typing import TypeAlias
 
 from pyspark_ternmq.decoding.avro_schema import Avro, ParsedSchema, kind_of, logical_of
 from pyspark_ternmq.decoding.limits import BrokenBody, Budget, Nesting
+from pyspark_ternmq.decoding.varints import read_long
 
 # Takes a body, where a value begins in it, and what is left; gives where the value ends.
 Check: TypeAlias = Callable[[bytes, int, Budget], int]
-VARINT_BYTES_MAX = 10
 INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 
 
 def checked_by(schema: ParsedSchema) -> Callable[[bytes], None]:
@@ -31,22 +30,6 @@ def checked_by(schema: ParsedSchema) -> Callable[[bytes], None]:
             raise BrokenBody(f"{len(body) - end} bytes follow")
 
     return run
-
-
-def read_long(body: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number and where it ends; IndexError at the body's end."""
-    byte = body[at]
-    value, shift, end = byte & 0x7F, 7, at + 1
-    while byte >= 0x80:
-        byte = body[end]
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        end += 1
-        if end - at > VARINT_BYTES_MAX:
-            raise BrokenBody("a number has more than 64 bits")
-    if value >> 64:
-        raise BrokenBody("a number has more than 64 bits")
-    return (value >> 1) ^ -(value & 1), end
 
 
 class _Checks:

@@ -2,8 +2,8 @@
 file it is: the number of indexes, then each, or a single 0 for the first message of all; then the body.
 """
 
-from pyspark_ternmq.decoding.avro_check import read_long
 from pyspark_ternmq.decoding.limits import DEPTH_MAX, BrokenBody
+from pyspark_ternmq.decoding.varints import read_long
 
 HEADER_BYTES = 5
 

@@ -1,5 +1,7 @@
 """Bodies in Protobuf: which messages are columns, what comes out, and that no body does harm."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -224,3 +226,9 @@ def test_any_bytes_are_a_value_or_a_problem(order: ProtobufFormat, body: bytes) 
 def test_fields_of_any_kind_are_a_value_or_a_problem(order: ProtobufFormat, body: bytes) -> None:
     (value,), (problem,) = decoded(order, body)
     assert (value is None) == (problem is not None)
+
+
+def test_protobuf_needs_no_library_of_avro() -> None:
+    program = "import sys; sys.modules['fastavro'] = None; import pyspark_ternmq.decoding.registered_protobuf, "
+    lake = "pyspark_ternmq.pipelines.lake, pyspark_ternmq.decoding.columns"
+    subprocess.run([sys.executable, "-c", program + lake], check=True, timeout=100)
