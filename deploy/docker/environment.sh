@@ -15,7 +15,9 @@ with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)["project"]
 print(*project["dependencies"], sep="\n")
 for extra in sys.argv[1:]:
-    print(*project["optional-dependencies"][extra], sep="\n")
+    wanted = project["optional-dependencies"][extra]
+    # Extras of its own are named apart: it is in no index.
+    print(*(one for one in wanted if not one.startswith(f"{project['name']}[")), sep="\n")
 PYTHON
 }
 

@@ -11,7 +11,7 @@ ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS requirements
 WORKDIR /src
 COPY deploy/docker/environment.sh pyproject.toml ./
-RUN sh environment.sh requested spark >/requirements.txt
+RUN sh environment.sh requested spark avro >/requirements.txt
 
 FROM ${PYTHON_IMAGE} AS spark
 WORKDIR /src
@@ -53,6 +53,7 @@ RUN python3 -m compileall -q -x '/(site-packages|dist-packages|idlelib|lib2to3|t
 COPY --from=spark /opt/ternmq /opt/ternmq
 COPY --from=project /project /
 COPY deploy/docker/spark.sh /usr/local/bin/spark
+COPY deploy/spark/pipeline.py /opt/ternmq/
 # Its folders of work and logs are in the volume, so that the rest can be read-only.
 ENV PATH=/opt/ternmq/bin:/opt/ternmq/spark/bin:$PATH LANG=C.UTF-8 SPARK_HOME=/opt/ternmq/spark \
     PYSPARK_PYTHON=/opt/ternmq/bin/python3 SPARK_WORKER_DIR=/var/lib/spark/work SPARK_LOCAL_DIRS=/var/lib/spark/local

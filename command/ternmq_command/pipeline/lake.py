@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ternmq_command.pipeline.compact import compaction_of, compaction_options
+from ternmq_command.pipeline.decoding_options import decoding_options
 from ternmq_command.pipeline.options import (
     SparkOptions,
     connection_options,
@@ -25,9 +26,11 @@ from ternmq_command.terminal.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark_ternmq.decoding.columns import Format
+    from pyspark_ternmq.decoding.subject import AvroOfSubject
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
-    from pyspark_ternmq.pipelines.lake.options import Format
+    from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
 
 
 @click.command()
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 @click.option(
     "--json-schema", metavar="DDL", help="Parse bodies as JSON, as in 'id long, amount double', into a column json."
 )
+@decoding_options
 @click.option(
     "--compact", "is_compacted", is_flag=True, help="Merge small files afterwards, and with --continuous now and then."
 )
@@ -90,13 +94,14 @@ def command(
     dedup_window: timedelta,
     lateness: timedelta,
     json_schema: str | None,
+    decoding: "Callable[[], Format | AvroOfSubject | None]",
     is_compacted: bool,
     compact_every: int,
     older_than: timedelta,
     target_bytes: int,
     min_files: int,
     retention: timedelta,
-    table_format: "Format",
+    table_format: "LakeFormat",
     storage: tuple[tuple[str, str], ...],
     catalog: str | None,
     catalog_settings: tuple[tuple[str, str], ...],
@@ -115,6 +120,7 @@ def command(
     Examples:
       ternmq pipeline lake --topics orders,payments --out /data/lake
       ternmq pipeline lake --topics orders --out /data/lake --json-schema 'id long, amount decimal(10,2)' --compact
+      ternmq pipeline lake --topics orders --out /data/lake --avro-schema order.avsc
       ternmq pipeline lake --topics orders --out s3a://bucket/lake --continuous --trigger 30s --group lake
       ternmq pipeline lake --topics orders --out /data/lake --format delta --compact
       ternmq pipeline lake --topics orders --out /data/lake --format iceberg --catalog prod --namespace shop
@@ -138,6 +144,7 @@ def command(
             dedup_window=dedup_window,
             lateness=lateness,
             json_schema=json_schema,
+            decoding=decoding(),
             trigger=trigger,
             compaction=compaction_of(older_than, target_bytes, min_files, retention, storage) if is_compacted else None,
             compact_every_batches=compact_every,

@@ -28,6 +28,7 @@ def checked(make: Callable[[], OptionsT]) -> OptionsT:
 def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, ProgressLine]]":
     """A session and a line for a pipeline, until the block ends."""
     with spark_session_for(f"ternmq {name}", spark_at) as spark:
+        from pyspark_ternmq.decoding.registry import RegistryFailed
         from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
         from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
         from pyspark_ternmq.pipelines.journal import JournalError
@@ -47,4 +48,6 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
         except BrokenPipeError:
             raise
         except (BacklogRefused, ClientError, JournalError, LakeBroken, Locked, LockLost, OSError, WrongRows) as error:
+            raise CommandFailure(str(error)) from None
+        except RegistryFailed as error:
             raise CommandFailure(str(error)) from None

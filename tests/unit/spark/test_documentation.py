@@ -10,6 +10,7 @@ from pyspark_ternmq.schema import SCHEMA
 from pyspark_ternmq.sink.options import SINK_OPTIONS
 from pyspark_ternmq.source.options import BATCH_OPTIONS, STREAM_OPTIONS
 from ternmq_command.pipeline.commands import PIPELINES
+from ternmq_command.pipeline.decoding_options import OPTIONS
 
 PAGE = (Path(__file__).parents[3] / "docs/spark.md").read_text()
 
@@ -47,3 +48,9 @@ def test_all_options(heading: str, options: set[str]) -> None:
 
 def test_all_pipelines() -> None:
     assert {name.removeprefix("ternmq pipeline ") for name in names("Pipelines")} == set(PIPELINES)
+
+
+def test_all_options_of_bodies() -> None:
+    section = PAGE.split("\n### Avro and Protobuf\n")[1].split("\n### ")[0]
+    documented = re.findall(r"^\| `(--[a-z-]+)` \|", section, re.MULTILINE)
+    assert documented == [f"--{name.replace('_', '-')}" for name in OPTIONS]

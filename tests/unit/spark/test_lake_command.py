@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
+from pyspark_ternmq.decoding.avro_format import AvroFormat
+from pyspark_ternmq.decoding.avro_schema import AvroSchema
+from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
+from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
+from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
+from pyspark_ternmq.decoding.registry import Registry, RegistryFailed
+from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from ternmq.errors import TransportError
 from ternmq_command.main import cli
@@ -18,6 +26,11 @@ from ternmq_command.pipeline.options import SparkOptions
 from ternmq_command.terminal.failures import Unreachable
 
 LAKE = ("pipeline", "lake", "--topics", "orders, payments", "--out", "folder")
+AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+_ID = FieldDescriptorProto(name="id", number=1, type=FieldDescriptorProto.TYPE_INT64)
+PROTO = FileDescriptorProto(
+    name="order.proto", package="shop", message_type=[DescriptorProto(name="Order", field=[_ID])]
+)
 REPORT = lake.LakeReport(rows=1200, late=3, malformed=1, duplicates=1, batches=2, files=4)
 
 
@@ -99,6 +112,114 @@ def test_every_word_counts(runs: list[lake.LakeOptions], sessions: list[SparkOpt
     wanted = {"endpoint": "h:1", "tls": "true", "tlsCaFile": "ca", "requestTimeoutMs": "2000"}
     assert options.connection.options() == wanted
     assert sessions == [SparkOptions(master="local[3]", config={"spark.log.level": "WARN", "x": "y"}, is_verbose=True)]
+
+
+def test_schemas_come_from_files(runs: list[lake.LakeOptions], tmp_path: Path) -> None:
+    avsc, descriptor = tmp_path / "order.avsc", tmp_path / "order.set"
+    avsc.write_text(AVRO)
+    descriptor.write_bytes(FileDescriptorSet(file=[PROTO]).SerializeToString())
+    ternmq(*LAKE, "--avro-schema", str(avsc))
+    ternmq(*LAKE, "--protobuf-descriptor", str(descriptor), "--protobuf-message", "shop.Order")
+    assert [options.decoding for options in runs] == [
+        AvroFormat(AvroSchema(AVRO)),
+        ProtobufFormat(ProtobufSchema(descriptor.read_bytes(), "shop.Order")),
+    ]
+
+
+def test_a_schema_registry_has_keys_of_a_file_or_of_variables(runs: list[lake.LakeOptions], tmp_path: Path) -> None:
+    avsc, keys, ca = tmp_path / "order.avsc", tmp_path / "keys", tmp_path / "ca"
+    avsc.write_text(AVRO)
+    keys.write_text('user = "who"\npassword = "hush"\n')
+    ca.write_text("PEM")
+    url = ("--schema-registry", "https://registry/v7")
+    more = ("--schema-registry-credentials-file", str(keys), "--schema-registry-ca", str(ca))
+    outputs = [
+        ternmq(*LAKE, *url, "--schema-registry-subject", "orders-value", *more),
+        ternmq(
+            *LAKE,
+            *url,
+            "--avro-schema",
+            str(avsc),
+            TERNMQ_SCHEMA_REGISTRY_USER="u",
+            TERNMQ_SCHEMA_REGISTRY_PASSWORD="p",
+        ),
+    ]
+    assert [output.exit_code for output in outputs] == [0, 0]
+    assert [options.decoding for options in runs] == [
+        AvroOfSubject("orders-value", Registry("https://registry/v7", user="who", password="hush", ca_pem="PEM")),
+        RegisteredAvro(AvroSchema(AVRO), Registry("https://registry/v7", user="u", password="p")),
+    ]
+    assert "hush" not in repr(runs)
+
+
+@pytest.mark.parametrize("text", ["user = hush", 'user = "who"', 'user = "who"\npassword = 7\n', 'password = "hush"'])
+def test_a_file_of_keys_that_is_none_is_told_without_them(
+    runs: list[lake.LakeOptions], tmp_path: Path, text: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(text)
+    words = ("--schema-registry", "https://r", "--schema-registry-subject", "s")
+    result = ternmq(*LAKE, *words, "--schema-registry-credentials-file", str(keys))
+    assert (result.exit_code, runs, "hush" in result.output) == (2, [], False)
+    assert str(keys) in result.stderr
+
+
+def test_a_registry_that_fails_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, sessions: list[SparkOptions], tmp_path: Path
+) -> None:
+    del sessions, tmp_path
+
+    def run(*_: object, line: object) -> None:
+        del line
+        raise RegistryFailed("the schema registry is away")
+
+    monkeypatch.setattr(lake, "run", run)
+    result = ternmq(*LAKE)
+    assert (result.exit_code, result.stderr) == (1, "ternmq: the schema registry is away\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--schema-registry http://r", "needs to know the columns"),
+        ("--schema-registry-subject s", "go with --schema-registry"),
+        ("--avro-schema avsc --schema-registry-ca set", "go with --schema-registry"),
+        ("--schema-registry http://r --schema-registry-subject s --avro-schema avsc", "exclude each other"),
+        ("--schema-registry r:8081 --avro-schema avsc", "http://host:port"),
+        ("--schema-registry http://u:hush@r --avro-schema avsc", "don't belong into its address"),
+        ("--avro-schema avsc --protobuf-descriptor set --protobuf-message a", "exclude each other"),
+        ("--avro-schema avsc --json-schema a", "bodies have one format"),
+        ("--protobuf-descriptor set", "go together"),
+        ("--protobuf-message a", "go together"),
+        (
+            "--protobuf-descriptor set --protobuf-message shop.Ordre",
+            "set: the descriptor set has no message shop.Ordre",
+        ),
+        ("--protobuf-descriptor avsc --protobuf-message shop.Order", "avsc: no FileDescriptorSet"),
+        ("--avro-schema set", "set: no Avro schema"),
+        ("--avro-schema none", "does not exist"),
+    ],
+)
+def test_wrong_schemas_are_told_before_spark_is_started(
+    runs: list[lake.LakeOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("avsc").write_text(AVRO)
+    Path("set").write_bytes(FileDescriptorSet(file=[PROTO]).SerializeToString())
+    result = ternmq(*LAKE, *words.split())
+    assert (result.exit_code, runs) == (2, [])
+    assert said in result.stderr
+
+
+def test_avro_without_its_package_says_what_to_install(
+    runs: list[lake.LakeOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    avsc = tmp_path / "order.avsc"
+    avsc.write_text(AVRO)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fastavro" else object())
+    result = ternmq(*LAKE, "--avro-schema", str(avsc))
+    assert (result.exit_code, runs) == (2, [])
+    assert result.stderr == "ternmq: fastavro is not installed: in a checkout of TernMQ, run pip install '.[avro]'\n"
 
 
 def test_keys_come_from_the_environment_and_appear_nowhere(runs: list[lake.LakeOptions]) -> None:

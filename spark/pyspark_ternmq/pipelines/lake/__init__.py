@@ -5,8 +5,8 @@
     report = lake.run(spark, lake.LakeOptions(connection=connection, topics=["orders"], out="/data/lake"))
 
 Flow        source -> classified -> deduplicated -> one Parquet write for each micro-batch -> commit (`commits.py`).
-Columns     those of the source without `topic`, which is the name of a folder; `json` if there is a schema; and
-            `reason`, which says why a row is in `late` or `malformed` and is null in `data`.
+Columns     those of the source without `topic`, which is the name of a folder; `json`, `avro` or `protobuf` if there
+            is a schema; and `reason`, which says why a row is in `late` or `malformed` and is null in `data`.
 Ids         are remembered in Spark's state store, by default in the memory of Java. For windows of many millions, the
             session is to have, from the first run on, the setting spark.sql.streaming.stateStore.providerClass =
             org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider

@@ -1,8 +1,8 @@
 """Which rows are data and which are put aside, and which partition each belongs to. No state: a batch that is read
 again comes out the same.
 
-malformed   the body can't be decompressed, or is no JSON of the given schema; or the message was born more than five
-            minutes after it was stored, so that its producer's clock is wrong
+malformed   the body can't be decompressed, or is no JSON, Avro or Protobuf of the given schema; or the message was born
+            more than five minutes after it was stored, so that its producer's clock is wrong
 late        stored longer after its birth than `lateness`: the hour it belongs to may have been processed
 data        all others
 
@@ -20,11 +20,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
+from pyspark_ternmq.decoding.columns import PROBLEM, VALUE, decoded
 from pyspark_ternmq.pipelines.session import error_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from pyspark_ternmq.decoding.columns import Format
     from pyspark_ternmq.pipelines.lake.options import EventTime
 
 WRONG_CLOCK_AFTER = timedelta(minutes=5)
@@ -32,20 +34,31 @@ HOUR_S, DAY_S = 3600, 86_400
 # Columns by which staged files are parted; the first tells where they go.
 PARTITION = ("kind", "topic", "date", "hour")
 # Names that no column of the source has and no schema of a user is likely to have.
-UNPARSED, TAKEN, DEDUP_ID = "__unparsed", "__taken", "__dedup_id"
+UNPARSED, DECODED, TAKEN, DEDUP_ID = "__unparsed", "__decoded", "__taken", "__dedup_id"
 ID_WINDOW_MIN = timedelta(milliseconds=2)
 
 
 def classified(
-    messages: "DataFrame", *, event_time: "EventTime", lateness: timedelta, json_schema: str | None
+    messages: "DataFrame",
+    *,
+    event_time: "EventTime",
+    lateness: timedelta,
+    json_schema: str | None,
+    decoding: "Format | None" = None,
 ) -> "DataFrame":
-    """The source's rows with `json` (if there is a schema), `reason` (why it is aside), `kind`, `date` and `hour`."""
+    """The source's rows with `json` (if there is a schema), `avro` or `protobuf` (by `decoding`), `reason` (why it is
+    aside), `kind`, `date` and `hour`."""
     if json_schema is not None:
         messages = messages.withColumn("json", _parsed(json_schema))
-    rows = messages.withColumn("reason", _malformed(event_time, has_json=json_schema is not None))
+    if decoding is not None:
+        messages = messages.withColumn(DECODED, decoded(F.when(F.col("corrupt").isNull(), F.col("body")), decoding))
+    rows = messages.withColumn("reason", _malformed(event_time, has_json=json_schema is not None, decoding=decoding))
     rows = rows.withColumn("kind", F.when(F.col("reason").isNotNull(), "malformed"))
     if json_schema is not None:
         rows = rows.withColumn("json", F.when(F.col("kind").isNull(), F.col("json").dropFields(UNPARSED)))
+    if decoding is not None:
+        value = F.when(F.col("kind").isNull(), F.col(f"{DECODED}.{VALUE}"))
+        rows = rows.withColumn(decoding.name, value).drop(DECODED)
     if event_time == "born":
         late = F.col("kind").isNull() & (_delay_us() > _microseconds(lateness))
         rows = rows.withColumn("reason", F.when(late, _late_reason()).otherwise(F.col("reason")))
@@ -96,7 +109,7 @@ def _parsed(json_schema: str) -> "Column":
     return F.from_json(F.col("body").cast("string"), schema, {"columnNameOfCorruptRecord": UNPARSED})
 
 
-def _malformed(event_time: "EventTime", *, has_json: bool) -> "Column":
+def _malformed(event_time: "EventTime", *, has_json: bool, decoding: "Format | None") -> "Column":
     """Why a row is malformed, or null."""
     reasons = [F.when(F.col("corrupt").isNotNull(), F.concat(F.lit("body: "), "corrupt"))]
     if has_json:
@@ -105,6 +118,9 @@ def _malformed(event_time: "EventTime", *, has_json: bool) -> "Column":
             F.when(~F.is_valid_utf8(F.col("body").cast("string")), "json: the body is not UTF-8"),
             F.when(unparsed, "json: the body does not have the form of the schema"),
         ]
+    if decoding is not None:
+        problem = F.col(f"{DECODED}.{PROBLEM}")
+        reasons.append(F.when(problem.isNotNull(), F.concat(F.lit(f"{decoding.name}: "), problem)))
     if event_time == "born":
         ahead = -_delay_us()
         ahead_s = (ahead / 1_000_000).cast("long")

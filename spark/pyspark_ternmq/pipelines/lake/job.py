@@ -20,7 +20,9 @@ from pyspark_ternmq.pipelines.lake import compaction
 from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN, checked_schema, classified, deduplicated
 from pyspark_ternmq.pipelines.lake.commits import BESIDE, KINDS, Commits, LakeBroken, last_taken_ms
 from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, Owner, checkpoint_lock
-from pyspark_ternmq.pipelines.lake.options import Format, LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
+from pyspark_ternmq.pipelines.lake.options import LakeOptions, LakeReport
+from pyspark_ternmq.pipelines.lake.subject_schema import settled
 from pyspark_ternmq.pipelines.lake.tables.opening import opened_tables
 from pyspark_ternmq.pipelines.progress import ProgressLine, follow
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
@@ -28,6 +30,8 @@ from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from pyspark_ternmq.decoding.columns import Format
 
 NAME = "lake"
 # A batch without rows would only make Spark forget ids; the next one with rows does that as well.
@@ -37,8 +41,8 @@ QUERY_SETTINGS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false", **P
 def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | None = None) -> LakeReport:
     """Run until what is there is in the lake, or for ever with a trigger; `line` shows how far it is.
 
-    Locked if another process has the checkpoint. ValueError for a JSON schema that is none, and for a folder or tables
-    of another format or with other types.
+    Locked if another process has the checkpoint. ValueError for a schema that is none, and for a folder or tables
+    of another format or with other types. RegistryFailed if a subject's schema can't be looked up.
     """
     if options.json_schema is not None:
         checked_schema(options.json_schema)
@@ -61,7 +65,8 @@ def _run_query(
     line: ProgressLine,
 ) -> None:
     root = files.qualified(options.out)
-    rows = _rows(spark, options, not_before_ms=last_taken_ms(files, root))
+    decoding = settled(files, root, options.decoding)
+    rows = _rows(spark, options, decoding, not_before_ms=last_taken_ms(files, root))
     tables = opened_tables(files, root, options, rows)
     if options.format == "parquet":
         _heal_compaction(files, root)
@@ -78,10 +83,14 @@ def _run_query(
     follow(query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due)
 
 
-def _rows(spark: "SparkSession", options: LakeOptions, *, not_before_ms: int) -> "DataFrame":
+def _rows(spark: "SparkSession", options: LakeOptions, decoding: "Format | None", *, not_before_ms: int) -> "DataFrame":
     messages = spark.readStream.format("ternmq").options(**source_options(options)).load()
     rows = classified(
-        messages, event_time=options.event_time, lateness=options.lateness, json_schema=options.json_schema
+        messages,
+        event_time=options.event_time,
+        lateness=options.lateness,
+        json_schema=options.json_schema,
+        decoding=decoding,
     )
     return deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
 
@@ -159,7 +168,7 @@ class _BatchWriter:
                 self._report.duplicates += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
 
-def _write(batch: "DataFrame", folder: str, table_format: Format) -> tuple[dict[str, int], int]:
+def _write(batch: "DataFrame", folder: str, table_format: LakeFormat) -> tuple[dict[str, int], int]:
     """All rows of a batch below a folder, by kind and partition; how many there are of each kind, and their time."""
     observation = Observation()
     counts = [F.count_if(F.col("kind") == kind).alias(kind) for kind in KINDS]

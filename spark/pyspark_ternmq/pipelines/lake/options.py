@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark_ternmq.pipelines.connection import PipelineConnection
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.decoding.columns import Format as BodyFormat
+    from pyspark_ternmq.decoding.subject import AvroOfSubject
 
 MIB = 1024 * 1024
 EventTime = Literal["born", "stored"]
@@ -78,6 +82,9 @@ class LakeOptions:
     """How long after its birth a message may be stored and still be `data`; with `event_time="born"` only."""
     json_schema: str | None = None
     """Types of the body's JSON, such as `id long, amount decimal(10,2)`; they become a column `json`."""
+    decoding: "BodyFormat | AvroOfSubject | None" = None
+    """Instead: bodies are Avro or Protobuf, and become a column `avro` or `protobuf`. The schema of a subject is looked
+    up once, and kept in the lake."""
     trigger: timedelta | None = None
     """How often to look for new messages, for ever; without it the pipeline takes what is there and ends."""
     compaction: CompactionOptions | None = None
@@ -102,6 +109,8 @@ class LakeOptions:
             raise ValueError(f"event_time={self.event_time!r} must be 'born' or 'stored'")
         if min(self.dedup_window, self.lateness) < timedelta(0):
             raise ValueError("dedup_window and lateness must not be negative")
+        if self.json_schema is not None and self.decoding is not None:
+            raise ValueError("bodies have one format: a schema of JSON, of Avro or of Protobuf")
         if self.compact_every_batches < 1:
             raise ValueError(f"compact_every_batches={self.compact_every_batches} must be at least 1")
         for name in self.source_options:

@@ -1,0 +1,47 @@
+"""Where a schema registry is, on the command line; its keys come from a file or from variables."""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_command.terminal.failures import WrongUsage
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.decoding.registry import Registry
+
+USER_VARIABLE, PASSWORD_VARIABLE = "TERNMQ_SCHEMA_REGISTRY_USER", "TERNMQ_SCHEMA_REGISTRY_PASSWORD"
+_FIELDS = ("user", "password")
+
+
+def registry_at(url: str, ca: Path | None, credentials: Path | None) -> "Registry":
+    """WrongUsage for an address or a file that can't be used."""
+    from pyspark_ternmq.decoding.registry import Registry
+
+    user, password = _of_file(credentials) if credentials is not None else _of_variables()
+    try:
+        return Registry(url, user=user, password=password, ca_pem=None if ca is None else _text(ca))
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _of_variables() -> tuple[str | None, str | None]:
+    return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
+
+
+def _of_file(file: Path) -> tuple[str, str]:
+    try:
+        found = tomllib.loads(_text(file))
+    except tomllib.TOMLDecodeError:  # whose words may be a part of the password
+        raise WrongUsage(f"{file} is no TOML") from None
+    user, password = (found.get(name) for name in _FIELDS)
+    if found.keys() != {*_FIELDS} or not isinstance(user, str) or not isinstance(password, str):
+        raise WrongUsage(f"{file} is to have user and password, and nothing else")
+    return user, password
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"{file} can't be read: {error}") from None

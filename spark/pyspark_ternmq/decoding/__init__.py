@@ -1,0 +1,48 @@
+"""Bodies in Avro and Protobuf as columns, without a jar: for queries of your own.
+
+    decoded = avro("body", Path("order.avsc").read_text())
+    orders = messages.select(decoded.alias("order")).where("order.problem IS NULL").select("order.value.*")
+
+Each gives a struct of `value`, a struct of the schema's fields, and `problem`, which says why a body has no value.
+The pipeline of the lake does the same by `--avro-schema` and `--protobuf-descriptor`. Avro needs the extra `avro`.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark_ternmq.decoding.limits import WrongSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["WrongSchema", "avro", "protobuf"]
+
+
+def avro(column: "Column | str", schema: str) -> "Column":
+    """What bodies in Avro say, each without a header; `schema` is its JSON, of a record.
+
+    WrongSchema, a ValueError, for a schema that is none or can't be columns.
+    """
+    from pyspark_ternmq.decoding.avro_format import AvroFormat
+    from pyspark_ternmq.decoding.avro_schema import AvroSchema
+    from pyspark_ternmq.decoding.columns import decoded
+
+    return decoded(_column(column), AvroFormat(AvroSchema(schema)))
+
+
+def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Column":
+    """What bodies in Protobuf say: messages of the full name `message`, described by what
+    `protoc --include_imports --descriptor_set_out` writes.
+
+    WrongSchema, a ValueError, for a descriptor set that is none or has no such message, or one that can't be columns.
+    """
+    from pyspark_ternmq.decoding.columns import decoded
+    from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
+    from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
+
+    return decoded(_column(column), ProtobufFormat(ProtobufSchema(descriptor_set, message)))
+
+
+def _column(column: "Column | str") -> "Column":
+    from pyspark.sql import functions
+
+    return functions.col(column) if isinstance(column, str) else column

@@ -1,0 +1,203 @@
+"""What stands between hostile bodies and fastavro, which is written in C and takes what it gets: a list that says that
+it has 2^60 items of null, a symbol of the number -1, a number of 20 bytes.
+
+A check is made of the schema that a body was written with. It goes over a body without making objects of it, and ends
+at the body's end; what passes it can be read, and has a number of values that is limited.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from pyspark_ternmq.decoding.avro_schema import Avro, ParsedSchema, kind_of, logical_of
+from pyspark_ternmq.decoding.limits import BrokenBody, Budget, Nesting
+from pyspark_ternmq.decoding.varints import read_long
+
+# Takes a body, where a value begins in it, and what is left; gives where the value ends.
+Check: TypeAlias = Callable[[bytes, int, Budget], int]
+INT_MAX = 2**31 - 1
+
+
+def checked_by(schema: ParsedSchema) -> Callable[[bytes], None]:
+    """A function that raises BrokenBody for a body that is no value of this schema; WrongSchema if it is recursive."""
+    check = _Checks(schema).check(schema.root, "the schema")[0]
+
+    def run(body: bytes) -> None:
+        try:
+            end = check(body, 0, Budget())
+        except IndexError:
+            raise BrokenBody("it ends too early") from None
+        if end != len(body):
+            raise BrokenBody(f"{len(body) - end} bytes follow")
+
+    return run
+
+
+class _Checks:
+    """Makes checks of types. Beside each is how many values one of its type is, items of its lists not counted."""
+
+    def __init__(self, schema: ParsedSchema) -> None:
+        self._schema, self._nesting = schema, Nesting()
+
+    def check(self, schema: Avro, path: str) -> tuple[Check, int]:
+        schema = self._schema.type_of(schema)
+        kind = kind_of(schema)
+        if kind in ("record", "error"):
+            return self._record(schema, path)
+        if kind == "union":
+            self._nesting.enter("", path, fields=len(schema))
+            branches = [self.check(part, path) for part in schema]
+            self._nesting.leave()
+            return _union([check for check, _ in branches]), max((values for _, values in branches), default=1)
+        if kind in ("array", "map"):
+            self._nesting.enter("", path)
+            item, values = self.check(schema["items" if kind == "array" else "values"], f"{path}[]")
+            self._nesting.leave()
+            return _blocks(item, values, has_keys=kind == "map"), 1
+        if kind == "enum":
+            return _choice(len(schema["symbols"])), 1
+        if kind == "fixed":
+            size = schema["size"]
+            return (_fixed(size) if logical_of(schema) is None else _fixed_decimal(size, schema["precision"])), 1
+        if kind == "bytes" and logical_of(schema) == "decimal":
+            return _decimal(schema["precision"]), 1
+        return _PRIMITIVES[kind], 1
+
+    def _record(self, schema: Avro, path: str) -> tuple[Check, int]:
+        self._nesting.enter(schema["name"], path, fields=len(schema["fields"]))
+        found = [self.check(field["type"], f"{path}.{field['name']}") for field in schema["fields"]]
+        self._nesting.leave()
+        checks = [check for check, _ in found]
+
+        def record(body: bytes, at: int, budget: Budget) -> int:
+            for check in checks:
+                at = check(body, at, budget)
+            return at
+
+        return record, 1 + sum(values for _, values in found)
+
+
+def _blocks(item: Check, values: int, *, has_keys: bool) -> Check:
+    """Lists and maps: blocks of items, the last of which has none."""
+
+    def blocks(body: bytes, at: int, budget: Budget) -> int:
+        while True:
+            count, at = read_long(body, at)
+            if count == 0:
+                return at
+            if count < 0:
+                count = -count
+                size, at = read_long(body, at)
+                if not 0 <= size <= len(body) - at:
+                    raise BrokenBody("a block is longer than the body")
+            # Before the items are gone over: those without bytes, as of null, may be any number.
+            budget.spend(count * values)
+            for _ in range(count):
+                if has_keys:
+                    at = _bytes(body, at, budget)
+                at = item(body, at, budget)
+
+    return blocks
+
+
+def _union(checks: Sequence[Check]) -> Check:
+    def union(body: bytes, at: int, budget: Budget) -> int:
+        number, at = read_long(body, at)
+        if not 0 <= number < len(checks):
+            raise BrokenBody(f"a union has no type {number}")
+        return checks[number](body, at, budget)
+
+    return union
+
+
+def _choice(symbols: int) -> Check:
+    def enum(body: bytes, at: int, budget: Budget) -> int:
+        del budget
+        number, at = read_long(body, at)
+        if not 0 <= number < symbols:
+            raise BrokenBody(f"an enum has no symbol {number}")
+        return at
+
+    return enum
+
+
+def _fixed(size: int) -> Check:
+    def fixed(body: bytes, at: int, budget: Budget) -> int:
+        del budget
+        if at + size > len(body):
+            raise BrokenBody("it ends too early")
+        return at + size
+
+    return fixed
+
+
+def _check_digits(raw: bytes, limit: int) -> None:
+    # fastavro would round it.
+    if abs(int.from_bytes(raw, "big", signed=True)) >= limit:
+        raise BrokenBody("a decimal has more digits than its type")
+
+
+def _fixed_decimal(size: int, precision: int) -> Check:
+    check, limit = _fixed(size), 10**precision
+
+    def fixed_decimal(body: bytes, at: int, budget: Budget) -> int:
+        end = check(body, at, budget)
+        _check_digits(body[at:end], limit)
+        return end
+
+    return fixed_decimal
+
+
+def _decimal(precision: int) -> Check:
+    limit = 10**precision
+
+    def decimal(body: bytes, at: int, budget: Budget) -> int:
+        end = _bytes(body, at, budget)
+        _check_digits(body[read_long(body, at)[1] : end], limit)
+        return end
+
+    return decimal
+
+
+def _null(body: bytes, at: int, budget: Budget) -> int:
+    del body, budget
+    return at
+
+
+def _boolean(body: bytes, at: int, budget: Budget) -> int:
+    del budget
+    if body[at] > 1:
+        raise BrokenBody(f"a boolean is {body[at]}")
+    return at + 1
+
+
+def _int(body: bytes, at: int, budget: Budget) -> int:
+    del budget
+    number, at = read_long(body, at)
+    if not -INT_MAX - 1 <= number <= INT_MAX:
+        raise BrokenBody("an int has more than 32 bits")
+    return at
+
+
+def _long(body: bytes, at: int, budget: Budget) -> int:
+    del budget
+    return read_long(body, at)[1]
+
+
+def _bytes(body: bytes, at: int, budget: Budget) -> int:
+    del budget
+    size, at = read_long(body, at)
+    if not 0 <= size <= len(body) - at:
+        raise BrokenBody("a text is longer than the body")
+    return at + size
+
+
+_PRIMITIVES: dict[str, Check] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _int,
+    "long": _long,
+    "float": _fixed(4),
+    "double": _fixed(8),
+    "bytes": _bytes,
+    "string": _bytes,
+}

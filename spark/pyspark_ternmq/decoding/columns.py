@@ -1,0 +1,91 @@
+"""From a column of bodies to a column of what they say, in Spark's Python workers, Arrow batch by Arrow batch.
+
+Decoded     a struct of `value`, and of `problem`, which says why there is none. A body that is null has neither.
+Memory      what bodies say is objects of Python for about 1 MiB of bodies at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_ternmq.decoding.limits import BrokenBody
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+SLICE_BYTES = 1024 * 1024
+VALUE, PROBLEM = "value", "problem"
+# What pyarrow raises for values that don't fit: too large a number, digits that would be lost.
+_UNFIT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
+
+
+class Format(Protocol):
+    """What bodies are. It travels to the workers, so it is to be made of plain values."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in columns and reasons: `avro`, `protobuf`."""
+
+    def columns(self) -> StructType:
+        """The type of what is decoded; WrongSchema if there is none."""
+
+    def decoder(self) -> Callable[[bytes], Any]:
+        """A function from a body to a dict, which raises BrokenBody. It is asked for with every batch."""
+
+
+def decoded(column: "Column", wanted: Format) -> "Column":
+    """The column of `value` and `problem` of a column of bodies."""
+    columns = wanted.columns()
+    both = StructType([StructField(VALUE, columns), StructField(PROBLEM, StringType())])
+    value_type, both_type = to_arrow_type(columns, timezone="UTC"), to_arrow_type(both, timezone="UTC")
+
+    def decode(bodies: pa.Array) -> pa.Array:
+        values, problems = decoded_batch(bodies, wanted.decoder(), value_type)
+        return pa.StructArray.from_arrays([values, problems], fields=list(both_type))
+
+    return arrow_udf(decode, both)(column)  # type: ignore[call-overload, no-any-return]
+
+
+def decoded_batch(bodies: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """What each body says, and why some say nothing."""
+    slices: list[pa.Array] = []
+    problems: list[str | None] = []
+    values: list[Any] = []
+    waiting_bytes = 0
+    for scalar in bodies:
+        body = scalar.as_py()
+        value, problem = None, None
+        if body is not None:
+            waiting_bytes += len(body)
+            try:
+                value = decode(body)
+            except BrokenBody as broken:
+                problem = str(broken)
+        values.append(value)
+        problems.append(problem)
+        if waiting_bytes >= SLICE_BYTES:
+            slices.append(_array(values, problems, kind))
+            values, waiting_bytes = [], 0
+    slices.append(_array(values, problems, kind))
+    return pa.concat_arrays(slices), pa.array(problems, pa.string())
+
+
+def _array(values: Sequence[Any], problems: list[str | None], kind: pa.DataType) -> pa.Array:
+    """As Arrow has them; those that don't fit are null, and the last of `problems`, which are theirs, say why."""
+    try:
+        return pa.array(values, kind)
+    except _UNFIT:
+        pass
+    first = len(problems) - len(values)
+    rows = []
+    for row, value in enumerate(values, start=first):
+        try:
+            rows.append(pa.array([value], kind))
+        except _UNFIT as error:
+            problems[row] = f"a value does not fit: {str(error)[:200]}"
+            rows.append(pa.nulls(1, kind))
+    return pa.concat_arrays(rows)

@@ -1,0 +1,131 @@
+"""Bodies in Protobuf: parsed by protobuf's own parser, which bounds depth, and taken over field by field.
+
+A list of empty messages has two bytes for each; so what becomes an object of Python is counted before it is made.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql.types import StructType
+
+from pyspark_ternmq.decoding.limits import BrokenBody, Budget
+from pyspark_ternmq.decoding.protobuf_schema import TIMESTAMP, ProtobufSchema, columns, descriptor_of, is_map
+
+Take: TypeAlias = Callable[[Any, Budget], Any]
+# 0001-01-01 and 9999-12-31, as Protobuf and Spark bound them.
+SECONDS_MIN, SECONDS_MAX = -62_135_596_800, 253_402_300_799
+NANOS_MAX = 999_999_999
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufFormat:
+    """Bodies that are such messages."""
+
+    schema: ProtobufSchema
+
+    @property
+    def name(self) -> str:
+        return "protobuf"
+
+    def columns(self) -> StructType:
+        return columns(self.schema)
+
+    def decoder(self) -> Callable[[bytes], Any]:
+        return protobuf_body(self.schema)
+
+
+@lru_cache(maxsize=16)
+def protobuf_body(schema: ProtobufSchema) -> Callable[[bytes], Any]:
+    """A function from a body to a dict; BrokenBody if it is no such message. `columns` was called for the schema."""
+    descriptor = descriptor_of(schema)
+    parse: Callable[[bytes], Message] = GetMessageClass(descriptor).FromString
+    take = _message(descriptor)
+
+    def body(raw: bytes) -> Any:  # noqa: ANN401
+        try:
+            message = parse(raw)
+            if not message.IsInitialized():
+                missing = ", ".join(message.FindInitializationErrors()[:5])  # type: ignore[attr-defined]
+                raise BrokenBody(f"it lacks {missing}")
+        except DecodeError:
+            raise BrokenBody(f"it is no {schema.message}") from None
+        return take(message, Budget())
+
+    return body
+
+
+def _message(descriptor: Descriptor) -> Take:
+    """A function from a message, and what is left of the budget, to a dict or a time."""
+    if descriptor.full_name == TIMESTAMP:
+        return _time_us
+    # Names of fields, what makes values of them, and whether they may be absent.
+    takes = [(one.name, _field(one), one.has_presence) for one in descriptor.fields]
+
+    def take(message: Message, budget: Budget) -> dict[str, Any]:
+        return {
+            name: make(getattr(message, name), budget) if not may_lack or message.HasField(name) else None
+            for name, make, may_lack in takes
+        }
+
+    return take
+
+
+def _field(one: FieldDescriptor) -> Take:
+    if one.message_type is not None and is_map(one):
+        return _map(one.message_type)
+    value = _value(one)
+    if not one.is_repeated:
+        return value or _same
+
+    def items(found: Any, budget: Budget) -> list[Any]:  # noqa: ANN401
+        budget.spend(len(found))
+        return list(found) if value is None else [value(item, budget) for item in found]
+
+    return items
+
+
+def _map(entry: Descriptor) -> Take:
+    key, value = (_value(entry.fields_by_name[name]) or _same for name in ("key", "value"))
+
+    def entries(found: Any, budget: Budget) -> list[tuple[Any, Any]]:  # noqa: ANN401
+        budget.spend(len(found))
+        return [(key(one, budget), value(found[one], budget)) for one in found]
+
+    return entries
+
+
+def _value(one: FieldDescriptor) -> Take | None:
+    """What makes a value; None where it is one already."""
+    if one.message_type is not None:
+        inner = _message(one.message_type)
+        if one.message_type.full_name == TIMESTAMP:
+            return inner
+        fields = len(one.message_type.fields)
+
+        def counted(found: Any, budget: Budget) -> Any:  # noqa: ANN401
+            budget.spend(fields)
+            return inner(found, budget)
+
+        return counted
+    if one.enum_type is not None:
+        names = {value.number: value.name for value in reversed(one.enum_type.values)}
+        return lambda number, _: names.get(number, str(number))
+    return None
+
+
+def _same(value: Any, budget: Budget) -> Any:  # noqa: ANN401
+    del budget
+    return value
+
+
+def _time_us(found: Any, budget: Budget) -> int:  # noqa: ANN401
+    """Microseconds since 1970; what is finer is cut off."""
+    del budget
+    if not (SECONDS_MIN <= found.seconds <= SECONDS_MAX and 0 <= found.nanos <= NANOS_MAX):
+        raise BrokenBody(f"a timestamp of {found.seconds} s and {found.nanos} ns is none")
+    return int(found.seconds) * 1_000_000 + int(found.nanos) // 1_000

@@ -1,0 +1,70 @@
+"""The schema of a subject that a lake has columns of: `_schemas/<subject>.json` in its folder.
+
+It is what was the latest when the lake began with it. Runs that start again have the same columns, whatever was
+registered since; without the file the next one takes the latest anew.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pyspark_ternmq.decoding.registry import NoSuchSchema, RegistryClient
+from pyspark_ternmq.decoding.subject import AvroOfSubject
+from pyspark_ternmq.pipelines.lake.commits import LakeBroken
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.decoding.avro_schema import AvroSchema
+    from pyspark_ternmq.decoding.columns import Format
+    from pyspark_ternmq.pipelines.files import Files
+
+FOLDER, VERSION = "_schemas", 1
+
+
+def settled(files: "Files", root: str, wanted: "Format | AvroOfSubject | None") -> "Format | None":
+    """The format of bodies, with the schema that the lake has by now if it is a subject's.
+
+    RegistryFailed; ValueError for a subject that is not there, or whose schema can't be columns.
+    """
+    if not isinstance(wanted, AvroOfSubject):
+        return wanted
+    # Brings fastavro, an extra.
+    from pyspark_ternmq.decoding.registered_avro import RegisteredAvro, avro_schema
+
+    path = f"{root}/{FOLDER}/{quote(wanted.subject, safe='')}.json"
+    if not files.exists(path):
+        try:
+            latest = RegistryClient(wanted.registry).latest(wanted.subject)
+        except NoSuchSchema:
+            raise ValueError(f"the schema registry has no subject {wanted.subject}") from None
+        schema = avro_schema(latest)
+        RegisteredAvro(schema, wanted.registry).columns()
+        _keep(files, path, {"version": VERSION, "subject": wanted.subject, "id": latest.id, **asdict(schema)})
+    return RegisteredAvro(_parsed(files.read(path), path), wanted.registry)
+
+
+def _keep(files: "Files", path: str, found: Mapping[str, object]) -> None:
+    unpublished = f"{path}.{uuid.uuid4().hex}"
+    files.create(unpublished, json.dumps(found))
+    try:
+        files.rename(unpublished, path)
+    except OSError:
+        if not files.exists(path):  # not another process's, which was faster
+            raise
+        files.delete(unpublished)
+
+
+def _parsed(text: str, path: str) -> "AvroSchema":
+    from pyspark_ternmq.decoding.avro_schema import AvroSchema
+
+    try:
+        found = json.loads(text)
+        is_ours = found["version"] == VERSION
+        schema = AvroSchema(str(found["text"]), tuple(map(str, found["references"])))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LakeBroken(f"{path} is damaged: {error}") from None
+    if not is_ours:
+        raise LakeBroken(f"{path} is of a later program")
+    return schema
