@@ -115,7 +115,11 @@ async def refusal(process: MemberProcess) -> str:
 async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
     cluster: ClusterProcesses, client: RawClient
 ) -> None:
-    topic, (proxy, *_), (broker, other) = await client.create_topic("flowing", queues=2), cluster.proxies, cluster.brokers
+    topic, (proxy, *_), (broker, other) = (
+        await client.create_topic("flowing", queues=2),
+        cluster.proxies,
+        cluster.brokers,
+    )
     await in_routes([client], topic, BOTH, within_s=WITHIN_S)
     await send_each(client, topic, *(b"before-%d" % number for number in range(8)))
     first = await consumed(client, topic, "readers", 3)
@@ -170,7 +174,9 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
     assert not [each for each in killed if "Traceback" in each.log.read_text()]
 
 
-async def test_copies_are_for_their_owner_and_a_broker_has_no_keys(cluster: ClusterProcesses, client: RawClient) -> None:
+async def test_copies_are_for_their_owner_and_a_broker_has_no_keys(
+    cluster: ClusterProcesses, client: RawClient
+) -> None:
     topic = await client.create_topic("copied")
     assert (await client.receive(topic, "copiers")).code == "MESSAGE_NOT_FOUND"
     await known_to(cluster, topic, "copiers")
@@ -202,9 +208,7 @@ def foreign(path: Path) -> None:
     there = CopyFile(path=path, registry=database[1].decode(), holder=holder)
     copy = there.read(now_ms())
     assert copy is not None
-    other = type(copy)(
-        registry="elsewhere:5432/x", holder=holder, read_ms=copy.read_ms, snapshot=copy.snapshot
-    )
+    other = type(copy)(registry="elsewhere:5432/x", holder=holder, read_ms=copy.read_ms, snapshot=copy.snapshot)
     there.write(other)
 
 
@@ -304,5 +308,9 @@ async def test_a_replica_waits_for_the_registry(tmp_path: Path) -> None:
         assert (await health(replica, "live"))[0] == 200
         cluster.postgres.start()
         await starting
-        assert (await health(replica, "ready"))[0] == 200
+
+        async def is_ready() -> bool:
+            return (await health(replica, "ready"))[0] == 200
+
+        await eventually(is_ready, within_s=WITHIN_S, what="the replica has its place in the shard again")
         assert replica.log.read_text().count("neither leads nor follows") == 1

@@ -288,8 +288,6 @@ async def test_a_registry_of_another_schema_is_refused_when_it_is_back(tmp_path:
     registry.close()
 
 
-
-
 async def written(file: CopyFile, group: str) -> RegistryCopy:
     """The copy as soon as it has the group."""
     async with asyncio.timeout(20):
