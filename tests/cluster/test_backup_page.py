@@ -1,9 +1,9 @@
 """What docs/backup.md tells to do is done, word by word: backups are taken, things are lost, and come back."""
 
+import asyncio
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -152,12 +152,12 @@ async def test_a_broker_comes_back_from_its_backup(
         start.removesuffix("&").replace("127.0.0.1:10911", address).replace("127.0.0.1:8090", "127.0.0.1:0")
     )
     command = [sys.executable, "-m", "ternmq_command.main", *words[1:], "--registry", cluster.registry_url]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as restored:
-        try:
-            assert restored.stdout is not None
-            assert restored.stdout.readline().startswith("ready ")
-            await takes_messages(client)
-            assert (await stored(client, "orders")) == {"broker-0": 4}
-        finally:
-            restored.send_signal(signal.SIGTERM)
-            assert restored.wait(30) == 0
+    restored = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert restored.stdout is not None
+        assert (await restored.stdout.readline()).startswith(b"ready ")
+        await takes_messages(client)
+        assert (await stored(client, "orders")) == {"broker-0": 4}
+    finally:
+        restored.terminate()
+        assert await restored.wait() == 0

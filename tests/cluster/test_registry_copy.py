@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import ternmq
+from ternmq_common.access.secret_keys import new_key
 from ternmq_common.clock import now_ms
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_registry.copy_file import CopyFile
 from ternmq_registry.database import registry_identity
 from tests.cluster.test_seeing import metrics_of
@@ -27,7 +30,8 @@ from tests.cluster.watching import (
     stored,
 )
 from tests.support.cluster_processes import BrokerProcess, ClusterProcesses, MemberProcess
-from tests.support.embedded import RawClient, code
+from tests.support.embedded import RawClient, code, message
+from tests.support.users import SECRET, signed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -35,7 +39,7 @@ BOTH = {"broker-0", "broker-1"}
 WITHIN_S = 20.0
 WAIT_MS = 500
 IMPATIENT = {"TERNMQ_REGISTRY_WAIT_MS": str(WAIT_MS)}
-AGE = re.compile(r"goes on with its copy of it, (\d+) s old")
+FROM_COPY, BACK, REGISTERED = "goes on with its copy of it, ", "the registry is back", "registered as"
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +84,13 @@ async def known_to(cluster: ClusterProcesses, topic: str, group: str) -> None:
 
 
 async def ready_told(process: MemberProcess) -> dict[str, object]:
-    status, text = await health(process, "ready")
-    assert status == 200, text
-    told: dict[str, object] = json.loads(text)
+    """What it says of itself once it is ready: a proxy may have no broker yet when it has begun."""
+
+    async def ready() -> str:
+        status, text = await health(process, "ready")
+        return text if status == 200 else ""
+
+    told: dict[str, object] = json.loads(await eventually(ready, within_s=WITHIN_S, what=f"{process.name} is ready"))
     return told
 
 
@@ -112,11 +120,16 @@ async def refusal(process: MemberProcess) -> str:
     return process.log.read_text()[before:]
 
 
+def said(process: MemberProcess, what: str) -> int:
+    return process.log.read_text().count(what)
+
+
+@pytest.mark.parametrize("kind", ["killed", "hanging"])
 async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
-    cluster: ClusterProcesses, client: RawClient
+    cluster: ClusterProcesses, client: RawClient, kind: str
 ) -> None:
     topic, (proxy, *_), (broker, other) = (
-        await client.create_topic("flowing", queues=2),
+        await client.create_topic(f"flowing-{kind}", queues=2),
         cluster.proxies,
         cluster.brokers,
     )
@@ -124,8 +137,13 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
     await send_each(client, topic, *(b"before-%d" % number for number in range(8)))
     first = await consumed(client, topic, "readers", 3)
     await known_to(cluster, topic, "readers")
-    cluster.postgres.kill()
+    begin, end = {
+        "killed": (cluster.postgres.kill, cluster.postgres.start),
+        "hanging": (cluster.postgres.pause, cluster.postgres.resume),
+    }[kind]
+    begin()
     killed = (proxy, broker, other)
+    before = {process: (said(process, BACK), said(process, REGISTERED)) for process in killed}
     for process in killed:
         process.kill9()
     for process in killed:
@@ -137,7 +155,7 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
         assert "copy" in str((await ready_told(process))["degraded"])
         seen = await asyncio.to_thread(metrics_of, process)
         assert (seen["ternmq_registry_copy_age_seconds"] > 0, seen["ternmq_registry_reachable"]) == (True, 0)
-        assert len(AGE.findall(process.log.read_text())) == 1
+        assert said(process, FROM_COPY) == (1 if kind == "killed" else 2)
 
     async def flows() -> bool:
         return (await stored(client, topic)).keys() == BOTH
@@ -151,25 +169,26 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
     while found < expected:  # what was acknowledged just before a kill may come again
         found.update(await consumed(client, topic, "readers", 1))
     assert found == expected
-    refused, text = await sent_code(client, "never-heard-of")
+    refused, text = await sent_code(client, f"never-heard-of-{kind}")
     assert (refused, "the registry can't be reached" in text) == ("HA_NOT_AVAILABLE", True), text
     request = admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="refused", queues=1, type="NORMAL"))
     assert code(await client.admin("CreateTopic", request)) == "HA_NOT_AVAILABLE"
 
-    cluster.postgres.start()
-    await made(client, "after")
+    end()
+    after = f"after-{kind}"
+    await made(client, after)
     for process in killed:
         await from_copy_no_more(process)
-        assert process.log.read_text().count("the registry is back") == 1
-    await in_routes([client], "after", BOTH, within_s=WITHIN_S)
-    await send_each(client, "after", *(b"%d" % number for number in range(8)))
-    assert await stored(client, "after") == dict.fromkeys(BOTH, 4)
+        assert said(process, BACK) == before[process][0] + 1
+    await in_routes([client], after, BOTH, within_s=WITHIN_S)
+    await send_each(client, after, *(b"%d" % number for number in range(8)))
+    assert await stored(client, after) == dict.fromkeys(BOTH, 4)
 
     async def registered() -> bool:
-        return all(each.log.read_text().count("registered as") == 2 for each in cluster.brokers)
+        return all(said(each, REGISTERED) == before[each][1] + 1 for each in cluster.brokers)
 
     await eventually(registered, within_s=WITHIN_S, what="both brokers have registered anew")
-    assert len(await consumed(client, "after", "readers", 8)) == 8
+    assert len(await consumed(client, after, "readers", 8)) == 8
     assert {each.process.poll() for each in killed} == {None}
     assert not [each for each in killed if "Traceback" in each.log.read_text()]
 
@@ -278,6 +297,49 @@ async def test_who_was_removed_meanwhile_ends_when_the_registry_says_so(
     broker.options = ("--rejoin",)
     await asyncio.to_thread(broker.start)
     await serving(client, cluster.brokers)
+
+
+async def test_users_are_known_from_the_copy_and_each_worker_keeps_one(tmp_path: Path) -> None:
+    config = tmp_path / "proxy.toml"
+    config.write_text(
+        f'access_control = true\nsecrets_key = "{new_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
+        f'workers = 2\ncache_dir = "{tmp_path / "cache"}"\n'
+    )
+    request = rpc.SendMessageRequest(messages=[message("orders")])
+    with ClusterProcesses(tmp_path, brokers=1, proxies=1, proxy_options=("--config", str(config))) as cluster:
+        [proxy] = cluster.proxies
+        async with ternmq.Admin(proxy.grpc, credentials=ternmq.Credentials("root", SECRET)) as admin:
+            await admin.create_topic("orders")
+            await admin.create_user("alice", SECRET)
+            await admin.put_policy("alice", "Topic:orders", "Pub")
+        registry = registry_identity(cluster.registry_url)
+
+        async def are_kept() -> bool:
+            paths = sorted((tmp_path / "cache").glob("registry-copy.worker-?"))
+            files = [CopyFile(path=path, registry=registry, holder="proxy") for path in paths]
+            copies = [await asyncio.to_thread(file.read, now_ms()) for file in files]
+            users = [copy.snapshot.access.users.get("alice") for copy in copies if copy is not None]
+            return len(users) == 2 and all(user is not None and user.policies for user in users)
+
+        await eventually(are_kept, within_s=WITHIN_S, what="both workers have copied alice")
+        assert not [each for each in (tmp_path / "cache").iterdir() if SECRET in each.read_text()]
+        cluster.postgres.kill()
+        proxy.kill9()
+        await asyncio.to_thread(proxy.start)
+        assert "copy" in str((await ready_told(proxy))["degraded"])
+        for user, expected in (("alice", "OK"), ("mallory", "UNAUTHORIZED")):
+            async with RawClient(proxy.grpc, metadata=signed(user, user)) as client:
+
+                async def sent(client: RawClient = client, expected: str = expected) -> bool:
+                    return code(await client.call("SendMessage", request)) == expected
+
+                await eventually(sent, within_s=WITHIN_S, what=f"{user} is answered {expected}")
+        cluster.postgres.start()
+
+        async def is_over() -> bool:
+            return "degraded" not in await ready_told(proxy)
+
+        await eventually(is_over, within_s=WITHIN_S, what="all workers have read the registry")
 
 
 async def test_a_replica_waits_for_the_registry(tmp_path: Path) -> None:
