@@ -25,6 +25,8 @@ RUN TERNMQ_COMPILE=1 sh environment.sh project
 FROM scratch
 COPY --from=build /image /
 COPY --from=build /opt/ternmq /opt/ternmq
+# For a cache_dir: a volume that is new belongs to whom its folder in the image does.
+COPY --from=build --chown=10001:10001 /data /var/cache/ternmq
 ENV PATH=/opt/ternmq/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 # A number, so that Kubernetes can see that it isn't root.
 USER 10001

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
@@ -11,17 +11,14 @@ from ternmq_common.server_settings import ProxySettings
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
+from ternmq_proxy.registry_joining import joined
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
-from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.init_user import make_init_user
-from ternmq_registry.joining import join
-from ternmq_registry.sealing import sealing_of
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
 from ternmq_runtime.observability.figures import MemberFigures
 from ternmq_runtime.observability.http_basic import Asker
-from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.observability.http_front import HttpFront, told_copy
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
 from ternmq_runtime.workers.siblings import MAY_READ, YES, Siblings, usual_answers
@@ -36,30 +33,22 @@ if TYPE_CHECKING:
 
 
 def run(settings: "ProxySettings") -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
-    clock = Clock()
+    """Serve until SIGTERM or SIGINT, or until the registry, back after a start without it, can't be used; the process's
+    exit code. StartupError: it could not begin."""
+    clock, over = Clock(), asyncio.Event()
     proxy = ProxyServer(
         settings,
         clock,
         name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
         http=settings.http,
-        registry=lambda stack: joined(settings, stack, clock),
+        registry=lambda stack: joined(settings, stack, clock, over),
     )
 
     async def start(stack: AsyncExitStack) -> str:
         await proxy.start(stack)
         return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
-    return process.run(settings, start)
-
-
-async def joined(settings: "ProxySettings", stack: AsyncExitStack, clock: Clock) -> "Directory":
-    """The cluster's registry, with the user in it that the settings name; `stack` closes it. StartupError."""
-    directory = await join(settings, stack, clock, await asyncio.to_thread(sealing_of, settings))
-    if await asyncio.to_thread(make_init_user, directory.registry, settings, None):
-        with suppress(RegistryUnavailable):  # noted and logged where it was found
-            await directory.refresh()
-    return directory
+    return process.run(settings, start, over=over)
 
 
 class ProxyServer:
@@ -90,6 +79,7 @@ class ProxyServer:
         self._place = place
         self._answers = usual_answers(settings)
         self._not_started: str | None = "the registry was not read yet"
+        self._directory: Directory | None = None
         self._messages: ClusterMessageService | None = None
         self._access: AccessControl | None = None
         self._answers[MAY_READ] = self._answer_may_read
@@ -110,7 +100,8 @@ class ProxyServer:
         http = HttpFront(
             lambda: self._not_started,
             self._problem,
-            degraded=self._clock.problem,
+            degraded=lambda: self._clock.problem() or told_copy(self._copy_age_s),
+            copy_age_s=lambda: self._copy_age_s,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
             exposed=exposed,
@@ -124,7 +115,7 @@ class ProxyServer:
         clock_watch = ClockWatch(self._clock)
         stack.push_async_callback(clock_watch.stop)
         clock_watch.start()
-        directory = await self._registry(stack)
+        directory = self._directory = await self._registry(stack)
         catalog = Catalog(
             directory,
             auto_create=settings.auto_create,
@@ -147,6 +138,7 @@ class ProxyServer:
             lambda: MemberFigures(
                 registry_reachable=directory.problem is None,
                 registry_version=directory.snapshot.version,
+                registry_copy_age_s=directory.copy_age_s,
                 clock_skew_s=directory.clock_skew_s,
             )
         )
@@ -173,6 +165,10 @@ class ProxyServer:
         """Return when a broker can be asked; for who has started."""
         assert self._messages is not None
         await self._messages.connected.wait()
+
+    @property
+    def _copy_age_s(self) -> float | None:
+        return None if self._directory is None else self._directory.copy_age_s
 
     def _may_read(self, asker: "Asker") -> bool:
         """Nobody may before the users are known."""

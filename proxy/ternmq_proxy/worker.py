@@ -5,11 +5,13 @@ It is a proxy of a cluster. That of `ternmq up --workers N` reads the stack's re
 
 import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
 from ternmq_common.server_settings import ProxySettings, ServerSettings
-from ternmq_proxy.cluster_main import ProxyServer, joined
+from ternmq_proxy.cluster_main import ProxyServer
+from ternmq_proxy.registry_joining import joined
 from ternmq_registry.directory import Directory
 from ternmq_registry.sealing import sealing_of
 from ternmq_registry.shared import SharedRegistry
@@ -51,7 +53,9 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
     return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
 
-async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "AsyncExitStack") -> str:
+async def start_of_cluster(
+    over: asyncio.Event, place: "Place", settings: ProxySettings, stack: "AsyncExitStack"
+) -> str:
     """A worker of `ternmq proxy`."""
     clock = Clock()
     proxy = ProxyServer(
@@ -59,7 +63,7 @@ async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "Asyn
         clock,
         name=place.member,
         http=place.http,
-        registry=lambda stack: joined(settings, stack, clock),
+        registry=lambda stack: joined(settings, stack, clock, over, worker=place.name),
         place=place,
     )
     await proxy.start(stack)
@@ -68,7 +72,10 @@ async def start_of_cluster(place: "Place", settings: ProxySettings, stack: "Asyn
 
 def main(kind: str) -> int:
     """Serve; the process's exit code."""
-    return inside.run(ServerSettings, start_of_stack) if kind == "up" else inside.run(ProxySettings, start_of_cluster)
+    if kind == "up":
+        return inside.run(ServerSettings, start_of_stack)
+    over = asyncio.Event()
+    return inside.run(ProxySettings, partial(start_of_cluster, over), over=over)
 
 
 if __name__ == "__main__":

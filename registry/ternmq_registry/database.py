@@ -44,6 +44,7 @@ TCP_USER_TIMEOUT_MS = 5000
 ANSWER_TIMEOUT_S = 6.0  # above the statement's own, whose error says more
 CONNECTIONS_MAX = 4
 POOL_TIMEOUT_S = 5.0
+_PORT = "5432"
 
 _CHANGING = "ternmq_changing"
 _log = logging.getLogger(__name__)
@@ -223,6 +224,20 @@ def _postgres_url(url: str) -> "URL":
     if parsed.drivername not in SCHEMES:
         raise StartupError(_needed(f"the registry {without_password(url)} is no PostgreSQL database"))
     return parsed.set(drivername="postgresql+psycopg")
+
+
+def registry_identity(url: str) -> str:
+    """Which database a URL names, for who compares: hosts, ports and the database, nothing of user or password.
+    StartupError if it names none."""
+    parsed = _postgres_url(url)
+    hosts = [parsed.host] if parsed.host else _listed(parsed.query.get("host"))
+    ports = [str(parsed.port)] if parsed.port else _listed(parsed.query.get("port"))
+    database = parsed.database or "".join(_listed(parsed.query.get("dbname"))) or parsed.username or ""
+    return f"{','.join(hosts)}:{','.join(ports) or _PORT}/{database}"
+
+
+def _listed(value: "str | tuple[str, ...] | None") -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
 def _needed(problem: str) -> str:

@@ -4,6 +4,8 @@ Reading     `snapshot` is in memory. It is read again every `interval_s`, after 
             somebody has seen a newer one (`at_least`). Callers who want it at the same time share an attempt.
 Outage      nothing changes. When it is over, brokers that were live before stay so for one lease: they could not
             prolong theirs. An answer that took long counts as an outage: then the brokers' heartbeats were waiting too.
+Copy        who starts during an outage may begin with a copy of the registry (`start_from_copy`), as if it had run
+            since that was made; it knows the registry itself when that was `reached`.
 Threads     the registry is asked in a thread, everything else happens on the event loop.
 """
 
@@ -14,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_common.clock import now_ms
 from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_registry.clock_skew import ClockSkew
@@ -33,6 +36,14 @@ logger = logging.getLogger(__name__)
 RETRY_INTERVAL_S = 1.0
 SLOW_ANSWER_S = 1.0
 GRACE_S = 6.0
+
+
+class RegistryAway(StartupError):
+    """The registry could not be reached in the time that there was for it; `unavailable` says why."""
+
+    def __init__(self, unavailable: RegistryUnavailable) -> None:
+        self.unavailable = unavailable
+        super().__init__(f"the registry can't be reached: {unavailable.reason}; check --registry")
 
 
 async def connected_registry(
@@ -79,6 +90,9 @@ class Directory:
         self._problem: str | None = None
         self._failed_at = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._reached = asyncio.Event()
+        self._refusal: StartupError | None = None
+        self._read_ms: int | None = None
 
     @property
     def snapshot(self) -> RegistrySnapshot:
@@ -94,6 +108,18 @@ class Directory:
         """Why the registry can't be reached, None while it can."""
         return self._problem
 
+    @property
+    def read_ms(self) -> int | None:
+        """When the registry was read last, in milliseconds since the epoch; of a copy, when that was."""
+        return self._read_ms
+
+    @property
+    def copy_age_s(self) -> float | None:
+        """How old the copy is that all of this is from; None when the registry itself was read."""
+        if self._reached.is_set() or self._read_ms is None:
+            return None
+        return max(0, now_ms() - self._read_ms) / 1000
+
     def on_change(self, callback: "Callable[[RegistrySnapshot], None]") -> None:
         """Call it, on the loop, after each snapshot with another version or other brokers that are live."""
         self._callbacks.append(callback)
@@ -107,6 +133,21 @@ class Directory:
                 break
             except RegistryUnavailable as error:
                 await _wait_or_give_up(error, give_up, self._retry_interval_s)
+        self._go_on_reading()
+
+    def start_from_copy(self, snapshot: RegistrySnapshot, read_ms: int, error: RegistryUnavailable) -> None:
+        """Know what the registry had at that time, as it can't be reached now, and go on trying to read it."""
+        self._snapshot, self._read_ms = snapshot, read_ms
+        self._problem, self._failed_at = error.reason, self._seconds()
+        self._go_on_reading()
+
+    async def reached(self) -> None:
+        """Return when the registry itself was read; StartupError if it is one that can't be used."""
+        await self._reached.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _go_on_reading(self) -> None:
         if self._interval_s is not None:
             self._task = asyncio.create_task(self._keep_reading(self._interval_s), name="directory")
 
@@ -153,6 +194,11 @@ class Directory:
         except RegistryUnavailable as error:
             self._failed(error)
             return
+        except StartupError as error:  # only of one that was not read before
+            self._refusal = error
+            self._failed(RegistryUnavailable(str(error)))
+            self._reached.set()
+            return
         finally:
             if self._clock_skew is not None:
                 self._clock_skew.read(self.registry.clock_reading)
@@ -163,6 +209,8 @@ class Directory:
         if self._problem is not None:
             logger.info("the registry is back")
             self._problem = None
+        self._read_ms, self._refusal = now_ms(), None
+        self._reached.set()
         self._take(self._grace.applied(read, now))
 
     def _failed(self, error: RegistryUnavailable) -> None:
@@ -232,6 +280,7 @@ class _Grace:
 
 def _newer(registry: Registry, known: RegistrySnapshot | None) -> RegistrySnapshot:
     if known is None:
+        registry.check_schema()
         return registry.snapshot()
     version, brokers = registry.look()
     return replace(known, brokers=brokers) if version == known.version else registry.snapshot(known)
@@ -247,5 +296,5 @@ def _what_matters(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str,
 async def _wait_or_give_up(error: RegistryUnavailable, give_up: float, interval_s: float) -> None:
     left_s = give_up - asyncio.get_running_loop().time()
     if left_s <= 0:
-        raise StartupError(f"the registry can't be reached: {error.reason}; check --registry") from error
+        raise RegistryAway(error) from error
     await asyncio.sleep(min(interval_s, left_s))

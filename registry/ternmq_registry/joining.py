@@ -1,37 +1,97 @@
-"""How a process of a cluster comes to its registry, which may come up later than the process."""
+"""How a process of a cluster comes to its registry, which may come up later than the process.
+
+Who kept a copy of it (`CopyFile`) begins with that while the registry is away, and goes on trying.
+"""
 
 import asyncio
+import logging
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from ternmq_common.clock import now_ms
 from ternmq_registry.clock_skew import ClockSkew
-from ternmq_registry.directory import Directory, connected_registry
+from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
+from ternmq_registry.directory import Directory, RegistryAway, connected_registry
+from ternmq_registry.registry import Registry
 
 if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
+    from collections.abc import Callable
 
     from ternmq_common.clock import Clock
     from ternmq_common.server_settings import MemberSettings
+    from ternmq_registry.copy_file import CopyFile
     from ternmq_registry.sealing import Sealing
+
+    Fits = Callable[[RegistryCopy], None]
+
+_log = logging.getLogger(__name__)
 
 
 async def join(
-    settings: "MemberSettings", stack: "AsyncExitStack", clock: "Clock", sealing: "Sealing | None" = None
-) -> Directory:
-    """Open the registry and read it, waiting for it as long as the settings say; StartupError says why it can't be.
+    settings: "MemberSettings",
+    stack: AsyncExitStack,
+    clock: "Clock",
+    sealing: "Sealing | None" = None,
+    *,
+    file: "CopyFile | None" = None,
+    fits: "Fits | None" = None,
+) -> tuple[Directory, RegistryCopy | None]:
+    """Open the registry and read it. If it can't be reached, begin with the copy in `file`, which is returned too;
+    without one wait for the registry as long as the settings say. StartupError says why it can't be.
 
     `stack` closes it again; the clock is held against the registry's; `sealing` is for who needs the secrets of users.
+    `fits` raises UnusableCopy for a copy that is none for this process.
     """
+    if file is None:
+        return await _joined(settings, stack, clock, sealing, settings.registry_wait_ms / 1000), None
+    try:
+        return await _joined(settings, stack, clock, sealing, 0.0), None
+    except RegistryAway as error:
+        copy = await _usable(file, sealing, fits)
+        if copy is None:
+            return await _joined(settings, stack, clock, sealing, settings.registry_wait_ms / 1000), None
+        registry = await asyncio.to_thread(
+            Registry.postgres_later, settings.registry, sealing, password_file=settings.registry_password_file
+        )
+        directory = _directory_of(registry, settings, stack, clock)
+        directory.start_from_copy(copy.snapshot, copy.read_ms, error.unavailable)
+        return directory, copy
+
+
+def told_age(copy: RegistryCopy) -> str:
+    """How old a copy is, for the log."""
+    return f"{max(0, now_ms() - copy.read_ms) // 1000} s old"
+
+
+async def _usable(file: "CopyFile", sealing: "Sealing | None", fits: "Fits | None") -> RegistryCopy | None:
+    try:
+        copy = await asyncio.to_thread(file.read, now_ms(), sealing)
+        if copy is not None and fits is not None:
+            await asyncio.to_thread(fits, copy)
+    except UnusableCopy as error:
+        _log.warning("the copy of the registry, %s, is not used: %s", file.path, error)
+        return None
+    return copy
+
+
+async def _joined(
+    settings: "MemberSettings", stack: AsyncExitStack, clock: "Clock", sealing: "Sealing | None", wait_s: float
+) -> Directory:
     loop = asyncio.get_running_loop()
-    end = loop.time() + settings.registry_wait_ms / 1000
-    registry = await connected_registry(
-        settings.registry,
-        sealing,
-        password_file=settings.registry_password_file,
-        wait_s=settings.registry_wait_ms / 1000,
-    )
+    end = loop.time() + wait_s
+    async with AsyncExitStack() as attempt:
+        registry = await connected_registry(
+            settings.registry, sealing, password_file=settings.registry_password_file, wait_s=wait_s
+        )
+        directory = _directory_of(registry, settings, attempt, clock)
+        await directory.start(max(0.0, end - loop.time()))
+        stack.push_async_callback(attempt.pop_all().aclose)
+    return directory
+
+
+def _directory_of(registry: Registry, settings: "MemberSettings", stack: AsyncExitStack, clock: "Clock") -> Directory:
     stack.callback(registry.close)
     skew = ClockSkew(clock, warn_ms=settings.clock_skew_warn_ms, max_ms=settings.clock_skew_max_ms)
     directory = Directory(registry, clock_skew=skew)
     stack.push_async_callback(directory.stop)
-    await directory.start(max(0.0, end - loop.time()))
     return directory

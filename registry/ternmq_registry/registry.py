@@ -18,7 +18,6 @@ from ternmq_registry.brokers import Brokers, brokers_in
 from ternmq_registry.checksums import check_rows
 from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version
 from ternmq_registry.deletions import Deletions, record_deletion
-from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
 from ternmq_registry.quotas import Quotas, quotas_in
@@ -41,6 +40,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
     """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
+    _is_unchecked = False
 
     def __init__(self, engine: "Engine", sealing: "Sealing | None" = None) -> None:
         self._database = Database(engine)
@@ -57,14 +57,27 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
     @classmethod
     def postgres(cls, url: str, sealing: "Sealing | None" = None, *, password_file: "Path | None" = None) -> Self:
         """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
-        engine = postgres_engine(url, password_file)
+        registry = cls.postgres_later(url, sealing, password_file=password_file)
         try:
-            with unavailable_if_unreachable(), engine.connect() as connection:
-                migrations.check(connection)
+            registry.check_schema()
         except BaseException:
-            engine.dispose()
+            registry.close()
             raise
-        return cls(engine, sealing)
+        return registry
+
+    @classmethod
+    def postgres_later(cls, url: str, sealing: "Sealing | None" = None, *, password_file: "Path | None" = None) -> Self:
+        """As `postgres`, without a connection: `check_schema` before anything else is asked of it."""
+        registry = cls(postgres_engine(url, password_file), sealing)
+        registry._is_unchecked = True
+        return registry
+
+    def check_schema(self) -> None:
+        """StartupError if its schema isn't the one that this program was made for; asked once."""
+        if self._is_unchecked:
+            with self._database.reading() as connection:
+                migrations.check(connection)
+            self._is_unchecked = False
 
     def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         """Everything, of one moment; of what is `known` only the changes are read."""

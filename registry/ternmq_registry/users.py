@@ -201,10 +201,12 @@ class Users:
             # Some were deleted, and the rows that are gone don't say so.
             there = set(connection.execute(select(USERS.c.name)).scalars())
             users = {name: user for name, user in users.items() if name in there}
+        sealed = {**since.access.sealed, **{name: user_row(user) for name, user in changed.items()}}
+        sealed = {} if self._sealing is None else {name: row for name, row in sealed.items() if name in users}
         self._warn_of_unreadable(
             {name for name, user in changed.items() if len(users[name].secrets) < len(user.secrets)}
         )
-        return AccessSnapshot(users)
+        return AccessSnapshot(users, sealed)
 
     def _warn_of_unreadable(self, names: set[str]) -> None:
         news = names - self._unreadable

@@ -4,6 +4,7 @@ A proxy that deletes something says so to all brokers that it can reach. A broke
 what it missed, before it takes messages of a topic that was made later, or serves such a group (`answers.py`): what is
 of a topic or group that was made anew must not be removed with what was of the old one. For the same reason it notes
 what it has done (`deletion_notes.py`), before anybody hears of it: the registry may be out when it is to be notified.
+A broker that began with a copy of the registry asks nothing before it is registered: another store may be the broker.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import MessagingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ternmq_broker.broker import Broker
@@ -35,18 +37,32 @@ class DeletionLog:
         self._told_up_to = 0
         self._problem: str | None = None
         self._turn = asyncio.Lock()
+        self._is_registered = True
         self.synced_up_to = 0
+        self.on_synced: Callable[[], None] = lambda: None
 
     async def begin(self) -> None:
         """Catch up with what happened while the broker was away; raises RegistryUnavailable, and StartupError for
         notes that are damaged. For a broker that is registered."""
-        self._told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
+        told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
+        async with self._turn:
+            self._told_up_to = told_up_to
+            await asyncio.to_thread(self._notes.read)
+            if self._notes.up_to > self._directory.snapshot.version:
+                _log.warning("the notes on deletions are of another registry, and not looked at")
+                self._notes = DeletionNotes(self._folder)
+            self._notes.told(self._told_up_to)
+            version = self._directory.snapshot.version
+            if version > self.synced_up_to or not self._is_registered:
+                await self._catch_up(version)
+        self._is_registered = True
+
+    async def begin_from_copy(self, synced_up_to: int) -> None:
+        """All that was deleted up to that version was removed when the broker ran last; `begin` follows when it is
+        registered. StartupError for notes that are damaged."""
+        self._is_registered = False
         await asyncio.to_thread(self._notes.read)
-        if self._notes.up_to > self._directory.snapshot.version:
-            _log.warning("the notes on deletions are of another registry, and not looked at")
-            self._notes = DeletionNotes(self._folder)
-        self._notes.told(self._told_up_to)
-        await self._catch_up(self._directory.snapshot.version)
+        self.synced_up_to = synced_up_to
 
     async def topic(self, name: str, version: int) -> None:
         """A proxy deleted the topic."""
@@ -62,10 +78,12 @@ class DeletionLog:
         """Remove what was deleted up to the version that is known; `synced_up_to` stays behind if that can't be
         looked up now."""
         version = self._directory.snapshot.version
-        if version <= self.synced_up_to:
+        if version <= self.synced_up_to or not self._is_registered:
             return
         try:
-            await self._catch_up(version)
+            async with self._turn:
+                if version > self.synced_up_to:
+                    await self._catch_up(version)
         except MessagingError as error:
             if str(error) != self._problem:  # it is tried again every second
                 self._problem = str(error)
@@ -76,19 +94,18 @@ class DeletionLog:
             self._problem = None
 
     async def _catch_up(self, version: int) -> None:
-        async with self._turn:
-            if version <= self.synced_up_to:
-                return
-            deletions = await asyncio.to_thread(self._registry.deletions, self._notes.up_to)
-            for deletion in sorted(deletions, key=lambda each: each.version):
-                await self._forget(deletion)
-            if deletions:
-                await asyncio.to_thread(self._notes.prune, max(deletion.version for deletion in deletions))
-            # Messages may come from here on, whether or not the registry hears it now: the notes say what is done.
-            self.synced_up_to = version
-            if self._notes.up_to > self._told_up_to:
-                await asyncio.to_thread(self._registry.set_applied, self._broker.name, self._notes.up_to)
-                self._told_up_to = self._notes.up_to
+        """For who has the turn."""
+        deletions = await asyncio.to_thread(self._registry.deletions, self._notes.up_to)
+        for deletion in sorted(deletions, key=lambda each: each.version):
+            await self._forget(deletion)
+        if deletions:
+            await asyncio.to_thread(self._notes.prune, max(deletion.version for deletion in deletions))
+        # Messages may come from here on, whether or not the registry hears it now: the notes say what is done.
+        self.synced_up_to = max(self.synced_up_to, version)
+        self.on_synced()
+        if self._notes.up_to > self._told_up_to:
+            await asyncio.to_thread(self._registry.set_applied, self._broker.name, self._notes.up_to)
+            self._told_up_to = self._notes.up_to
 
     async def _forget(self, deletion: Deletion) -> None:
         if self._notes.is_done(deletion):

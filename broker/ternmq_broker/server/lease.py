@@ -21,14 +21,14 @@ _BEATS_PER_LEASE = 3
 
 
 class Lease:
-    """The registration of one broker."""
+    """The registration of one broker, whose store is `store_id`."""
 
     def __init__(
         self, registry: "Registry", *, name: str, store_id: str, address: str, version: str, lease_ms: int
     ) -> None:
         self._registry = registry
         self._name = name
-        self._store_id = store_id
+        self.store_id = store_id
         self._address = address
         self._version = version
         self._lease_ms = lease_ms
@@ -51,7 +51,7 @@ class Lease:
         self._epoch = await asyncio.to_thread(
             self._registry.register,
             self._name,
-            self._store_id,
+            self.store_id,
             self._address,
             self._version,
             self._lease_ms,

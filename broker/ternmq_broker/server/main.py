@@ -12,6 +12,7 @@ from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.lease import Lease
 from ternmq_broker.server.load import Load
 from ternmq_broker.server.proxies import Proxies
+from ternmq_broker.server.registry_copy import copy_file, fitting, keep_copy
 from ternmq_broker.server.replication.files import ReplicaFiles
 from ternmq_broker.server.replication.membership import Membership
 from ternmq_broker.server.replication.replica import Replica
@@ -20,12 +21,14 @@ from ternmq_broker.server.store_identity import loss_told, store_id
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
-from ternmq_registry.joining import join
+from ternmq_registry.copy_form import RegistryCopy
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.joining import join, told_age
 from ternmq_registry.shards import Joining
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.observability.figures import MemberFigures
-from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.observability.http_front import HttpFront, told_copy
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
+_AGAIN_S = 1.0
 
 
 def run(settings: "BrokerServerSettings") -> int:
@@ -61,6 +65,7 @@ class BrokerServer:
         self._broker: Broker | None = None
         self._replica: Replica | None = None
         self._lease: Lease | None = None
+        self._directory: Directory | None = None
         self.superseded = asyncio.Event()
         self.address = self.http_address = ""
 
@@ -76,26 +81,45 @@ class BrokerServer:
             lambda: self._not_started,
             self._problem,
             degraded=self._degraded,
+            copy_age_s=lambda: self._copy_age_s,
             metrics=observability.scrape,
             tls=tls.http,
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
-        directory = await join(settings, stack, self._clock)
-        self._not_started = "the store is being recovered"
+        # A copy of the registry says at which address proxies look for this broker.
         front = StorageFront(settings.storage, tls=tls.storage)
         stack.callback(front.close)
         self.address = front.address
+        file, fits = copy_file(settings), fitting(settings, self._advertised)
+        directory, copy = await join(settings, stack, self._clock, file=file, fits=fits)
+        self._directory = directory
         if settings.replicas > 1 or _is_replicated(directory, settings.broker_name):
+            if copy is not None:
+                await self._wait_for_registry(directory, copy)
+            self._not_started = "the store is being recovered"
             await self._start_replica(directory, front, observability, tls.to_brokers, stack)
+            keep_copy(directory, file, stack)
         else:
+            self._not_started = "the store is being recovered"
             broker = await self._open(directory)
-            self._not_started = "the broker is not registered yet"
-            await self._register(broker, directory, front, stack)
-            observability.watch_broker(broker.figures)
-            self._broker = broker
-            await self._serve(broker, directory, front, observability, stack)
+            await self._begin(broker, directory, copy, front, observability, stack)
         self._not_started = None
+
+    @property
+    def _advertised(self) -> str:
+        return self._settings.advertised_storage or self.address
+
+    async def _wait_for_registry(self, directory: "Directory", copy: RegistryCopy) -> None:
+        """Replicas lead and follow by the registry alone: what a copy says of leaders and leases is of the past."""
+        self._not_started = (
+            "a broker with replicas neither leads nor follows by a copy of the registry: it waits for it"
+        )
+        _log.warning(
+            "the registry can't be reached: %s; there is a copy of it, %s, but %s",
+            directory.problem, told_age(copy), self._not_started,
+        )  # fmt: skip
+        await directory.reached()
 
     async def _start_replica(
         self,
@@ -120,7 +144,7 @@ class BrokerServer:
         member = Joining(
             store_id=store,
             name=settings.replica_name or f"replica-{store[:6]}",
-            address=settings.advertised_storage or front.address,
+            address=self._advertised,
             version=version("ternmq"),
         )
         membership = Membership(settings, directory, member)
@@ -154,13 +178,65 @@ class BrokerServer:
         settings = BrokerSettings.of(self._settings)
         return await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
 
-    async def _register(
-        self, broker: Broker, directory: "Directory", front: StorageFront, stack: AsyncExitStack
+    async def _begin(
+        self,
+        broker: Broker,
+        directory: "Directory",
+        copy: RegistryCopy | None,
+        front: StorageFront,
+        observability: Observability,
+        stack: AsyncExitStack,
     ) -> None:
+        """Be the broker of that name; of a copy of the registry as it was when that was made, until the registry is
+        back."""
+        deletion_log = DeletionLog(broker, directory, self._settings.data_dir)
+        lease = self._lease = await self._new_lease(broker, directory)
+        if copy is None:
+            self._not_started = "the broker is not registered yet"
+            await self._register(lease, broker, directory, stack)
+            await deletion_log.begin()
+            await self._warn_of_unknown_topics(broker, directory)
+        else:
+            stack.push_async_callback(broker.close)
+            broker.start()
+            await deletion_log.begin_from_copy(copy.synced_up_to)
+            _log.warning(
+                "the registry can't be reached: %s; this broker goes on with its copy of it, %s, and is not registered "
+                "until it is back", directory.problem, told_age(copy),
+            )  # fmt: skip
+        observability.watch_broker(broker.figures)
+        self._broker = broker
+        load = await self._serve(broker, directory, deletion_log, front, observability, stack)
+        keeper = keep_copy(directory, copy_file(self._settings), stack, deletion_log)
+        deletion_log.on_synced = keeper.changed
+        if copy is None:
+            lease.start(load.now)
+        else:
+            joining = asyncio.create_task(
+                self._register_later(lease, broker, directory, deletion_log, load), name="registration"
+            )
+            stack.push_async_callback(_ended, joining)
+
+    async def _new_lease(self, broker: Broker, directory: "Directory") -> Lease:
+        """That of this broker, which is not asked for yet."""
+        settings = self._settings
+        own = await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used)
+        lease = Lease(
+            directory.registry,
+            name=broker.name,
+            store_id=own,
+            address=self._advertised,
+            version=version("ternmq"),
+            lease_ms=settings.lease_ms,
+        )
+        lease.superseded = self.superseded
+        return lease
+
+    async def _register(self, lease: Lease, broker: Broker, directory: "Directory", stack: AsyncExitStack) -> None:
         """Become the broker of that name, and begin to run; StartupError if that may not be: then the store, which may
         be that of another broker, stays as it was opened."""
         try:
-            gone = await self._take_lease(broker, directory, front)
+            gone = await self._take_lease(lease, broker, directory)
         except BaseException:
             await asyncio.to_thread(broker.abandon)
             raise
@@ -169,19 +245,10 @@ class BrokerServer:
         for topic in gone:
             await broker.forget_topic(topic)
 
-    async def _take_lease(self, broker: Broker, directory: "Directory", front: StorageFront) -> list[str]:
+    async def _take_lease(self, lease: Lease, broker: Broker, directory: "Directory") -> list[str]:
         """Register. Returns the topics that were deleted while it was removed, of which nobody keeps that."""
         settings = self._settings
-        own = await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used)
-        lease = self._lease = Lease(
-            directory.registry,
-            name=broker.name,
-            store_id=own,
-            address=settings.advertised_storage or front.address,
-            version=version("ternmq"),
-            lease_ms=settings.lease_ms,
-        )
-        lease.superseded = self.superseded
+        own = lease.store_id
         gone = await asyncio.to_thread(directory.registry.topics_gone, own) if settings.rejoin else []
         # The registry says what a store is to remove when it knows the store; proxies find nobody until then.
         await lease.take(rejoin=settings.rejoin, is_empty=not broker.is_used, instead_of=settings.accept_empty_store)
@@ -190,19 +257,42 @@ class BrokerServer:
             _log.warning("%s", loss_told(before, directory.snapshot))
         return gone
 
+    async def _register_later(
+        self, lease: Lease, broker: Broker, directory: "Directory", deletion_log: DeletionLog, load: Load
+    ) -> None:
+        """Do what a start does that finds the registry, once it is back; end the process if that may not be."""
+        try:
+            while True:
+                try:
+                    await directory.reached()
+                    for topic in await self._take_lease(lease, broker, directory):
+                        await broker.forget_topic(topic)
+                    await deletion_log.begin()
+                    break
+                except RegistryUnavailable as error:
+                    _log.warning("the broker can't be registered yet: %s", error.message)
+                    await asyncio.sleep(_AGAIN_S)
+            lease.start(load.now)
+            await self._warn_of_unknown_topics(broker, directory)
+        except StartupError as error:
+            _log.critical("the registry is back, and this process can't be broker %s, and ends: %s", broker.name, error)
+            self.superseded.set()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.critical("the registry is back, and the broker can't be registered; it ends", exc_info=True)
+            self.superseded.set()
+
     async def _serve(
         self,
         broker: Broker,
         directory: "Directory",
+        deletion_log: DeletionLog,
         front: StorageFront,
         observability: Observability,
         stack: AsyncExitStack,
-    ) -> None:
+    ) -> Load:
+        """Serve proxies. Returns what is to be said with each heartbeat."""
         settings, lease = self._settings, self._lease
         assert lease is not None
-        deletion_log = DeletionLog(broker, directory, settings.data_dir)
-        await deletion_log.begin()
-        await self._warn_of_unknown_topics(broker, directory)
         proxies = Proxies(broker, directory, deletion_log, observability.continued)
         await front.start(proxies)
         load = Load(broker, proxies, directory)
@@ -213,13 +303,14 @@ class BrokerServer:
             lambda: MemberFigures(
                 registry_reachable=directory.problem is None,
                 registry_version=directory.snapshot.version,
+                registry_copy_age_s=directory.copy_age_s,
                 lease_age_s=lease.age_s,
                 proxies=len(proxies),
                 clock_skew_s=directory.clock_skew_s,
             )
         )
         load.start()
-        lease.start(load.now)
+        return load
 
     async def _tell_last(self, lease: Lease, load: Load, directory: "Directory") -> None:
         """Nobody asks the broker for anything any more: what it holds now is what is away with it."""
@@ -240,7 +331,12 @@ class BrokerServer:
         of_store = None if self._broker is None else self._broker.degraded
         if self._replica is not None:
             of_store = self._replica.degraded
-        return self._clock.problem() or of_store
+        return self._clock.problem() or of_store or told_copy(self._copy_age_s)
+
+    @property
+    def _copy_age_s(self) -> float | None:
+        """A replica waits for the registry, and goes on with nothing."""
+        return None if self._directory is None or self._broker is None else self._directory.copy_age_s
 
     def _problem(self) -> str | None:
         """Why messages can't be stored, or can't be received, now. A lease that can't be renewed does not keep the
@@ -251,6 +347,11 @@ class BrokerServer:
             return self._replica.problem
         assert self._broker is not None
         return self._broker.problem
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _is_replicated(directory: "Directory", name: str) -> bool:

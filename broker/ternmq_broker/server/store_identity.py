@@ -25,12 +25,7 @@ def store_id(data_dir: "Path", *, is_used: bool) -> str:
 
     Blocks. StartupError if the file is damaged: with another id the registry takes it for a store that never was there.
     """
-    file = NoteFile(
-        data_dir / "store-id",
-        old=re.compile("[0-9a-f]{32}"),
-        advice="restore it from a copy, or write into it the id that the registry knows: without it the broker gets "
-        "another one, which the registry refuses, and says which one it knows",
-    )
+    file = _file_in(data_dir)
     known = file.read()
     if known is None and is_used:
         _log.warning(
@@ -41,6 +36,20 @@ def store_id(data_dir: "Path", *, is_used: bool) -> str:
         known = secrets.token_hex(16)
         file.write(known)
     return known
+
+
+def known_store_id(data_dir: "Path") -> str | None:
+    """As `store_id`, and None where there is none yet; makes nothing."""
+    return _file_in(data_dir).read()
+
+
+def _file_in(data_dir: "Path") -> NoteFile:
+    return NoteFile(
+        data_dir / "store-id",
+        old=re.compile("[0-9a-f]{32}"),
+        advice="restore it from a copy, or write into it the id that the registry knows: without it the broker gets "
+        "another one, which the registry refuses, and says which one it knows",
+    )
 
 
 def loss_told(before: "BrokerEntry", snapshot: "RegistrySnapshot") -> str:

@@ -91,6 +91,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                 help="The broker's name in routes.  [default: broker-0]"),
     "proxy_name": click.option("--proxy-name", metavar="NAME",
                                help="The proxy's name in logs.  [default: of machine and process]"),
+    "cache_dir": click.option("--cache-dir", type=click.Path(path_type=Path), metavar="FOLDER",
+                              help="Keep a copy of the registry here, to start with while that is away."),
     "read_from_followers": click.option("--read-from-followers", is_flag=True, default=None,
                                         help="Have replicas that follow answer pulls far behind the ends of queues."),
     "retention_ms": click.option("--retention", "retention_ms", metavar="DURATION",

@@ -99,6 +99,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class AccessSnapshot:
-    """All users by their names. Whoever remembers decisions compares snapshots by identity: a change makes another."""
+    """All users by their names. Whoever remembers decisions compares snapshots by identity: a change makes another.
+
+    `sealed` has them as rows of the registry, with secrets that are encrypted, for who keeps a copy; empty of who has
+    no use for secrets."""
 
     users: "Mapping[str, User]" = field(default_factory=dict)
+    sealed: "Mapping[str, Mapping[str, object]]" = field(default_factory=dict, repr=False, compare=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ternmq_common.addresses import is_wildcard, parsed_address
 from ternmq_common.cluster import ReplicationMode
-from ternmq_common.limits import MIB, MINUTE_MS, SECOND_MS
+from ternmq_common.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.server_settings.storage import MEMBER_NAME, MEMBER_NAME_ALLOWED, StorageSettings
@@ -30,7 +30,11 @@ class MemberSettings(ProcessSettings):
     restart; none: that of the URL, or of $PGPASSWORD."""
 
     registry_wait_ms: int = 30 * SECOND_MS
-    """Milliseconds to wait for the registry at the start before giving up."""
+    """Milliseconds to wait for the registry at the start before giving up, if there is no copy of it to begin with."""
+
+    registry_copy_max_age_ms: int = DAY_MS
+    """How old the copy of the registry may be, in milliseconds, with which a process begins while the registry is away;
+    0: as old as it is."""
 
     clock_skew_warn_ms: int = SECOND_MS
     """How far this machine's clock may be from the registry's, in milliseconds, before that is said in the log."""
@@ -106,10 +110,14 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
 
 @dataclass(frozen=True, kw_only=True)
 class ProxySettings(FrontSettings, ClusterTlsSettings, MemberSettings):
-    """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything."""
+    """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything that it needs."""
 
     proxy_name: str = ""
     """How brokers and logs call this proxy; empty: the machine's name and the process's number."""
+
+    cache_dir: Path | None = None
+    """Folder for a copy of the registry, with which the proxy begins while the registry is away; it is for this user
+    alone, as it has keys. none: no copy is kept."""
 
     read_from_followers: bool = False
     """Read what consumers pull far behind the ends of queues from replicas that follow, not from the leader."""

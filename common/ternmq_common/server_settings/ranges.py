@@ -27,6 +27,7 @@ RANGES = {
     "replica_lag_ms": (100, MINUTE_MS),
     "catch_up_bytes_per_second": (64 * KIB, 64 * GIB),
     "registry_wait_ms": (0, HOUR_MS),
+    "registry_copy_max_age_ms": (0, 3650 * DAY_MS),
     "clock_skew_warn_ms": (10, HOUR_MS),
     "clock_skew_max_ms": (0, DAY_MS),
     "connections_max": (1, 1_000_000),

@@ -196,14 +196,16 @@ class FollowerReadFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFigures:
-    """A process of a cluster at one moment. Its clock is `clock_skew_s` ahead of the registry's, if that is known. A
-    broker also has a lease, renewed `lease_age_s` ago, and proxies that are connected to it."""
+    """A process of a cluster at one moment. Its clock is `clock_skew_s` ahead of the registry's, if that is known.
+    `registry_copy_age_s` is how old the copy of the registry is that it goes on with, None if it has read the registry.
+    A broker also has a lease, renewed `lease_age_s` ago, and proxies that are connected to it."""
 
     registry_reachable: bool
     registry_version: int
     lease_age_s: float | None = None
     proxies: int | None = None
     clock_skew_s: float | None = None
+    registry_copy_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Health asks three questions, and answers 200 or 503 with the reason:
 /health/live      does the event loop turn? 200 if it did within the last ten seconds; `"loop_turned_ms_ago"` is there
                   when it is late. Nothing else is looked at, for what a restart would not heal must not cause one
 /health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can;
+                  `"registry_copy_age_s": 12` that it goes on with a copy of the registry, and how old that is;
                   `"insecure": true` that everybody may do everything, `"insecure_because"` why
 /version          which version it is; like the others it tells of a test clock: `"test_clock": true`
 /metrics          in Prometheus's text format
@@ -67,9 +68,10 @@ HTTP_TIMING = HttpTiming()
 
 class HttpFront:
     """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
-    served; `metrics` makes the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is
-    open to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that
-    calls `listen`, as are `inside`, the answers to siblings by question, which may come later."""
+    served; `copy_age_s` the age in seconds of the copy of the registry that is used, None if none is; `metrics` makes
+    the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is open to everybody;
+    `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls `listen`, as
+    are `inside`, the answers to siblings by question, which may come later."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class HttpFront:
         ready: "Callable[[], str | None]",
         *,
         degraded: "Callable[[], str | None]" = lambda: None,
+        copy_age_s: "Callable[[], float | None]" = lambda: None,
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
         test_clock: bool = False,
         exposed: str | None = None,
@@ -92,6 +95,7 @@ class HttpFront:
         self._started = started
         self._ready = ready
         self._degraded = degraded
+        self._copy_age_s = copy_age_s
         self._metrics = metrics
         self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
         self._exposed = told_exposure(exposed)
@@ -153,8 +157,12 @@ class HttpFront:
         if path == "/health/started":
             return self._health("started", await self._loop.ask(self._started, self._timing.patience_s))
         if path == "/health/ready":
-            problem, degraded = await self._loop.ask(lambda: (self._ready(), self._degraded()), self._timing.patience_s)
-            amiss = {} if degraded is None else {"degraded": degraded}
+            problem, degraded, copy_age_s = await self._loop.ask(
+                lambda: (self._ready(), self._degraded(), self._copy_age_s()), self._timing.patience_s
+            )
+            amiss: dict[str, str | int] = {} if degraded is None else {"degraded": degraded}
+            if copy_age_s is not None:
+                amiss["registry_copy_age_s"] = int(copy_age_s)
             return self._health("ready", problem, {**amiss, **self._exposed})
         if path.startswith(INSIDE):
             question, _, argument = path.removeprefix(INSIDE).partition("/")
@@ -164,9 +172,7 @@ class HttpFront:
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 
-    def _health(
-        self, what: str, problem: str | None, more: "Mapping[str, str | bool]" = MappingProxyType({})
-    ) -> Answer:
+    def _health(self, what: str, problem: str | None, more: "Mapping[str, str | int]" = MappingProxyType({})) -> Answer:
         code, text = (200, what) if problem is None else (503, problem)
         return json_answer(code, {"status": text, **more, **self._remark})
 
@@ -178,6 +184,13 @@ class HttpFront:
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
             _log.exception("the metrics could not be made")
             return json_answer(500, {"error": "the metrics could not be made; the log says why"})
+
+
+def told_copy(age_s: float | None) -> str | None:
+    """What readiness says of a process that goes on with a copy of the registry, so many seconds old."""
+    if age_s is None:
+        return None
+    return f"the registry is away since before the start: it goes on with a copy that is {age_s:.0f} s old"
 
 
 def told_exposure(exposed: str | None) -> "dict[str, str | bool]":

@@ -135,6 +135,12 @@ COLD_PULLS = Instrument(
 )
 REGISTRY_REACHABLE = Instrument("ternmq.registry.reachable", Kind.LEVEL, "{process}", "1 while it can be asked")
 REGISTRY_VERSION = Instrument("ternmq.registry.version", Kind.GAUGE, "{version}", "The version that is known here")
+REGISTRY_COPY_AGE = Instrument(
+    "ternmq.registry.copy.age",
+    Kind.GAUGE,
+    "s",
+    "How old the copy of the registry is that the process goes on with; 0 if it has read the registry itself",
+)
 CLOCK_SKEW = Instrument(
     "ternmq.clock.skew", Kind.GAUGE, "s", "How far the process's clock is ahead of the registry's; below 0: behind"
 )

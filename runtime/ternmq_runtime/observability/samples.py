@@ -169,6 +169,7 @@ def _of_link(link: LinkFigures) -> Iterator[tuple[Instrument, Value, Attributes]
 def _of_member(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     yield its.REGISTRY_REACHABLE, int(member.registry_reachable), _NO_ATTRIBUTES
     yield its.REGISTRY_VERSION, member.registry_version, _NO_ATTRIBUTES
+    yield its.REGISTRY_COPY_AGE, member.registry_copy_age_s or 0.0, _NO_ATTRIBUTES
     if member.lease_age_s is not None:
         yield its.LEASE_AGE, member.lease_age_s, _NO_ATTRIBUTES
     if member.clock_skew_s is not None:

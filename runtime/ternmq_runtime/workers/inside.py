@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="ProcessSettings")
 
 
-def run(kind: "type[S]", start: "Callable[[Place, S, AsyncExitStack], Awaitable[str]]") -> int:
-    """Serve as the supervisor says until it says otherwise, or is gone; the process's exit code.
+def run(
+    kind: "type[S]",
+    start: "Callable[[Place, S, AsyncExitStack], Awaitable[str]]",
+    *,
+    over: asyncio.Event | None = None,
+) -> int:
+    """Serve as the supervisor says until it says otherwise, or is gone, or it is `over`; the process's exit code.
 
     `start` begins everything that the stack ends, and returns the ready line. Its StartupError is the supervisor's to
     tell.
@@ -42,7 +47,7 @@ def run(kind: "type[S]", start: "Callable[[Place, S, AsyncExitStack], Awaitable[
         return await start(place, settings, stack)
 
     try:
-        return process.run(settings, begin, name=place.name, is_part=True)
+        return process.run(settings, begin, over=over, name=place.name, is_part=True)
     except StartupError as error:
         print(FAILED, " ".join(str(error).split()), flush=True)  # noqa: T201 - standard output is the supervisor's
         return 1

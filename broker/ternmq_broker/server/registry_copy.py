@@ -1,0 +1,71 @@
+"""The copy of the registry that a broker keeps in its data directory, and when it may begin with it.
+
+What a running broker may do while the registry is away, one that is started meanwhile may do too: it is where proxies
+look for it, and its store is the one that had the name. Whatever the registry has said since then it hears when that is
+back, as any broker does (`Lease`): that the store was removed, or that another process has its name.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_broker.server.store_identity import known_store_id
+from ternmq_registry.copy_file import CopyFile
+from ternmq_registry.copy_form import UnusableCopy
+from ternmq_registry.copy_keeping import CopyKeeper, of_brokers
+from ternmq_registry.database import registry_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
+
+    from ternmq_broker.server.deletion_log import DeletionLog
+    from ternmq_common.server_settings import BrokerServerSettings
+    from ternmq_registry.copy_form import RegistryCopy
+    from ternmq_registry.directory import Directory
+
+FILE = "registry-copy"
+
+
+def copy_file(settings: "BrokerServerSettings") -> CopyFile:
+    """Where the broker keeps it. StartupError for a URL that names no registry."""
+    return CopyFile(
+        path=settings.data_dir / FILE,
+        registry=registry_identity(settings.registry),
+        holder=f"broker {settings.broker_name}",
+        age_max_ms=settings.registry_copy_max_age_ms,
+    )
+
+
+def fitting(settings: "BrokerServerSettings", address: str) -> "Callable[[RegistryCopy], None]":
+    """Raises UnusableCopy for a copy by which this process, which proxies reach at that address, is not the broker;
+    blocks. A broker with replicas waits, whatever the copy says of it."""
+
+    def check(copy: "RegistryCopy") -> None:
+        entry = copy.snapshot.brokers.get(settings.broker_name)
+        if settings.replicas > 1 or (entry is not None and entry.replicas):
+            return
+        if entry is None:
+            raise UnusableCopy(f"it knows no broker {settings.broker_name!r}")
+        own = known_store_id(settings.data_dir)
+        if entry.store_id != own:
+            raise UnusableCopy(
+                f"the broker has store {entry.store_id} by it, and this data directory has {own or 'none'}"
+            )
+        if entry.address != address:
+            raise UnusableCopy(f"by it proxies look for the broker at {entry.address}, and this one is at {address}")
+
+    return check
+
+
+def keep_copy(
+    directory: "Directory", file: CopyFile, stack: "AsyncExitStack", deletion_log: "DeletionLog | None" = None
+) -> CopyKeeper:
+    """Keep the copy from now on, until `stack` ends it; of a broker that serves with what it has removed."""
+    keeper = CopyKeeper(
+        directory,
+        file,
+        shown=of_brokers,
+        synced_up_to=lambda: 0 if deletion_log is None else deletion_log.synced_up_to,
+    )
+    stack.push_async_callback(keeper.stop)
+    keeper.start()
+    return keeper

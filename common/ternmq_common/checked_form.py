@@ -1,0 +1,68 @@
+"""What small files that are written whole look like: a line that says what they are and of which version, with a
+checksum, then JSON.
+
+    TernMQ <what> <version> <crc32 of all other bytes, 8 hexadecimal digits>
+    <JSON>
+
+Nothing of such a file is believed before its checksum fits.
+"""
+
+import json
+import re
+from zlib import crc32
+
+_HEAD = re.compile(rb"TernMQ ([a-z-]+) (\d{1,9}) ([0-9a-f]{8})\n")
+
+
+class DamagedFile(Exception):
+    """A file does not say what was once written into it; `name` is the file's."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"the file {name!r} is damaged: {reason}")
+
+
+class NewerFormat(Exception):
+    """Something was written by a newer version of the program."""
+
+
+def encoded(what: str, version: int, content: object) -> bytes:
+    """The bytes of a file of that kind; `content` is what JSON can say."""
+    return encoded_body(what, version, json.dumps(content, separators=(",", ":")).encode())
+
+
+def encoded_body(what: str, version: int, body: bytes) -> bytes:
+    """As `encoded`, of content that is JSON already."""
+    return b"%s %08x\n%s" % (_begin(what, version), crc32(body, crc32(_begin(what, version))), body)
+
+
+def _begin(what: str, version: int) -> bytes:
+    return f"TernMQ {what} {version}".encode()
+
+
+def is_checked(data: bytes) -> bool:
+    """Whether the bytes begin as such a file does."""
+    return _HEAD.match(data) is not None
+
+
+def decoded(name: str, what: str, version: int, data: bytes) -> object:
+    """The content of the file called `name`. DamagedFile, NewerFormat."""
+    content: object = json.loads(decoded_body(name, what, version, data))
+    return content
+
+
+def decoded_body(name: str, what: str, version: int, data: bytes) -> bytes:
+    """The JSON of the file called `name`. DamagedFile, NewerFormat."""
+    head = _HEAD.match(data)
+    if head is None:
+        raise DamagedFile(name, "it does not begin as it should")
+    body = data[head.end() :]
+    found, check = int(head[2]), int(head[3], 16)
+    if check != crc32(body, crc32(data[: head.start(3) - 1])):
+        raise DamagedFile(name, "the checksum does not fit")
+    if head[1] != what.encode():
+        raise DamagedFile(name, f"it is a {head[1].decode()}, not a {what}")
+    if found > version:
+        raise NewerFormat(f"the file {name!r} has layout {found}, and this program knows layouts up to {version}")
+    return body

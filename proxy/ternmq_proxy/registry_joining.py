@@ -1,0 +1,94 @@
+"""How a proxy of a cluster comes to its registry; with a `cache_dir` it keeps a copy, and may begin with that."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import StartupError
+from ternmq_registry.copy_file import CopyFile
+from ternmq_registry.copy_keeping import CopyKeeper
+from ternmq_registry.database import registry_identity
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.init_user import make_init_user
+from ternmq_registry.joining import join, told_age
+from ternmq_registry.sealing import sealing_of
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from ternmq_common.clock import Clock
+    from ternmq_common.server_settings import ProxySettings
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+_FILE = "registry-copy"
+_AGAIN_S = 1.0
+
+
+async def joined(
+    settings: "ProxySettings", stack: "AsyncExitStack", clock: "Clock", over: asyncio.Event, *, worker: str = ""
+) -> "Directory":
+    """The cluster's registry, or the copy of it, with the user in it that the settings name; `stack` closes it.
+    StartupError. `over` is set if the registry, when it is back, is none to go on with. `worker` is the name of a
+    process that has others beside it, each of which keeps a file of its own."""
+    file = copy_file(settings, worker)
+    directory, copy = await join(settings, stack, clock, await asyncio.to_thread(sealing_of, settings), file=file)
+    if copy is None:
+        await _make_user(directory, settings)
+    else:
+        _log.warning(
+            "the registry can't be reached: %s; this proxy goes on with its copy of it, %s, and changes are refused "
+            "until it is back", directory.problem, told_age(copy),
+        )  # fmt: skip
+        later = asyncio.create_task(_join_later(directory, settings, over), name="joining the registry")
+        stack.push_async_callback(_ended, later)
+    if file is not None:
+        keeper = CopyKeeper(directory, file)
+        stack.push_async_callback(keeper.stop)
+        keeper.start()
+    return directory
+
+
+def copy_file(settings: "ProxySettings", worker: str = "") -> CopyFile | None:
+    """Where the copy is kept, if it is. StartupError for a URL that names no registry."""
+    if settings.cache_dir is None:
+        return None
+    return CopyFile(
+        path=settings.cache_dir.expanduser() / (f"{_FILE}.{worker}" if worker else _FILE),
+        registry=registry_identity(settings.registry),
+        holder="proxy",
+        age_max_ms=settings.registry_copy_max_age_ms,
+    )
+
+
+async def _make_user(directory: "Directory", settings: "ProxySettings") -> None:
+    if await asyncio.to_thread(make_init_user, directory.registry, settings, None):
+        with suppress(RegistryUnavailable):  # noted and logged where it was found
+            await directory.refresh()
+
+
+async def _join_later(directory: "Directory", settings: "ProxySettings", over: asyncio.Event) -> None:
+    """Do what a start does that finds the registry, once it is back."""
+    try:
+        await directory.reached()
+        while True:
+            try:
+                await _make_user(directory, settings)
+            except StartupError as error:
+                if not isinstance(error.__cause__, RegistryUnavailable):
+                    raise
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
+    except StartupError as error:
+        _log.critical("the registry is back, and this proxy can't go on with it, and ends: %s", error)
+        over.set()
+    except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+        _log.critical("the registry is back, and this proxy can't go on with it, and ends", exc_info=True)
+        over.set()
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,98 @@
+"""The file in which a process keeps its copy of the registry: replaced as a whole, open to its owner alone."""
+
+import itertools
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.private_files import make_folder, narrow, new_file
+from ternmq_registry.copy_form import COPY_BYTES_MAX, RegistryCopy, UnusableCopy, decoded_copy, encoded_copy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ternmq_registry.sealing import Sealing
+
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFile:
+    """The file at `path`, of the registry of this identity, kept by this holder. What reads or writes blocks.
+
+    `age_max_ms`: how old a copy may be that is used, 0 for any age.
+    """
+
+    path: "Path"
+    registry: str
+    holder: str
+    age_max_ms: int = 0
+
+    def read(self, now_ms: int, sealing: "Sealing | None" = None) -> RegistryCopy | None:
+        """The copy, with users as `sealing` can read them; None if there is none. UnusableCopy."""
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(COPY_BYTES_MAX + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnusableCopy(f"it can't be read: {error.strerror}") from error
+        if len(data) > COPY_BYTES_MAX:
+            raise UnusableCopy(f"it has more than {COPY_BYTES_MAX} bytes")
+        copy = decoded_copy(self.path.name, data, registry=self.registry, holder=self.holder, sealing=sealing)
+        age_ms = now_ms - copy.read_ms
+        if self.age_max_ms and age_ms > self.age_max_ms:
+            raise UnusableCopy(f"it is {age_ms // 1000} s old, and {self.age_max_ms // 1000} s are allowed")
+        return copy
+
+    def write(self, copy: RegistryCopy) -> None:
+        """Replace the file; durable when this returns. OSError; UnusableCopy if it would be too large: then none is
+        left, as the one before says less with every change."""
+        data = encoded_copy(copy)
+        if len(data) > COPY_BYTES_MAX:
+            self.path.unlink(missing_ok=True)
+            raise UnusableCopy(f"it would have {len(data)} bytes, and {COPY_BYTES_MAX} are allowed")
+        make_folder(self.path.parent)
+        # Another process may keep the same file.
+        part = self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_NUMBERS)}")
+        try:
+            with new_file(part) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+        _sync_folder(self.path.parent)
+
+    def clear(self) -> None:
+        """Remove what a process that was killed left unfinished. OSError."""
+        if self.path.parent.is_dir():
+            narrow(self.path.parent)
+            for part in self.path.parent.glob(f"{self.path.name}.*-*"):
+                if not _is_running(part.name):
+                    part.unlink(missing_ok=True)
+
+
+def _is_running(name: str) -> bool:
+    number = name.rpartition(".")[2].partition("-")[0]
+    if not number.isdigit():
+        return True  # not one of ours
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return int(number) != os.getpid()
+
+
+def _sync_folder(folder: "Path") -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,147 @@
+"""A copy of the registry, for a process that starts while the registry is away: what it has of it, as bytes.
+
+Form        a checked file (`ternmq_common.checked_form`) of the kind `registry-copy`: the JSON of `_Content`. Topics,
+            groups, users and quotas are rows of their tables (`rows`, `user_rows`).
+Secrets     those of users are as in the registry, encrypted under a key that is not here. Keys of handles are plain, as
+            there; so the file is for its owner alone. A broker needs neither, and its copy has neither.
+Whose       a copy is of one registry, one schema of it and one holder; what is of another is refused.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.checked_form import DamagedFile, NewerFormat, decoded_body, encoded_body
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
+from ternmq_common.errors import MessagingError
+from ternmq_common.handle_keys import HandleKey
+from ternmq_common.quotas import QuotaSnapshot
+from ternmq_registry import migrations
+from ternmq_registry.rows import group_of, group_row, quota_of, quota_row, topic_of, topic_row
+from ternmq_registry.user_rows import opened_user, stored_user
+
+if TYPE_CHECKING:
+    from ternmq_registry.sealing import Sealing
+
+WHAT = "registry-copy"
+FORMAT = 1
+COPY_BYTES_MAX = 64 << 20
+"""Some hundred thousand topics; a registry that is larger is not copied."""
+
+Row = dict[str, str | int | bool | None]
+
+
+class UnusableCopy(Exception):
+    """There is a copy, and it is none for whoever reads it; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryCopy:
+    """The registry as `holder` had it at `read_ms`, milliseconds since the epoch. `registry` is the identity of the
+    database. A broker had removed all that was deleted up to the version `synced_up_to`."""
+
+    registry: str
+    holder: str
+    read_ms: int
+    snapshot: RegistrySnapshot
+    synced_up_to: int = 0
+
+
+class _TopicRow(msgspec.Struct):
+    row: Row
+    made: int
+    brokers: tuple[str, ...]
+
+
+class _GroupRow(msgspec.Struct):
+    row: Row
+    made: int
+
+
+class _Content(msgspec.Struct, forbid_unknown_fields=True):
+    registry: str
+    schema: str
+    holder: str
+    read_ms: int
+    synced_up_to: int
+    version: int
+    topics: list[_TopicRow]
+    groups: list[_GroupRow]
+    brokers: list[BrokerEntry]
+    users: list[Row]
+    handle_keys: list[HandleKey]
+    quotas: list[Row]
+
+
+def encoded_copy(copy: RegistryCopy) -> bytes:
+    """The bytes of its file."""
+    snapshot = copy.snapshot
+    content = {
+        "registry": copy.registry,
+        "schema": migrations.NEWEST,
+        "holder": copy.holder,
+        "read_ms": copy.read_ms,
+        "synced_up_to": copy.synced_up_to,
+        "version": snapshot.version,
+        "topics": [
+            {"row": topic_row(topic), "made": topic.made, "brokers": topic.brokers}
+            for topic in snapshot.topics.values()
+        ],
+        "groups": [{"row": group_row(group), "made": group.made} for group in snapshot.groups.values()],
+        # What a broker said of its load is old when somebody reads it.
+        "brokers": [replace(broker, load=BrokerLoad()) for broker in snapshot.brokers.values()],
+        "users": list(snapshot.access.sealed.values()),
+        "handle_keys": snapshot.handle_keys,
+        "quotas": [quota_row(quota) for quota in snapshot.quotas.quotas.values()],
+    }
+    return encoded_body(WHAT, FORMAT, msgspec.json.encode(content))
+
+
+def decoded_copy(
+    name: str, data: bytes, *, registry: str, holder: str, sealing: "Sealing | None" = None
+) -> RegistryCopy:
+    """The copy in the file of that name, with users as `sealing` can read them. UnusableCopy unless it is whole, of
+    this schema, and of that registry and holder."""
+    try:
+        content = msgspec.json.decode(decoded_body(name, WHAT, FORMAT, data), type=_Content)
+        _check_whose(content, registry, holder)
+        snapshot = _snapshot_of(content, sealing)
+    except (DamagedFile, NewerFormat) as error:
+        raise UnusableCopy(str(error)) from error
+    except (msgspec.MsgspecError, MessagingError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UnusableCopy(f"what it says makes no sense: {error}") from error
+    return RegistryCopy(
+        registry=content.registry,
+        holder=content.holder,
+        read_ms=content.read_ms,
+        snapshot=snapshot,
+        synced_up_to=content.synced_up_to,
+    )
+
+
+def _check_whose(content: _Content, registry: str, holder: str) -> None:
+    if content.schema != migrations.NEWEST:
+        raise UnusableCopy(f"it is of the schema {content.schema!r}, and {migrations.NEWEST} is needed")
+    if content.registry != registry:
+        raise UnusableCopy(f"it is of the registry {content.registry!r}, not of {registry!r}")
+    if content.holder != holder:
+        raise UnusableCopy(f"it was made by {content.holder!r}, not by {holder!r}")
+
+
+def _snapshot_of(content: _Content, sealing: "Sealing | None") -> RegistrySnapshot:
+    topics = [topic_of({**each.row, "made": each.made}, each.brokers) for each in content.topics]
+    groups = [group_of({**each.row, "made": each.made}) for each in content.groups]
+    users = [opened_user(stored_user(row), sealing) for row in content.users]
+    sealed = {str(row["name"]): row for row in content.users}
+    quotas = [quota_of(row) for row in content.quotas]
+    return RegistrySnapshot(
+        version=content.version,
+        topics={topic.name: topic for topic in topics},
+        groups={group.name: group for group in groups},
+        brokers={broker.name: broker for broker in content.brokers},
+        access=AccessSnapshot({user.name: user for user in users}, sealed),
+        handle_keys=tuple(content.handle_keys),
+        quotas=QuotaSnapshot({(quota.kind, quota.name): quota for quota in quotas}),
+    )

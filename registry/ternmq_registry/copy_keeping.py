@@ -1,0 +1,127 @@
+"""Keeps a process's copy of the registry up to date: what it will begin with if the registry is away at its next start.
+
+When        soon after a change that the directory has heard of, and every `stamp_s` while the registry can be read, so
+            that the copy says how old it is. No more than one write in `pause_s`; at the end of the process what is
+            not written yet.
+Failure     is said once, until it works again; nobody waits for the copy, and nothing depends on it but a start.
+Threads     written in a thread, decided on the event loop.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.quotas import QuotaSnapshot
+from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_registry.copy_file import CopyFile
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+STAMP_S = 30.0
+PAUSE_S = 1.0
+
+
+class CopyKeeper:
+    """Writes `file` as the directory changes; `synced_up_to` says what a broker has removed (`RegistryCopy`)."""
+
+    def __init__(
+        self,
+        directory: "Directory",
+        file: "CopyFile",
+        *,
+        shown: "Callable[[RegistrySnapshot], RegistrySnapshot]" = lambda snapshot: snapshot,
+        synced_up_to: "Callable[[], int]" = lambda: 0,
+        stamp_s: float = STAMP_S,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """`shown` is what of a snapshot is kept."""
+        self._directory = directory
+        self._file = file
+        self._shown = shown
+        self._synced_up_to = synced_up_to
+        self._stamp_s = stamp_s
+        self._pause_s = pause_s
+        self._changed = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        self._written: tuple[int, int, int] | None = None
+        self._problem: str | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Keep it from now on."""
+        self._directory.on_change(lambda _: self._changed.set())
+        self._changed.set()
+        self._task = asyncio.create_task(self._keep(), name="copy of the registry")
+
+    def changed(self) -> None:
+        """What `synced_up_to` says has changed."""
+        self._changed.set()
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+        if self._changed.is_set():
+            await self._write()
+
+    async def _keep(self) -> None:
+        try:
+            await asyncio.to_thread(self._file.clear)
+        except OSError as error:
+            self._failed(error)
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._stamp_s):
+                    await self._changed.wait()
+            self._changed.clear()
+            # One that was begun goes on when this is cancelled: a file is not left half written.
+            self._writing = asyncio.create_task(self._write(), name="writing the copy of the registry")
+            await asyncio.shield(self._writing)
+            await asyncio.sleep(self._pause_s)
+
+    async def _write(self) -> None:
+        directory = self._directory
+        read_ms, synced_up_to = directory.read_ms, self._synced_up_to()
+        told = (read_ms or 0, directory.snapshot.version, synced_up_to)
+        if read_ms is None or told == self._written:
+            return  # during an outage the file says already what was known before
+        copy = RegistryCopy(
+            registry=self._file.registry,
+            holder=self._file.holder,
+            read_ms=read_ms,
+            snapshot=self._shown(directory.snapshot),
+            synced_up_to=synced_up_to,
+        )
+        try:
+            await asyncio.to_thread(self._file.write, copy)
+        except (OSError, UnusableCopy) as error:
+            self._failed(error)
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("the copy of the registry could not be written")
+        else:
+            self._written, self._problem = told, None
+
+    def _failed(self, error: Exception) -> None:
+        problem = str(error)
+        if self._problem is None:
+            _log.warning(
+                "the copy of the registry, %s, can't be written, so a start without the registry has to wait: %s",
+                self._file.path, problem,
+            )  # fmt: skip
+        self._problem = problem
+
+
+def of_brokers(snapshot: "RegistrySnapshot") -> "RegistrySnapshot":
+    """What a broker keeps: nothing of users, keys or quotas, which it has no use for."""
+    return replace(snapshot, access=AccessSnapshot(), handle_keys=(), quotas=QuotaSnapshot())
