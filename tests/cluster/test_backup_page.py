@@ -135,6 +135,7 @@ async def test_an_export_and_the_stores_make_it_again(
     assert "later" in shell.run(rebuild)
     broker.start()
     await in_routes([client], "later", {"broker-0"}, within_s=WITHIN_S)
+    await serving(client, cluster.brokers)
     assert await consumed(client, "later", "readers", 1) == [b"kept"]
 
 

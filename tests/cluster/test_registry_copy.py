@@ -348,7 +348,8 @@ async def test_a_replica_waits_for_the_registry(tmp_path: Path) -> None:
 
         async def has_copy() -> bool:
             copy = await asyncio.to_thread(copy_of_broker(cluster, replica).read, now_ms())
-            return copy is not None and len(copy.snapshot.brokers["broker-0"].replicas) == 2
+            shard = None if copy is None else copy.snapshot.brokers.get("broker-0")
+            return shard is not None and len(shard.replicas) == 2
 
         await eventually(has_copy, within_s=WITHIN_S, what="the replica has a copy")
         cluster.postgres.kill()

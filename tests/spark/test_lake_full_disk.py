@@ -17,12 +17,12 @@ NewTopic = Callable[..., str]
 DISK_BYTES = 32 << 20
 MESSAGES = 600
 # For a batch that has begun: less than its files take, so that any step may be the one that fails.
-ROOM_BYTES = (0, 8 << 10, 24 << 10)
+ROOM_BYTES = (0, 16 << 10)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+@pytest.mark.parametrize("table_format", ["parquet", pytest.param("delta", marks=pytest.mark.kills)])
 def test_a_full_disk_ends_a_lake_plainly_and_it_goes_on_when_there_is_room(
     stack: Stack, new_topic: NewTopic, tmp_path: Path, table_format: Format
 ) -> None:

@@ -19,6 +19,7 @@ from tests.spark.lake_tables import arguments_of, arrow, table_options
 from tests.support.spark_jobs import SparkJob, batches_done, last_batch
 
 NewTopic = Callable[..., str]
+MESSAGES = 2000
 
 
 @pytest.mark.slow
@@ -32,7 +33,8 @@ def test_a_driver_that_is_killed_at_any_moment_loses_and_doubles_nothing(
     stack: Stack, new_topic: NewTopic, tmp_path: Path, table_format: Format
 ) -> None:
     topic = new_topic(queues=4)
-    send(stack, topic, *numbered(topic, range(600)), together=20)
+    # Each of three kills is in another of the first batches; there are more, however fast they are.
+    send(stack, topic, *numbered(topic, range(MESSAGES)), together=20)
     out, tables = tmp_path / "lake", table_options(table_format, tmp_path)
     command = ("lake", "--endpoint", stack.endpoint, "--topics", topic, "--out", str(out))
     more = ("--max-offsets-per-trigger", "100", "--dedup-window", "1h", *arguments_of(tables))
@@ -61,10 +63,12 @@ def test_a_driver_that_is_killed_at_any_moment_loses_and_doubles_nothing(
             job.kill9()
         # Before the first batch there is no table.
         assert batches_done(out / "_checkpoint") == 0 or max(found().values(), default=1) == 1
-    send(stack, topic, *numbered(topic, range(500, 700)), together=20)  # what a producer that was killed sends again
+    send(
+        stack, topic, *numbered(topic, range(MESSAGES - 100, MESSAGES + 100)), together=20
+    )  # what a producer that was killed sends again
     with SparkJob(tmp_path / "last", *command, *more, "--json") as job:
         report = json.loads(job.finish())
-    assert found() == Counter(f"id-{number}" for number in range(700))
+    assert found() == Counter(f"id-{number}" for number in range(MESSAGES + 100))
     assert report["duplicates"] == 100
     assert list((out / "_staging").glob("*")) == []
 
