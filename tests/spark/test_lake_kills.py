@@ -19,7 +19,7 @@ from tests.spark.lake_tables import arguments_of, arrow, table_options
 from tests.support.spark_jobs import SparkJob, batches_done, last_batch
 
 NewTopic = Callable[..., str]
-MESSAGES = 2000
+MESSAGES = 1000
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_a_driver_that_is_killed_at_any_moment_loses_and_doubles_nothing(
         return Counter(arrow(out, tables)["message_id"].to_pylist())
 
     def staged() -> int:
-        return last_batch(out / "_staging", r".*-(\d+)")
+        return last_batch(out / "_staging", r".*-(\d+)\..*")
 
     def committed() -> int:
         return last_batch(out / "_commits", r".*-(\d+)\.json")
