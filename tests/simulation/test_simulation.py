@@ -10,6 +10,8 @@ from tests.simulation.seeds import run_seed, run_seeds
 SEEDS = 500
 _AT_ONCE = 25
 _SEEDS_UNTIL_FOUND = 2000
+ONCE_WRONG = (6176,)
+"""A leader that wakes, and acknowledges what the retention of one since has removed: the check took it for a loss."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _AT_ONCE))
@@ -19,6 +21,12 @@ def test_a_disturbed_shard_loses_nothing_and_becomes_whole_again(first: int) -> 
     # Else nothing would have been shown.
     assert tally.acknowledged > 100 * _AT_ONCE
     assert tally.leaders > 2 * _AT_ONCE
+
+
+@pytest.mark.parametrize("seed", ONCE_WRONG)
+def test_a_seed_that_once_failed_holds(seed: int) -> None:
+    failure = run_seed(seed)
+    assert failure is None, failure
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.what.replace(" ", "-"))
