@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.bench.processes import cpu_s, pinned
 from ternmq import Credentials
-from tests.interop.apache_rocketmq import cache_folder
+from tests.support.maven import cache_folder
 
 SOURCES = Path(__file__).parents[1] / "loader"
 BUILD_TIMEOUT_S = 900

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -30,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import grpc
 
 from ternmq_protos.v2 import definition_pb2, service_pb2
+from tests.support.maven import jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +40,6 @@ ARTIFACTS = ("rocketmq-namesrv", "rocketmq-proxy", "rocketmq-tools")
 START_TIMEOUT_S = 120
 ADMIN_TIMEOUT_S = 60
 ROUTE_LOOK_S = 0.1
-FETCH_TIMEOUT_S = 900
 
 # The broker and its native memory reach into the platform, which newer Java versions allow only when told so.
 JAVA_ACCESS = (
@@ -304,50 +302,8 @@ class _Process:
 
 
 def jar_folder() -> Path:
-    """The folder with all jars, fetched at the first call; a folder that exists is complete."""
-    folder = cache_folder() / f"apache-rocketmq-{VERSION}"
-    jars = folder / "lib"
-    if jars.is_dir():
-        return jars
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            raise RuntimeError(f"{tool} is missing: run tests/interop/install_toolchains.sh")
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        pom = Path(work) / "pom.xml"
-        pom.write_text(POM.format(dependencies="".join(map(_dependency, ARTIFACTS))))
-        command = ["mvn", "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
-        subprocess.run(
-            [*command, "-DincludeScope=runtime", f"-DoutputDirectory={work}/lib"],
-            stdout=sys.stderr,
-            timeout=FETCH_TIMEOUT_S,
-            check=True,
-        )
-        # Two at the same time: the first rename stays, and both folders hold the same jars.
-        if not jars.is_dir():
-            (Path(work) / "lib").rename(jars)
-    return jars
-
-
-def cache_folder() -> Path:
-    """Where downloads and builds stay between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ternmq"
-
-
-POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>ternmq.tests</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
-
-
-def _dependency(artifact: str) -> str:
-    coordinates = (
-        f"<groupId>org.apache.rocketmq</groupId><artifactId>{artifact}</artifactId><version>{VERSION}</version>"
-    )
-    return f"<dependency>{coordinates}</dependency>"
+    """The folder with all jars, fetched at the first call."""
+    return jars(f"apache-rocketmq-{VERSION}", (f"org.apache.rocketmq:{artifact}:{VERSION}" for artifact in ARTIFACTS))
 
 
 def free_port() -> int:

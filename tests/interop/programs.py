@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.apache_rocketmq import cache_folder
+from tests.support.maven import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
