@@ -18,6 +18,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.asides import Asides
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
+from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.links import Links
@@ -76,6 +77,7 @@ class ClusterMessageService:
         self.polls = Polls()
         self.routes = Routes(directory, self.links, time.monotonic)
         self._repeats = Repeats(self.links)
+        self._gathered = GatheredAcknowledgements(self._repeats)
         self._telling = SubscriptionNotices(self.links)
         self.notify_subscriptions = self._telling.tell
         self._asides = Asides()
@@ -204,7 +206,7 @@ class ClusterMessageService:
         name = handles[0].broker
         if all(handle.broker == name for handle in handles):
             self._check_broker(handles[0])
-            self._repeats.ask_soon(name, CALLS["acknowledge"], (group, topic, handles), done)
+            self._gathered.acknowledge_soon(name, group, topic, handles, done)
         else:
             self._asides.go_on(self._acknowledged(group, topic, handles), done)
 

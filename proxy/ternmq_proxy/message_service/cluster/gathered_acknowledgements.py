@@ -1,0 +1,89 @@
+"""Acknowledgements for which nobody waits in a coroutine: those of a turn of the event loop go to their broker as one
+call for each group and topic.
+
+Each hears what became of its own messages. A broker settles each message by itself, so that one can't spoil what was
+asked together with it; an error of the call is everybody's.
+
+A call that belongs to a trace goes alone, since what the broker does for it is said in that trace.
+"""
+
+from contextvars import Context
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.callbacks import tell
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.turn_end import turn_end
+from ternmq_runtime.observability.tracing import current_traceparent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import Acknowledged, SettleOutcome
+    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_proxy.message_service.cluster.repeats import Repeats
+
+# Larger calls would keep others waiting at the broker.
+_HANDLES_MAX = 256
+_ACKNOWLEDGE = CALLS["acknowledge"]
+
+
+class _Place(NamedTuple):
+    broker: str
+    group: str
+    topic: str
+
+
+class _Gathered:
+    """What was asked of one place in this turn: handles, and who hears of how many of them, in order."""
+
+    __slots__ = ("asked", "handles")
+
+    def __init__(self) -> None:
+        self.handles: list[ReceiptHandle] = []
+        self.asked: list[tuple[int, Acknowledged]] = []
+
+
+class GatheredAcknowledgements:
+    """`repeats` asks the brokers, again while one is away."""
+
+    def __init__(self, repeats: "Repeats") -> None:
+        self._repeats = repeats
+        self._came: dict[_Place, _Gathered] = {}
+        # The end of a turn goes on with the context of whoever came first.
+        self._no_trace = Context()
+
+    def acknowledge_soon(
+        self, broker: str, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
+    ) -> None:
+        """Ask the broker that gave the handles."""
+        if current_traceparent():
+            self._repeats.ask_soon(broker, _ACKNOWLEDGE, (group, topic, handles), done)
+            return
+        if not self._came:
+            turn_end().work(self._ask_all)
+        place = _Place(broker, group, topic)
+        gathered = self._came.get(place)
+        if gathered is None:
+            gathered = self._came[place] = _Gathered()
+        gathered.handles.extend(handles)
+        gathered.asked.append((len(handles), done))
+        if len(gathered.handles) >= _HANDLES_MAX:
+            del self._came[place]
+            self._ask(place, gathered)
+
+    def _ask_all(self) -> None:
+        came, self._came = self._came, {}
+        for place, gathered in came.items():
+            self._no_trace.run(self._ask, place, gathered)
+
+    def _ask(self, place: _Place, gathered: _Gathered) -> None:
+        def heard(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
+            if error is None and len(outcomes or ()) != len(gathered.handles):
+                error = ValueError(f"broker {place.broker} has not said of each message what became of it")
+            first = 0
+            for count, done in gathered.asked:
+                own = None if error is not None or outcomes is None else outcomes[first : first + count]
+                tell(done, own, error)
+                first += count
+
+        self._repeats.ask_soon(place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), heard)
