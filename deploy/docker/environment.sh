@@ -31,8 +31,10 @@ install() {
 requirements() {
     requested "$@" >/tmp/requirements.txt
     install /tmp/requirements.txt
-    # SQLAlchemy's own test suite: 2 MB that nothing of ours imports.
-    rm -rf /opt/ternmq/lib/python3*/site-packages/sqlalchemy/testing
+    # Test suites that nothing of ours imports: 2 MB of SQLAlchemy's, some of the others.
+    for package in sqlalchemy alembic mako; do
+        rm -rf /opt/ternmq/lib/python3*/site-packages/$package/testing
+    done
 }
 
 # What the hot path is compiled with, see hatch_build.py; nothing of it is in the image.
@@ -48,6 +50,8 @@ compiler() {
 # project [OPTION...]: with options of pip, such as another root.
 project() {
     $pip install --no-deps "$@" .
+    # Types and what extension modules were made of: 1 MB that is read when programs are checked or built.
+    find /opt/ternmq \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' \) -delete
     # Symbols of extension modules, which only debuggers read: 23 MB, most of it of uvloop, SQLAlchemy and cryptography.
     if command -v strip >/dev/null; then
         find /opt/ternmq \( -name '*.cpython-*.so' -o -name '*.abi3.so' \) -exec strip --strip-unneeded {} +
