@@ -37,9 +37,13 @@ def message(name: str) -> NewMessage:
     return NewMessage(tag_hash("red"), properties.SerializeToString(), rest.SerializeToString(), (name, f"key-{name}"))
 
 
-async def opened(folder: Path) -> LocalMessageService:
+async def opened(folder: Path, *, now_ms: int | None = None) -> LocalMessageService:
+    """At the machine's time, or at that time: what a store has grows old, and is removed then."""
     settings = ServerSettings(data_dir=folder, segment_bytes=1 << 20, body_bytes_max=1 << 16, test_clock=True)
-    return await LocalMessageService.open(settings, lambda name: Group(name=name), MovableClock())
+    clock = MovableClock()
+    if now_ms is not None:
+        clock.ahead_ms = now_ms - clock.now_ms()
+    return await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
 
 
 async def fill(folder: Path, *, killed: bool) -> None:
