@@ -16,9 +16,7 @@ POM = """\
   <dependencies>{dependencies}</dependencies>
 </project>
 """
-_NOTHING_ELSE = (
-    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"  # its dependencies
-)
+_WITHOUT_DEPENDENCIES = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
 def jars(name: str, artifacts: Iterable[str], *, alone: Iterable[str] = ()) -> Path:
@@ -32,7 +30,10 @@ def jars(name: str, artifacts: Iterable[str], *, alone: Iterable[str] = ()) -> P
         if shutil.which(tool) is None:
             raise RuntimeError(f"{tool} is missing: run tests/interop/install_toolchains.sh")
     folder.mkdir(parents=True, exist_ok=True)
-    dependencies = [*(_dependency(one) for one in artifacts), *(_dependency(one, _NOTHING_ELSE) for one in alone)]
+    dependencies = [
+        *(_dependency(one) for one in artifacts),
+        *(_dependency(one, _WITHOUT_DEPENDENCIES) for one in alone),
+    ]
     with tempfile.TemporaryDirectory(dir=folder) as work:
         pom = Path(work) / "pom.xml"
         pom.write_text(POM.format(dependencies="".join(dependencies)))

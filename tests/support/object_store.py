@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 KEY, SECRET, REGION = "a-key", "a-secret", "us-east-1"
-# What S3A of that Hadoop was built with. Its own dependency is a bundle of all of Amazon's services, 600 MB.
+# What S3A of Hadoop 3.5.0 was built with. Its own dependency is a bundle of all of Amazon's services.
 SDK_VERSION, ACCELERATOR_VERSION = "2.35.4", "1.3.1"
 _SDK = ("s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _READY = "Running on http://"
