@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from ternmq_broker.server.proxies import Proxies
     from ternmq_common.model import Delivery, OrphanedTransaction, PopOrder, PullingMember
@@ -239,12 +240,8 @@ class ProxyConnection:
         text = cast("FilterText", order.filter)
         if not text.is_sql:
             order = structs.replace(order, filter=ALL if text.expression == "*" else TagFilter.parse(text.expression))
-            try:
+            with self._noting_refusal(order, watch=watch):
                 deliveries = self._broker.pop_at_once(order, self.ready if watch else None)
-            except MessagingError as error:
-                if watch and error.code == definition_pb2.HA_NOT_AVAILABLE:
-                    self._refused.add((order.group, order.topic))  # it is told when to ask again
-                raise
             if deliveries is not None:
                 return Done(deliveries)
         return self._pop_later(order, watch=watch)
@@ -253,10 +250,21 @@ class ProxyConnection:
         try:
             if isinstance(order.filter, FilterText):
                 order = structs.replace(order, filter=await self._answers.compiled(order.filter))
-            return await self._broker.pop_or_watch(order, self.ready if watch else None)
+            with self._noting_refusal(order, watch=watch):
+                return await self._broker.pop_or_watch(order, self.ready if watch else None)
         finally:
             if self._closed:
                 self._broker.unwatch(self.ready)
+
+    @contextmanager
+    def _noting_refusal(self, order: "PopOrder", *, watch: bool) -> "Iterator[None]":
+        """Who is refused since the broker can't serve now is notified when it can."""
+        try:
+            yield
+        except MessagingError as error:
+            if watch and error.code == definition_pb2.HA_NOT_AVAILABLE:
+                self._refused.add((order.group, order.topic))
+            raise
 
     def _say(self, piece: bytes, undelivered: "Undelivered" = None) -> None:
         if self._closed:

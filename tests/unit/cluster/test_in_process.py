@@ -15,6 +15,7 @@ from ternmq_broker.disk_room import DiskBytes
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import (
     HalfMessage,
     NewMessage,
@@ -28,6 +29,7 @@ from ternmq_common.model import (
     Topic,
     TransactionState,
 )
+from ternmq_common.sql_filter.expression import SqlFilter
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
@@ -164,6 +166,33 @@ async def test_what_a_broker_could_not_write_goes_to_others_at_once(two: TwoByTw
     # What had left the broker's process is hidden until its time; the rest is not.
     received = await two.other.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)
     assert [each.attempt for each in received] == [1]
+
+
+class Gate:
+    """A leader that can't prolong its lease."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+
+    def check_serves(self) -> None:
+        self.refused += 1
+        raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, "a test")
+
+    def check_sends(self, topic: str) -> None:
+        self.check_serves()
+
+
+@pytest.mark.parametrize("passing", [ALL, SqlFilter.parse("a IS NULL")], ids=["tags", "sql"])
+async def test_a_poll_that_a_leader_refused_hears_when_it_serves_again(two: TwoByTwo, passing: MessageFilter) -> None:
+    await two.make(replace(ORDERS, brokers=("broker-0",)))
+    await two.one.append(queue("broker-0"), [message(b"there already")])
+    gate = two.first.broker.gate = Gate()
+    asked = structs.replace(order(), filter=passing)
+    polling = asyncio.create_task(two.one.pop(asked, broker="broker-0", poll_s=POLL_S))
+    await until(lambda: gate.refused > 0 and two.one.polls.waiting == 1)
+    two.first.broker.gate = None
+    two.first.proxies.served_again()
+    assert [body(each) for each in await polling] == [b"there already"]
 
 
 # --- what waits for a group

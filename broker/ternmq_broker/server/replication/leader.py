@@ -220,6 +220,7 @@ class ReplicatingLeader:
     def check_serves(self) -> None:
         """NotServing while another replica may be the leader."""
         if not self._leading.may_serve(self._seconds()):
+            self._serves_not()
             raise NotServing(
                 definition_pb2.HA_NOT_AVAILABLE,
                 f"broker {self._membership.shard} can't prolong its lease, and does nothing until it can",
@@ -302,19 +303,21 @@ class ReplicatingLeader:
                 follower.beat()
                 if now_s - follower.heard_s > 2 * self._timing.lease_s:
                     follower.end("it says nothing")
-        serves = self._leading.may_serve(now_s)
-        if serves != self._was_serving:
-            self._was_serving = serves
-            if serves:
-                _log.info("this replica serves again")
-                self.on_served_again()
-            else:
-                _log.warning(
-                    "the lease ran out, and not every in-sync replica lets this one lead: it hands out nothing"
-                )
+        if not self._leading.may_serve(now_s):
+            self._serves_not()
+        elif not self._was_serving:
+            self._was_serving = True
+            _log.info("this replica serves again")
+            self.on_served_again()
         self._look_for_room(now_s)
         if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
             self._spawn(self._change(change), "in-sync set")
+
+    def _serves_not(self) -> None:
+        """Whoever is refused is told when this one serves again, also if that is before the next step."""
+        if self._was_serving:
+            self._was_serving = False
+            _log.warning("the lease ran out, and not every in-sync replica lets this one lead: it hands out nothing")
 
     def _look_for_room(self, now_s: float) -> None:
         """Ask to move if this disk has no room, and that of another replica has."""

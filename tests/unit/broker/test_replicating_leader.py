@@ -1,0 +1,78 @@
+"""What the leader of a shard tells when it may serve no longer, and when it may again."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ternmq_broker.replication.shortage import Shortage
+from ternmq_broker.replication.timing import ReplicationTiming
+from ternmq_broker.server.replication.leader import NotServing, ReplicatingLeader
+from ternmq_common.cluster import ReplicationMode
+from ternmq_common.server_settings import FlushMode
+
+pytestmark = pytest.mark.plain  # its membership and broker are stand-ins
+
+TIMING = ReplicationTiming(lease_s=6.0)
+
+
+class Shown:
+    """A leader whose one follower is away, and the clock that it goes by."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.told = 0
+        settings = SimpleNamespace(
+            replication=ReplicationMode.SYNC, catch_up_bytes_per_second=1 << 20, flush=FlushMode.SYNC
+        )
+        membership = SimpleNamespace(timing=TIMING, settings=settings, store_id="me", shard="broker-0", entry=None)
+        store = SimpleNamespace(start=0, end=0, synced=0, vouch_limit=0, spill_limit=0)
+        broker = SimpleNamespace(
+            store=store, disk_failure=None, refuses_for_room=False, others_hold=lambda _position: None
+        )
+        replicas = [SimpleNamespace(store_id=name, in_sync=True) for name in ("me", "other")]
+        self.leader = ReplicatingLeader(
+            cast("Any", membership),
+            cast("Any", broker),
+            cast("Any", SimpleNamespace(epoch=1, min_insync=2, replicas=replicas)),
+            leased_at_s=0.0,
+            acknowledged=0,
+            shortage=Shortage(),
+            seconds=lambda: self.now_s,
+        )
+        self.leader.on_served_again = self._served_again
+
+    def _served_again(self) -> None:
+        self.leader.check_serves()
+        self.told += 1
+
+    def renewed(self) -> None:
+        """The registry has prolonged the lease."""
+        self.leader._leading.renewed(self.now_s)
+
+
+async def test_who_is_refused_between_two_steps_is_told_as_well() -> None:
+    """The lease may run out and be renewed between two looks at it: who asked meanwhile must not wait for ever."""
+    shown = Shown()
+    await shown.leader._tick()
+    shown.now_s = TIMING.lease_s
+    with pytest.raises(NotServing):
+        shown.leader.check_serves()
+    shown.renewed()
+    await shown.leader._tick()
+    assert shown.told == 1
+    await shown.leader._tick()
+    assert shown.told == 1
+
+
+async def test_nobody_is_told_before_it_serves() -> None:
+    shown = Shown()
+    shown.now_s = TIMING.lease_s
+    for _ in range(3):
+        await shown.leader._tick()
+        with pytest.raises(NotServing):
+            shown.leader.check_serves()
+    assert shown.told == 0
+    shown.renewed()
+    await shown.leader._tick()
+    assert shown.told == 1
