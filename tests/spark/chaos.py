@@ -7,6 +7,7 @@ was sent twice has one id.
 """
 
 import argparse
+import os
 import random
 import subprocess
 import sys
@@ -85,11 +86,16 @@ def run(
         done += survive(
             lambda: SparkJob(folder / "job", "lake", *arguments, *limit),
             checkpoint,
-            lambda: sum(1 for _ in lake.glob("*/**/*.parquet")),
+            lambda: parquet_files(lake),
             counted(kills - kills // 2) if kills else timed(minutes * 30),
             chance,
         )
         return account(stack.grpc, arrow(lake, tables), done, messages)
+
+
+def parquet_files(folder: Path) -> int:
+    """How many there are, published or staged. Folders may go while this looks."""
+    return sum(name.endswith(".parquet") for _, _, names in os.walk(folder) for name in names)
 
 
 def send(endpoint: str, messages: int) -> None:
