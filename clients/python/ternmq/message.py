@@ -19,6 +19,7 @@ _KNOWN_TOPICS_MAX = 10_000
 # The property of RocketMQ 4.x that holds a delay level.
 DELAY_LEVEL_PROPERTY = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NO_KIND = (None,) * 5
 
 
 class MessageOptions(TypedDict, total=False):
@@ -103,9 +104,9 @@ class Message:
 
     def _checked_type(self) -> pb.MessageType:
         kinds = (self.message_group, self.delivery_timestamp, self.delay, self.delay_level, self.priority)
-        unset = kinds.count(None)
-        if unset == len(kinds):
+        if kinds == _NO_KIND:
             return pb.NORMAL
+        unset = kinds.count(None)
         if unset < len(kinds) - 1:
             raise BadRequest(
                 pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
@@ -149,8 +150,8 @@ def check_message_ids(message_ids: Sequence[str], count: int) -> None:
     """BadRequest unless these are `count` ids that a server takes; whether they are unique isn't looked at."""
     if len(message_ids) != count:
         raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"{len(message_ids)} message ids for {count} messages")
-    if not all(map(str.strip, message_ids)) or _CONTROL_CHARACTER.search("".join(message_ids)):
-        wrong = next(one for one in message_ids if not one.strip() or _CONTROL_CHARACTER.search(one))
+    wrong = next(filter(_is_illegal, message_ids), None)
+    if wrong is not None:
         raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"message id {wrong!r} must not be blank nor hold control characters")
 
 
@@ -170,8 +171,16 @@ def _bytes_of(body: object) -> bytes:
     raise TypeError(f"the body of a message is bytes, not {type(body).__name__}{what_to_do}")
 
 
+def _is_illegal(text: str) -> bool:
+    """Whether the text is blank or holds control characters."""
+    # None of which are printable; what is not printable may still be legal, and is rare.
+    if text.isprintable():
+        return not text or text.isspace()
+    return not text.strip() or _CONTROL_CHARACTER.search(text) is not None
+
+
 def _check_tag(tag: str) -> None:
-    if not tag.strip() or "|" in tag or _CONTROL_CHARACTER.search(tag):
+    if "|" in tag or _is_illegal(tag):
         raise BadRequest(pb.ILLEGAL_MESSAGE_TAG, f"tag {tag!r} must not be blank nor hold '|' or control characters")
 
 
@@ -181,7 +190,7 @@ def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
     for key in keys:
         if not isinstance(key, str):
             raise TypeError(f"keys is a list of strings, which {key!r} is not")
-        if not key.strip() or _CONTROL_CHARACTER.search(key):
+        if _is_illegal(key):
             raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"key {key!r} must not be blank nor hold control characters")
     return tuple(keys)
 
@@ -198,7 +207,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 
 def _check_message_group(group: str) -> None:
     too_long = len(group.encode()) > LIMITS.message_group_bytes_max
-    if not group.strip() or too_long or _CONTROL_CHARACTER.search(group):
+    if too_long or _is_illegal(group):
         raise BadRequest(
             pb.ILLEGAL_MESSAGE_GROUP,
             f"message group {group!r} must have 1 to {LIMITS.message_group_bytes_max} bytes, "

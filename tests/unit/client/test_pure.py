@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import tracemalloc
+import unicodedata
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ import ternmq
 from ternmq import Message, MessageView, SqlFilter, TagFilter
 from ternmq.backoff import CustomizedBackoff, ExponentialBackoff, backoff_of, jittered
 from ternmq.endpoints import Endpoints
-from ternmq.errors import error_of
+from ternmq.errors import BadRequest, error_of
 from ternmq.filters import checked_subscriptions
 from ternmq.message_id import MessageIds, parse_message_id
 from ternmq.message_view import INFLATED_BYTES_MAX
@@ -397,3 +398,16 @@ def test_the_import_brings_no_heavy_packages() -> None:
     code = "import sys, ternmq; print(' '.join({name.partition('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"opentelemetry", "click", "sqlalchemy", "rich", "ternmq_proxy", "ternmq_broker"} & set(loaded)
+
+
+@given(
+    st.text(st.characters(max_codepoint=0x3000), max_size=4)
+    | st.text(" \t\u00a0\u2003\u0085\x1c\u200b\u3000a", max_size=4)
+)
+def test_what_may_not_be_in_a_tag_or_key_is_what_is_blank_or_has_control_characters(text: str) -> None:
+    expected = not text.strip() or any(unicodedata.category(each) == "Cc" for each in text)
+    if expected:
+        with pytest.raises(BadRequest):
+            Message("orders", b"body", keys=[text])
+    else:
+        assert Message("orders", b"body", keys=[text]).keys == (text,)
