@@ -51,7 +51,7 @@ def test_the_workers_executor_reads_a_topic_and_the_lake_has_each_message_once(s
     assert "driver" not in {task["Task Info"]["Executor ID"] for task in tasks}
 
 
-@pytest.mark.kills
+@pytest.mark.long
 def test_a_worker_that_is_killed_in_the_middle_costs_no_message_and_repeats_none(stack: Stack, tmp_path: Path) -> None:
     sent = send(stack, "payments", 12_000)
     lake = ("lake", "--topics", "payments", "--out", "/lake/payments", "--max-offsets-per-trigger", "2000")

@@ -53,7 +53,7 @@ def test_the_flights_become_tables_and_charts(tmp_path: Path) -> None:
     assert_charts_show_something(tmp_path)
 
 
-@pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
 def test_a_demo_that_is_stopped_while_the_lake_fills_leaves_no_broker_and_is_continued(
     tmp_path: Path, how: signal.Signals

@@ -110,6 +110,7 @@ def test_the_official_clients_share_a_topic(examples: Examples, stack: Stack, tm
     examples.rounds(endpoint=stack.grpc, topic=TOPIC, home=tmp_path / "home")
 
 
+@pytest.mark.long
 def test_the_examples_do_the_same_with_apache_rocketmq(examples: Examples, tmp_path: Path) -> None:
     with ApacheRocketMQ() as peer:
         peer.create_topic(TOPIC)

@@ -42,7 +42,7 @@ SECRET = "the-secret-of-a-client"
 TWO_DAYS_S = 2 * 24 * 3600
 
 
-@pytest.fixture(scope="module", params=["required", "optional"])
+@pytest.fixture(scope="module", params=["required", pytest.param("optional", marks=pytest.mark.long)])
 def tls(request: pytest.FixtureRequest) -> str:
     """Whether the server takes nothing but TLS."""
     return str(request.param)
@@ -134,7 +134,9 @@ async def test_clients_that_check_certificates_refuse_one_of_an_unknown_authorit
     await in_each(LANGUAGES, check)
 
 
-@pytest.mark.parametrize("how", ["disabled", "deleted", "rotated"])
+@pytest.mark.parametrize(
+    "how", ["disabled", *(pytest.param(how, marks=pytest.mark.long) for how in ("deleted", "rotated"))]
+)
 async def test_a_user_that_was_served_is_refused_once_it_is_revoked(
     how: str, server: GuardedStack, place: Place
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.spark import chaos
 
 
-@pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ids_are_there_once_after_kills(tmp_path: Path) -> None:

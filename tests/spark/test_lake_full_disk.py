@@ -21,8 +21,9 @@ ROOM_BYTES = (0, 16 << 10)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("table_format", ["parquet", pytest.param("delta", marks=pytest.mark.kills)])
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
 def test_a_full_disk_ends_a_lake_plainly_and_it_goes_on_when_there_is_room(
     stack: Stack, new_topic: NewTopic, tmp_path: Path, table_format: Format
 ) -> None:

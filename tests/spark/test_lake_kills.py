@@ -23,12 +23,9 @@ MESSAGES = 1000
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "table_format",
-    # The commit is the same in all; that of a table is one step more.
-    [pytest.param("delta"), *(pytest.param(name, marks=pytest.mark.kills) for name in FORMATS if name != "delta")],
-)
+@pytest.mark.parametrize("table_format", FORMATS)
 def test_a_driver_that_is_killed_at_any_moment_loses_and_doubles_nothing(
     stack: Stack, new_topic: NewTopic, tmp_path: Path, table_format: Format
 ) -> None:

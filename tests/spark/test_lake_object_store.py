@@ -30,7 +30,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
         yield running
 
 
-@pytest.mark.kills
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_a_lake_in_an_object_store_has_each_message_once(

@@ -21,7 +21,7 @@ from tests.support.topic_contents import Stored, order_of, stored, without_repet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(1200)]
 START = datetime(2026, 3, 1, tzinfo=UTC)
 KILLS = 2
 MESSAGES, STEP = 1200, 150
