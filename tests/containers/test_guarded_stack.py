@@ -95,6 +95,7 @@ def test_a_refusal_is_in_the_audit_log_and_no_secret_in_any_log(stack: Stack, op
     assert stack.run_in("proxy-0", "cat", "/etc/ternmq/secrets/secrets-key") not in logs
 
 
+@pytest.mark.long
 def test_a_rolling_upgrade_acts_as_the_first_user(stack: Stack) -> None:
     members = [service for service in SERVICES if service != "load-balancer"]
     before = {stack.container(service) for service in members}

@@ -80,6 +80,7 @@ def test_what_has_not_changed_is_left_alone(stack: Stack) -> None:
     assert containers(stack, [*MEMBERS, "load-balancer", "postgres"]) == before
 
 
+@pytest.mark.long
 def test_one_that_does_not_get_healthy_stops_it_and_the_same_call_goes_on_when_it_is_mended(
     stack: Stack, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def replicated(stack: Stack) -> Iterator[Stack]:
             admin.remove_broker(SHARD, force=True)
 
 
+@pytest.mark.long
 async def test_the_leader_of_a_shard_goes_last_and_each_when_all_are_in_sync(replicated: Stack, tmp_path: Path) -> None:
     stack = replicated
     with Admin(stack.endpoint) as admin:

@@ -17,7 +17,7 @@ from ternmq.blocking import Producer
 from tests.containers.compose import Stack, docker, inspected
 
 # The first start builds all images, and downloads Spark for one of them.
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
 BODY = b"x" * 300
 PIPELINE_TIMEOUT_S = 400
@@ -51,7 +51,6 @@ def test_the_workers_executor_reads_a_topic_and_the_lake_has_each_message_once(s
     assert "driver" not in {task["Task Info"]["Executor ID"] for task in tasks}
 
 
-@pytest.mark.long
 def test_a_worker_that_is_killed_in_the_middle_costs_no_message_and_repeats_none(stack: Stack, tmp_path: Path) -> None:
     sent = send(stack, "payments", 12_000)
     lake = ("lake", "--topics", "payments", "--out", "/lake/payments", "--max-offsets-per-trigger", "2000")
