@@ -23,8 +23,9 @@ from ternmq.errors import ClientError, DeadlineExceeded, TooManyRequests, is_awa
 from ternmq.group_order import Turn
 from ternmq.hooks import Sending
 from ternmq.message import Message
-from ternmq.outgoing import Outcome, build_request, outcomes_of, repeatable
+from ternmq.outgoing import Outcome, outcomes_of, repeatable
 from ternmq.route import Queue, Route, queue_of_group, queues_to_try
+from ternmq.send_request import send_request
 from ternmq_common.retry_hint import hinted_s
 
 SHORTEST_ATTEMPT_S = 0.001
@@ -98,7 +99,7 @@ class Attempts:
         return outcomes
 
     async def _send_once(self, sending: Sending, queue: Queue, budget: Budget) -> list[Outcome]:
-        request = build_request(
+        request = send_request(
             sending,
             queue_id=queue.queue_id,
             born_ns=time.time_ns(),

@@ -39,6 +39,7 @@ from ternmq.errors import (
 )
 from ternmq.forks import around_forks
 from ternmq.identity import Identity, Metadata
+from ternmq.send_request import SendRequest
 from ternmq.tls import advice
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -88,7 +89,14 @@ _REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
     grpc.StatusCode.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
 }
 
-RequestT = TypeVar("RequestT", bound=Proto)
+
+class Request(Protocol):
+    """What is asked, serialized where it is sent."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802 - as messages of protobuf have it
+
+
+RequestT = TypeVar("RequestT", bound=Request)
 ResponseT = TypeVar("ResponseT", bound=Proto)
 
 
@@ -104,7 +112,7 @@ class Method(Generic[RequestT, ResponseT]):
 
 QUERY_ROUTE = Method("QueryRoute", rpc.QueryRouteRequest, rpc.QueryRouteResponse)
 HEARTBEAT = Method("Heartbeat", rpc.HeartbeatRequest, rpc.HeartbeatResponse)
-SEND_MESSAGE = Method("SendMessage", rpc.SendMessageRequest, rpc.SendMessageResponse)
+SEND_MESSAGE = Method("SendMessage", SendRequest, rpc.SendMessageResponse)
 QUERY_ASSIGNMENT = Method("QueryAssignment", rpc.QueryAssignmentRequest, rpc.QueryAssignmentResponse)
 RECEIVE_MESSAGE = Method("ReceiveMessage", rpc.ReceiveMessageRequest, rpc.ReceiveMessageResponse)
 END_TRANSACTION = Method("EndTransaction", rpc.EndTransactionRequest, rpc.EndTransactionResponse)

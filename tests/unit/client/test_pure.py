@@ -24,8 +24,9 @@ from ternmq.errors import BadRequest, error_of
 from ternmq.filters import checked_subscriptions
 from ternmq.message_id import MessageIds, parse_message_id
 from ternmq.message_view import INFLATED_BYTES_MAX
-from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of, due_ms
+from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of
 from ternmq.route import Queue, queue_of_group, queues_to_try
+from ternmq.send_request import due_ms
 from ternmq.siphash import siphash24
 from ternmq_common.signing import Authorization, authorization_header
 from ternmq_protos.pool import Duration

@@ -1,0 +1,159 @@
+"""SendMessage requests, written by hand: protobuf's objects for each message cost more than all the rest of a send.
+
+To every decoder it is an ordinary request. Fields stand in the order of their numbers, as encoders write them. A
+message is
+
+    topic | user properties | system properties | body
+
+of which the topic, and of the system properties host, time and queue, are the same in all messages of a request and
+are written once.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from ternmq.hooks import Sending
+from ternmq.identity import hostname
+from ternmq.message import DELAY_LEVEL_PROPERTY, Message
+from ternmq.wire_time import NANOS_PER_MS, NANOS_PER_SECOND, duration
+from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, varint
+from ternmq_protos.v2 import definition_pb2 as pb
+
+_MESSAGES: Final = b"\x0a"  # SendMessageRequest.messages = 1
+_NAME: Final = b"\x12"  # Resource.name = 2
+_USER_PROPERTIES: Final = b"\x12"  # Message.user_properties = 2, of key = 1 and value = 2
+_KEY, _VALUE = b"\x0a", b"\x12"
+_BODY: Final = b"\x22"  # Message.body = 4
+# SystemProperties, by number.
+_TAG: Final = b"\x0a"
+_KEYS: Final = b"\x12"
+_MESSAGE_ID: Final = b"\x1a"
+_ENCODING: Final = b"\x28"
+_TYPE: Final = b"\x30"
+_BORN: Final = b"\x3a"
+_HOST: Final = b"\x42"
+_DELIVERY: Final = b"\x5a"
+_QUEUE_ID: Final = b"\x68"
+_MESSAGE_GROUP: Final = b"\x8a\x01"
+_TRACE_CONTEXT: Final = b"\x92\x01"
+_RECOVERY: Final = b"\x9a\x01"
+_PRIORITY: Final = b"\xb0\x01"
+_SECONDS, _NANOS = b"\x08", b"\x10"  # of a Timestamp
+_64_BITS: Final = (1 << 64) - 1
+
+
+class SendRequest:
+    """Stands where a `SendMessageRequest` would."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - as messages of protobuf have it
+        return self._data
+
+
+def send_request(sending: Sending, *, queue_id: int, born_ns: int, compress_from_bytes: int | None) -> SendRequest:
+    """The request of an attempt that goes to that queue at that time (nanoseconds since 1970). Bodies from
+    `compress_from_bytes` on are compressed by gzip; None: none is."""
+    topic = framed(TOPIC_TAG, framed(_NAME, sending.topic.encode()))
+    born = framed(_BORN, _timestamp(born_ns)) + framed(_HOST, hostname().encode())
+    queue = _QUEUE_ID + varint(queue_id & _64_BITS) if queue_id else b""
+    shared = _after_group(sending)
+    parts: list[bytes] = []
+    for message, message_id in zip(sending.messages, sending.message_ids, strict=True):
+        body: bytes = message.body
+        encoding: int = pb.IDENTITY
+        if compress_from_bytes is not None and len(body) >= compress_from_bytes:
+            body, encoding = _gzipped(body), pb.GZIP
+        kind, group, priority = message.message_type, message.message_group, message.priority
+        system = b"".join(
+            (
+                _labels(message, message_id),
+                _ENCODING,
+                varint(encoding),
+                _TYPE,
+                varint(pb.TRANSACTION if sending.transactional else kind),
+                born,
+                _delivery(message, sending.started_ns) if kind == pb.DELAY else b"",
+                queue,
+                b"" if group is None else framed(_MESSAGE_GROUP, group.encode()),
+                shared,
+                b"" if priority is None else _PRIORITY + varint(priority),
+            )
+        )
+        user = _user_properties(message)
+        system_size, body_size = varint(len(system)), varint(len(body))
+        size = len(topic) + len(user) + len(system_size) + len(system) + len(body_size) + len(body) + 2  # two tags
+        parts += (
+            _MESSAGES,
+            varint(size),
+            topic,
+            user,
+            SYSTEM_PROPERTIES_TAG,
+            system_size,
+            system,
+            _BODY,
+            body_size,
+            body,
+        )
+    return SendRequest(b"".join(parts))
+
+
+def _labels(message: Message, message_id: str) -> bytes:
+    """Tag, keys and message id."""
+    labels = framed(_MESSAGE_ID, message_id.encode())
+    if message.keys:
+        labels = b"".join([framed(_KEYS, key.encode()) for key in message.keys]) + labels
+    return labels if message.tag is None else framed(_TAG, message.tag.encode()) + labels
+
+
+def _after_group(sending: Sending) -> bytes:
+    """Trace context and recovery, where there are such."""
+    trace, recovery = sending.trace_context, sending.recovery
+    fields = b"" if trace is None else framed(_TRACE_CONTEXT, trace.encode())
+    if recovery is None:
+        return fields
+    return fields + framed(_RECOVERY, duration(recovery.total_seconds()).SerializeToString())
+
+
+def _user_properties(message: Message) -> bytes:
+    properties = message.properties
+    if message.delay_level is not None:
+        properties = {**properties, DELAY_LEVEL_PROPERTY: str(message.delay_level)}
+    if not properties:
+        return b""
+    return b"".join(
+        [
+            framed(_USER_PROPERTIES, framed(_KEY, name.encode()) + framed(_VALUE, value.encode()))
+            for name, value in properties.items()
+        ]
+    )
+
+
+def _delivery(message: Message, started_ns: int) -> bytes:
+    """When it is to be delivered, if it says so by a time or a delay."""
+    delivery_ms = message.delivery_timestamp_ms
+    if message.delay is not None:
+        delivery_ms = due_ms(started_ns, message.delay)
+    return b"" if delivery_ms is None else framed(_DELIVERY, _timestamp(delivery_ms * NANOS_PER_MS))
+
+
+def due_ms(started_ns: int, delay: timedelta) -> int:
+    """When a delay that began at `started_ns` is over, in milliseconds since 1970; rounded up, so never too early."""
+    due_ns = started_ns + delay // timedelta(microseconds=1) * 1000
+    return max(0, -(-due_ns // NANOS_PER_MS))
+
+
+def _timestamp(nanos_since_1970: int) -> bytes:
+    seconds, nanos = divmod(nanos_since_1970, NANOS_PER_SECOND)
+    written = _SECONDS + varint(seconds & _64_BITS) if seconds else b""
+    return written + _NANOS + varint(nanos) if nanos else written
+
+
+def _gzipped(body: bytes) -> bytes:
+    import gzip  # few need it
+
+    # The time in gzip's header would make the same body different bytes each time.
+    return gzip.compress(body, mtime=0)
