@@ -83,23 +83,28 @@ class Answers:
         """The filter that came as its text; ILLEGAL_FILTER_EXPRESSION if it is none."""
         return await compiled(self._filters, passing)
 
-    async def _append_each(self, requests: "AppendRequests") -> "list[AppendOutcome]":
+    def append_each_soon(self, requests: "AppendRequests", told: "Callable[[list[AppendOutcome]], object]") -> None:
+        """As the call, for who does not wait; `told` gets the outcomes when the last one is known."""
         outcomes: dict[int, AppendOutcome] = {}
-        all_ended = asyncio.get_running_loop().create_future()
 
         def ended(place: int, first: int, error: Exception | None) -> None:
             if error is None:
                 outcomes[place] = AppendOutcome(first, definition_pb2.OK)
             else:
                 outcomes[place] = AppendOutcome(0, *failure_of("append_each", error))
-            if len(outcomes) == len(requests) and not all_ended.done():
-                all_ended.set_result(None)
+            if len(outcomes) == len(requests):
+                told([outcomes[place] for place in range(len(requests))])
 
         for place, (queue, messages) in enumerate(requests):
             self._broker.append_soon(queue, messages, partial(ended, place))
-        if requests:
-            await all_ended
-        return [outcomes[place] for place in range(len(requests))]
+        if not requests:
+            told([])
+
+    async def _append_each(self, requests: "AppendRequests") -> "list[AppendOutcome]":
+        all_ended = asyncio.get_running_loop().create_future()
+        self.append_each_soon(requests, lambda outcomes: None if all_ended.done() else all_ended.set_result(outcomes))
+        outcomes: list[AppendOutcome] = await all_ended
+        return outcomes
 
     async def _pull(
         self,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from ternmq_broker.server.proxies import Proxies
-    from ternmq_common.model import Delivery, OrphanedTransaction, PopOrder, PullingMember
+    from ternmq_common.model import AppendOutcome, Delivery, OrphanedTransaction, PopOrder, PullingMember
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.form import Piece
 
@@ -63,6 +63,7 @@ class ProxyConnection:
         self._write = write
         self._outbox: Outbox[Undelivered] = Outbox()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._unanswered: dict[int, asyncio.Future[None]] = {}  # sends, which have no task
         self._reads: set[int] = set()
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._refused: set[tuple[str, str]] = set()  # group and topic
@@ -149,7 +150,7 @@ class ProxyConnection:
 
     async def finished(self) -> None:
         """Return when all that was called is answered, and the answers are written."""
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._unanswered.values(), return_exceptions=True)
         await self._outbox.drained()
 
     def ready(self, group: str, topic: str) -> None:
@@ -171,6 +172,9 @@ class ProxyConnection:
             values = call.arguments(asked)
             asked.body = Raw()  # which would keep the whole frame for as long as this call waits
             if self._answers.knows(asked):
+                if call.name == "append_each" and not asked.traceparent:
+                    self._append_each(asked, values)
+                    return
                 work = call.done(self._methods[call.name], values)
                 if isinstance(work, Done):
                     self._answer(asked, values, work.result)
@@ -180,6 +184,22 @@ class ProxyConnection:
             self._begin(asked, call, values, cast("Work", work))
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._say(_failed(asked, error))
+
+    def _append_each(self, asked: "Piece", values: "Values") -> None:
+        """Answer sends without a task, which would cost as much as they."""
+        answered = self._unanswered[asked.number] = asyncio.get_running_loop().create_future()
+
+        def told(outcomes: "list[AppendOutcome]") -> None:
+            del self._unanswered[asked.number]
+            if not answered.done():  # as it is once the process gave up waiting
+                answered.set_result(None)
+            self._answer(asked, values, outcomes)
+
+        try:
+            self._answers.append_each_soon(values[0], told)
+        except BaseException:
+            self._unanswered.pop(asked.number, None)
+            raise
 
     def _begin(self, asked: "Piece", call: "ShardCall", values: "Values", work: "Work") -> None:
         """Run a call as a task, until it is done or, if it only reads, nobody waits for it."""

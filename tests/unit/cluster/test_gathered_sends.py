@@ -9,7 +9,7 @@ import pytest
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Appended, AppendOutcome, AppendRequests, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Heard, LateAnswer
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from tests.support.message_service_conformance import message
 
@@ -23,6 +23,7 @@ class Brokers:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
         self.answer: list[AppendOutcome] | Exception | None = None
+        self.fails_at_once = False
         self.alone: list[QueueRef] = []
         self.alone_fails: Exception | None = None
         self.failed: list[str] = []
@@ -48,12 +49,15 @@ class Broker:
     def __init__(self, brokers: Brokers, name: str) -> None:
         self._brokers, self._name = brokers, name
 
-    async def append_each(self, requests: AppendRequests) -> list[AppendOutcome]:
+    def append_each_soon(self, requests: AppendRequests, heard: Heard) -> None:
         self._brokers.asked.append((self._name, len(requests)))
         answer = self._brokers.answer
         if isinstance(answer, Exception):
-            raise answer
-        return [AppendOutcome(number, WELL) for number in range(len(requests))] if answer is None else answer
+            if self._brokers.fails_at_once:
+                raise answer
+            heard(None, answer)
+        else:
+            heard([AppendOutcome(number, WELL) for number in range(len(requests))] if answer is None else answer, None)
 
 
 class Sends:
@@ -122,6 +126,7 @@ async def test_a_broker_that_could_not_store_is_set_aside(brokers: Brokers, send
     assert brokers.failed == ["broker-0"]
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(
     "answer",
     [
@@ -130,9 +135,9 @@ async def test_a_broker_that_could_not_store_is_set_aside(brokers: Brokers, send
     ],
 )
 async def test_what_was_not_begun_goes_its_own_way(
-    brokers: Brokers, sends: Sends, answer: BrokerUnavailable | list[AppendOutcome]
+    brokers: Brokers, sends: Sends, answer: BrokerUnavailable | list[AppendOutcome], at_once: bool
 ) -> None:
-    brokers.answer = answer
+    brokers.answer, brokers.fails_at_once = answer, at_once
     sends.send()
     sends.send()
     assert await sends.all() == [(70, None), (70, None)]
@@ -143,11 +148,14 @@ async def test_what_was_not_begun_goes_its_own_way(
     assert (await sends.all())[2:] == [(0, brokers.alone_fails)] * 2
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(
     "error", [BrokerUnavailable("lost", maybe_done=True), LateAnswer("broker-0"), ZeroDivisionError("a defect")]
 )
-async def test_what_may_be_stored_is_not_sent_again(brokers: Brokers, sends: Sends, error: Exception) -> None:
-    brokers.answer = error
+async def test_what_may_be_stored_is_not_sent_again(
+    brokers: Brokers, sends: Sends, error: Exception, at_once: bool
+) -> None:
+    brokers.answer, brokers.fails_at_once = error, at_once
     sends.send()
     sends.send()
     assert await sends.all() == [(0, error)] * 2

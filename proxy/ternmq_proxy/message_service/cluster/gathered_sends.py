@@ -4,7 +4,6 @@ Each hears of its own end. What the broker did not begin goes its own way, as ot
 that is back, or to another one.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ternmq_common.callbacks import tell
@@ -16,7 +15,7 @@ from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.model import Appended, AppendOutcome, NewMessage, QueueRef, Stored
     from ternmq_proxy.message_service.cluster.links import Links
@@ -43,7 +42,6 @@ class GatheredSends:
         self._alone = alone
         self._came: dict[str, list[_Send]] = {}
         self._bytes = 0
-        self._tasks: set[asyncio.Task[None]] = set()
         self._asides = Asides()
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
@@ -59,22 +57,22 @@ class GatheredSends:
     def _ask_all(self) -> None:
         came, self._came, self._bytes = self._came, {}, 0
         for broker, sends in came.items():
-            self._begin(self._ask(broker, sends))
+            self._ask(broker, sends)
 
-    def _begin(self, work: "Coroutine[None, None, None]") -> None:
-        task = asyncio.create_task(work, name="sends")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _ask(self, broker: str, sends: list[_Send]) -> None:
+        def heard(outcomes: "list[AppendOutcome] | None", error: Exception | None) -> None:
+            if error is not None or outcomes is None:
+                self._failed(broker, sends, error or ValueError(f"broker {broker} has answered nothing"))
+            elif len(outcomes) != len(sends):
+                self._failed(broker, sends, ValueError(f"broker {broker} has not said of each send what became of it"))
+            else:
+                for send, outcome in zip(sends, outcomes, strict=True):
+                    self._ended(broker, send, outcome)
 
-    async def _ask(self, broker: str, sends: list[_Send]) -> None:
         try:
-            outcomes = await self._links.broker(broker).append_each([(send.queue, send.messages) for send in sends])
-            answered = list(zip(sends, outcomes, strict=True))
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
+            self._links.broker(broker).append_each_soon([(send.queue, send.messages) for send in sends], heard)
+        except Exception as error:  # noqa: BLE001 - those who asked hear it, and log what was not foreseen
             self._failed(broker, sends, error)
-        else:
-            for send, outcome in answered:
-                self._ended(broker, send, outcome)
 
     def _failed(self, broker: str, sends: list[_Send], error: Exception) -> None:
         if is_broker_s_failure(error):

@@ -7,7 +7,7 @@ from ternmq_common.shard.calls import CALLS, remote_shard
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ternmq_common.model import AppendOutcome, AppendRequests, Delivery
+    from ternmq_common.model import AppendRequests, Delivery
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.link import BrokerLink
@@ -45,11 +45,12 @@ class RemoteBroker:
             group_made=known.group_made(call.group(values)),
         )
 
-    def append_each(self, requests: "AppendRequests") -> "Awaitable[list[AppendOutcome]]":
-        """See `RemoteShard`. What the registry says of the topics is that of the one which was made last."""
+    def append_each_soon(self, requests: "AppendRequests", heard: "Heard") -> None:
+        """See `RemoteShard` and `ask_soon`. What the registry says of the topics is that of the one which was made
+        last."""
         known = self._directory.snapshot
         made = max(known.topic_made(queue.topic) for queue, _ in requests)
-        return self.link.ask(CALLS["append_each"], (requests,), topic_made=made)
+        self.link.ask_soon(CALLS["append_each"], (requests,), heard, topic_made=made)
 
     def _give_back(self, values: "Values", late: "list[Delivery]") -> None:
         """Messages whose answer came too late."""
