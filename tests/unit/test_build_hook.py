@@ -1,13 +1,17 @@
 """What of the project a wheel has compiled, and where: `hatch_build.py`. That it works is the tier `compiled`."""
 
+import ast
 import importlib.util
 import sysconfig
 import tomllib
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,3 +70,29 @@ def test_what_is_named_is_there(wheel: dict[str, Any]) -> None:
     folders = [(ROOT / package).parent for package in wheel["packages"]]
     for pattern in wheel["hooks"]["custom"]["modules"]:
         assert any(path.suffix == ".py" for folder in folders for path in folder.glob(pattern)), pattern
+
+
+def test_errors_of_different_classes_have_different_names_within_a_function(wheel: dict[str, Any]) -> None:
+    """Else mypyc takes the second one for one of the first class, and raises TypeError where that is a compiled one."""
+    folders = [(ROOT / package).parent for package in wheel["packages"]]
+    for path in (
+        path for pattern in wheel["hooks"]["custom"]["modules"] for each in folders for path in each.glob(pattern)
+    ):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                classes: dict[str, str] = {}
+                for handler in _handlers(function):
+                    kind = ast.unparse(handler.type) if handler.type else ""
+                    if handler.name is not None:
+                        assert classes.setdefault(handler.name, kind) == kind, (
+                            f"{path}: {function.name}: {handler.name}"
+                        )
+
+
+def _handlers(within: ast.AST) -> "Iterator[ast.ExceptHandler]":
+    """Those of a function, without the functions in it."""
+    for node in ast.iter_child_nodes(within):
+        if isinstance(node, ast.ExceptHandler):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _handlers(node)

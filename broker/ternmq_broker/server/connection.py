@@ -63,7 +63,7 @@ class ProxyConnection:
         self._write = write
         self._outbox: Outbox[Undelivered] = Outbox()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._unanswered: dict[int, asyncio.Future[None]] = {}  # sends, which have no task
+        self._unanswered: set[asyncio.Future[None]] = set()  # sends, which have no task
         self._reads: set[int] = set()
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._refused: set[tuple[str, str]] = set()  # group and topic
@@ -150,7 +150,7 @@ class ProxyConnection:
 
     async def finished(self) -> None:
         """Return when all that was called is answered, and the answers are written."""
-        await asyncio.gather(*self._tasks.values(), *self._unanswered.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._unanswered, return_exceptions=True)
         await self._outbox.drained()
 
     def ready(self, group: str, topic: str) -> None:
@@ -187,18 +187,22 @@ class ProxyConnection:
 
     def _append_each(self, asked: "Piece", values: "Values") -> None:
         """Answer sends without a task, which would cost as much as they."""
-        answered = self._unanswered[asked.number] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unanswered.add(answered)
 
         def told(outcomes: "list[AppendOutcome]") -> None:
-            del self._unanswered[asked.number]
+            self._unanswered.discard(answered)
             if not answered.done():  # as it is once the process gave up waiting
                 answered.set_result(None)
-            self._answer(asked, values, outcomes)
+            try:
+                self._answer(asked, values, outcomes)
+            except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
+                self._say(_failed(asked, error))
 
         try:
             self._answers.append_each_soon(values[0], told)
         except BaseException:
-            self._unanswered.pop(asked.number, None)
+            self._unanswered.discard(answered)
             raise
 
     def _begin(self, asked: "Piece", call: "ShardCall", values: "Values", work: "Work") -> None:

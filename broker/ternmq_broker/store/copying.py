@@ -132,8 +132,8 @@ class CopyTaking:
         began = self._log.end
         try:
             self._log.append_copied(base, data)
-        except BadRecord as error:
-            raise BadCopy(f"what came for log offset {began} {error}") from error
+        except BadRecord as bad:
+            raise BadCopy(f"what came for log offset {began} {bad}") from bad
         self._plain.forget()  # others change the index too
         try:
             return self._read(data, began)

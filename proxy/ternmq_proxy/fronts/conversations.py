@@ -60,9 +60,9 @@ class Conversations:
     async def _converse(self, served: ServedCall) -> None:
         try:
             call = self._callers.call(served, self._callers.caller(served, _NAME).identity)
-        except NotAuthenticated as error:
+        except NotAuthenticated as unknown:
             served.begin()
-            await self._turn_away(error, served)
+            await self._turn_away(unknown, served)
             return
         except MessagingError as error:
             raise CallRefused(Status.RESOURCE_EXHAUSTED, error.message) from error
@@ -100,8 +100,8 @@ class Conversations:
         self._figures.bytes_in += len(data)
         try:
             command = TelemetryCommand.FromString(data)
-        except DecodeError as error:
-            raise no_message(TelemetryCommand) from error
+        except DecodeError as unreadable:
+            raise no_message(TelemetryCommand) from unreadable
         current_call.set(call)
         try:
             asked = await self._services.access.check(_NAME, command, call, self._services)

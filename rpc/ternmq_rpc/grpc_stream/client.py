@@ -49,8 +49,8 @@ async def connect(
                 entry = connection if tls is None else connection.over(tls, host)
                 await connection.loop.create_connection(lambda: entry, host, port)
             return await connection.greeted
-    except TimeoutError as error:
-        raise StreamBroken(f"{host_port} does not answer") from error
+    except TimeoutError as late:
+        raise StreamBroken(f"{host_port} does not answer") from late
     except OSError as error:
         raise StreamBroken(f"{host_port} can't be reached: {error.strerror or error}") from error
     finally:

@@ -1,7 +1,6 @@
 """What is written by hand is what protobuf reads, and would have written."""
 
 import gzip
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +112,19 @@ def test_it_is_the_request_of_protobuf(
         assert written == expected.SerializeToString()  # byte for byte, but for the order of a map's entries
 
 
-def test_text_that_has_no_utf8_is_refused_as_protobuf_does() -> None:
-    message = replace(Message("orders", b"x"), tag="a")
-    message.tag = "\ud800"
-    with pytest.raises(UnicodeEncodeError):
-        send_request(sending_of(message), queue_id=0, born_ns=BORN_NS, compress_from_bytes=None)
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (Message("orders", b"x", tag="\ud800"), UnicodeEncodeError),
+        (Message("orders", b"x", priority=1 << 31), ValueError),
+        (Message("orders", b"x", delivery_timestamp=1000 << 63), ValueError),
+        (Message("orders", b"x", delivery_timestamp=-1000 << 64), ValueError),
+    ],
+    ids=["no UTF-8", "no int32", "too late", "too early"],
+)
+def test_what_protobuf_refuses_is_refused(message: Message, error: type[Exception]) -> None:
+    sending = sending_of(message)
+    with pytest.raises(error):
+        by_protobuf(sending, queue_id=0, compress_from_bytes=None)
+    with pytest.raises(error):
+        send_request(sending, queue_id=0, born_ns=BORN_NS, compress_from_bytes=None)
