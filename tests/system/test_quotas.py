@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from ternmq_common.retry_hint import hinted_s
@@ -110,6 +111,19 @@ async def test_connections_beyond_the_quota_are_refused_until_one_ends(server: E
             return (await sent(second, "orders")).code
 
         await until_answered(code, pb.OK)
+
+
+async def test_a_telemetry_stream_of_a_connection_beyond_the_quota_is_told_so(
+    server: Embedded, client: RawClient
+) -> None:
+    await client.create_topic("orders")
+    await put(client, "client", "twin", connections=1)
+    metadata = (("x-mq-client-id", "twin"),)
+    async with RawClient(server.grpc, metadata=metadata) as first, RawClient(server.grpc, metadata=metadata) as second:
+        assert (await sent(first, "orders")).code == pb.OK
+        with pytest.raises(grpc.aio.AioRpcError, match="connections") as refused:
+            await second.telemetry().read()
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_topics_that_are_made_by_use_are_counted_once_each(client: RawClient) -> None:
