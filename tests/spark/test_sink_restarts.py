@@ -149,7 +149,9 @@ def test_a_broker_that_is_away_for_too_long_fails_the_write_and_is_named(
     spark: "SparkSession", unused_tcp_port: int
 ) -> None:
     endpoint = f"127.0.0.1:{unused_tcp_port}"
-    with pytest.raises(PySparkException, match=rf"(?s){endpoint}.*UNAVAILABLE.*row 0 of partition \d"):
+    # A busy machine may not even be refused within the time of the last attempt.
+    reason = "(UNAVAILABLE|no route of orders in time)"
+    with pytest.raises(PySparkException, match=rf"(?s){endpoint}.*{reason}.*row 0 of partition \d"):
         save(numbered(spark, 10), endpoint, topic="orders", deliveryTimeoutMs=1000)
 
 

@@ -291,16 +291,19 @@ class Producer(Client):
             return await self._attempts.send(sending, route, budget, turn)
 
     async def _reached_route(self, topic: str, budget: Budget, turn: Turn) -> Route:
-        """The route, also of a server that is away for a while."""
+        """The route, also of a server that is away for a while; what was wrong last is what the caller is told."""
+        away: ClientError | None = None
         for attempt in itertools.count(2):
             try:
                 async with asyncio.timeout(budget.left_s):
                     return await self._route(topic)
             except TimeoutError:
-                raise DeadlineExceeded(str(self._access_point), f"no route of {topic} in time") from None
+                late = DeadlineExceeded(str(self._access_point), f"no route of {topic} in time")
+                raise (away or late) from None
             except ClientError as error:
                 if not is_away(error):
                     raise
+                away = error
                 turn.repeats()
                 if not await budget.pause(REACH_BACKOFF.delay_s(attempt)):
                     raise

@@ -108,6 +108,20 @@ async def test_a_server_that_stays_away_uses_up_the_time(server: ScriptedServer)
         Producer(server.endpoint, delivery_timeout=0)
 
 
+async def test_a_route_that_does_not_come_in_time_is_an_error_with_the_last_reason(server: ScriptedServer) -> None:
+    async def never(_: rpc.QueryRouteRequest) -> rpc.QueryRouteResponse:
+        await asyncio.Event().wait()
+        return rpc.QueryRouteResponse()
+
+    async with Producer(server.endpoint, delivery_timeout=1.0) as producer:
+        server.script("QueryRoute", grpc.StatusCode.UNAVAILABLE, never)
+        with pytest.raises(ternmq.ConnectionFailed, match="QueryRoute: UNAVAILABLE"):
+            await producer.send(Message(TOPIC, b"body"))
+        server.script("QueryRoute", never)
+        with pytest.raises(ternmq.DeadlineExceeded, match="no route of invoices in time"):
+            await producer.send(Message("invoices", b"body"))
+
+
 async def test_a_send_outlives_a_restart_of_its_server() -> None:
     """Also one to a topic whose route isn't known yet."""
     async with ScriptedServer() as before:
