@@ -24,7 +24,10 @@ INVISIBLE_MAX_MS = 12 * HOUR_MS
 AUTO_RENEW_INVISIBLE_MS = 60 * SECOND_MS
 POLL_MAX_MS = 20 * SECOND_MS
 POLL_MARGIN_MS = 300
-FILTER_BYTES_MAX = 8 * KIB
+# Room for a few of the longest tags that can be sent; what a filter costs is bounded by how many tags it names.
+TAG_FILTER_BYTES_MAX = 64 * KIB
+TAGS_MAX = 2048
+SQL_FILTER_BYTES_MAX = 8 * KIB
 QUEUES_MAX = 1024
 DEFAULT_QUEUES = 8
 DEFAULT_MAX_ATTEMPTS = 17
@@ -61,7 +64,7 @@ class MessageLimits:
     properties_bytes_max: int = 16 * KIB
     system_properties_bytes_max: int = 16 * KIB - 1
     message_group_bytes_max: int = 63
-    delay_max_ms: int = 72 * HOUR_MS
+    delay_max_ms: int = 24 * HOUR_MS
     transaction_recovery_max_ms: int = HOUR_MS
 
     def __post_init__(self) -> None:

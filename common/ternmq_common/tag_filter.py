@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_protos.v2 import definition_pb2
 
@@ -24,14 +24,16 @@ class TagFilter(MessageFilter):
 
     @classmethod
     def parse(cls, expression: str) -> "TagFilter":
-        """Raises ILLEGAL_FILTER_EXPRESSION for a text that names no tag, such as `||`, or that is too long."""
-        if len(expression.encode()) > FILTER_BYTES_MAX:
-            raise _illegal(f"it is longer than {FILTER_BYTES_MAX} bytes")
+        """Raises ILLEGAL_FILTER_EXPRESSION for a text that names no tag, such as `||`, or too many, or is too long."""
+        if len(expression) > TAG_FILTER_BYTES_MAX or len(expression.encode()) > TAG_FILTER_BYTES_MAX:
+            raise _illegal(f"it is longer than {TAG_FILTER_BYTES_MAX} bytes")
         if expression.strip() in ("", "*"):
             return ALL
         tags = frozenset(piece.strip() for piece in expression.split("||") if piece.strip())
         if not tags:
             raise _illegal("it names no tag; write tags separated by ||, or * for all")
+        if len(tags) > TAGS_MAX:
+            raise _illegal(f"it names {len(tags)} tags; {TAGS_MAX} are allowed")
         return cls(tags, frozenset(map(tag_hash, tags)), " || ".join(sorted(tags)))
 
     @property

@@ -230,6 +230,17 @@ async def test_what_was_acknowledged_behind_a_gap_does_not_come_again(
     assert (again.bodies, again.attempts) == ([b"a1", b"a3"], [2, 2])
 
 
+async def test_what_fills_a_gap_comes_before_all_that_was_not_handed_out_yet(
+    client: RawClient, topic: str, group: str
+) -> None:
+    await send(client, topic, *(b"%d" % number for number in range(5)))
+    first, second, third = (await client.receive(topic, group, batch_size=3)).messages
+    await client.ack(topic, group, handle_of(second), handle_of(third))
+    await nack(client, topic, group, [first])
+    again = await client.receive(topic, group, batch_size=3)
+    assert (again.bodies, again.attempts) == ([b"0", b"3", b"4"], [2, 1, 1])
+
+
 async def test_a_handle_of_an_earlier_delivery_settles_nothing(client: RawClient, topic: str, group: str) -> None:
     await send(client, topic, b"a1", b"a2")
     [held] = (await client.receive(topic, group, batch_size=1)).messages

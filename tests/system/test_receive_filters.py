@@ -2,6 +2,7 @@
 
 import pytest
 
+from ternmq_common.limits import TAG_FILTER_BYTES_MAX, MessageLimits
 from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -43,6 +44,13 @@ async def test_whole_tags_pass_and_nothing_else(
     assert await tags_received(client, topic, group, expression) == passing
 
 
+async def test_the_longest_tag_that_can_be_sent_can_be_subscribed_to(client: RawClient, topic: str, group: str) -> None:
+    longest = "ä" * (MessageLimits().properties_bytes_max // 2)
+    for tag in (longest, longest[:-1] + "o"):
+        await client.send(topic, b"body", tag=tag)
+    assert await tags_received(client, topic, group, f"none || {longest}") == [longest]
+
+
 async def test_an_expression_of_no_type_is_one_of_tags(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"1", tag="a")
     await client.send(topic, b"2", tag="b")
@@ -75,7 +83,7 @@ async def test_a_filter_finds_the_one_message_among_thousands(client: RawClient,
     assert (await client.receive(topic, group, tags="needle")).bodies == [b"needle"]
 
 
-@pytest.mark.parametrize("expression", ["||", " || ||", "x" * 8193])
+@pytest.mark.parametrize("expression", ["||", " || ||", "x" * (TAG_FILTER_BYTES_MAX + 1)])
 async def test_a_tag_expression_that_names_no_tag_or_is_too_long_is_refused(
     client: RawClient, topic: str, group: str, expression: str
 ) -> None:

@@ -47,7 +47,7 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
 @click.option(
     "--delay",
     type=Duration(),
-    help="For delay topics: deliver it this much later; by default a server allows 72h (its setting delay_max_ms).",
+    help="For delay topics: deliver it this much later; by default a server allows 24h (its setting delay_max_ms).",
 )
 @click.option(
     "--at",

@@ -40,7 +40,7 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
     properties_max: int = 128
     """Number of one message's user properties."""
 
-    delay_max_ms: int = 72 * HOUR_MS
+    delay_max_ms: int = 24 * HOUR_MS
     """How far ahead a delayed message may be due, in milliseconds."""
 
     delay_levels: str = DEFAULT_DELAY_LEVELS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.limits import SQL_FILTER_BYTES_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.sql_filter.refusal import IllegalExpression
 from ternmq_common.sql_filter.stored_properties import (
@@ -86,8 +86,8 @@ def _compiled(expression: str) -> SqlFilter:
 def _check_size(expression: str) -> None:
     if not expression.strip():
         raise _illegal("it is empty; write a condition, TRUE for all messages")
-    if len(expression.encode()) > FILTER_BYTES_MAX:
-        raise _illegal(f"it is longer than {FILTER_BYTES_MAX} bytes")
+    if len(expression.encode()) > SQL_FILTER_BYTES_MAX:
+        raise _illegal(f"it is longer than {SQL_FILTER_BYTES_MAX} bytes")
 
 
 def _place(position: int, expression: str) -> str:

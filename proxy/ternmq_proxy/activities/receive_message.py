@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
-    INVISIBLE_MAX_MS,
     INVISIBLE_MIN_MS,
     POLL_MARGIN_MS,
     RECEIVE_BATCH_MAX,
@@ -25,6 +24,7 @@ from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.access.needs import GROUP_CREATE
+from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import check_readable
@@ -195,13 +195,7 @@ def _batch(asked: int) -> int:
 def _invisible_ms(request: ReceiveMessageRequest) -> int:
     if request.auto_renew:
         return AUTO_RENEW_INVISIBLE_MS
-    asked: int = request.invisible_duration.ToMilliseconds()
-    if not INVISIBLE_MIN_MS <= asked <= INVISIBLE_MAX_MS:
-        raise MessagingError(
-            definition_pb2.ILLEGAL_INVISIBLE_TIME,
-            f"the invisible duration is {asked} ms; {INVISIBLE_MIN_MS} to {INVISIBLE_MAX_MS} are allowed",
-        )
-    return asked
+    return checked_invisible_ms(request.invisible_duration.ToMilliseconds(), at_least_ms=INVISIBLE_MIN_MS)
 
 
 def _poll_s(request: ReceiveMessageRequest, call: "Call", services: "Services") -> float:

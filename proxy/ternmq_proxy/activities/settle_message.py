@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.handle_form import HandleForm
-from ternmq_common.limits import INVISIBLE_MAX_MS
 from ternmq_common.model import SettleOutcome
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.receipt_handle import ReceiptHandle
@@ -28,6 +27,7 @@ from ternmq_protos.v2.service_pb2 import (
 )
 from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_SUB, TOPIC_SUB
 from ternmq_proxy.activities.acknowledgement import acknowledgement, all_settled
+from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
 from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.status import OK, overall, status, status_of
 
@@ -123,7 +123,7 @@ def _decoded(text: str, form: HandleForm) -> ReceiptHandle | Status:
     try:
         return form.decode(text)
     except MessagingError as error:
-        return Status(code=error.code, message=error.message)
+        return status(error.code, error.message)
 
 
 async def change_invisible_duration(
@@ -140,7 +140,7 @@ async def change_invisible_duration(
         client_id = call.require_client()
         group = checked_group(request.group.name)
         topic = checked_topic(request.topic.name)
-        invisible_ms = _checked_invisible_ms(request)
+        invisible_ms = checked_invisible_ms(request.invisible_duration.ToMilliseconds(), at_least_ms=0)
         form = services.handles.of(group, topic)
         handle = form.decode(request.receipt_handle)
         if not invisible_ms and not request.suspend and _is_push(client_id, services):
@@ -179,13 +179,3 @@ async def forward_message_to_dead_letter_queue(
             definition_pb2.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"
         )
     return ForwardMessageToDeadLetterQueueResponse(status=OK)
-
-
-def _checked_invisible_ms(request: ChangeInvisibleDurationRequest) -> int:
-    asked: int = request.invisible_duration.ToMilliseconds()
-    if not 0 <= asked <= INVISIBLE_MAX_MS:
-        raise MessagingError(
-            definition_pb2.ILLEGAL_INVISIBLE_TIME,
-            f"the invisible duration is {asked} ms; 0 to {INVISIBLE_MAX_MS} are allowed",
-        )
-    return asked

@@ -18,13 +18,17 @@ OK = Status(code=definition_pb2.OK, message="OK")
 
 
 def status(code: "Code", message: str = "") -> Status:
+    """A status with a sentence for people. Programs look for the name of INVALID_RECEIPT_HANDLE in the text, where
+    Apache's proxy has it, so it is there too."""
+    if code == definition_pb2.INVALID_RECEIPT_HANDLE and message:
+        message = f"{message} (INVALID_RECEIPT_HANDLE)"
     return Status(code=code, message=message or code_name(code))
 
 
 def status_of(error: BaseException, call_name: str) -> Status:
     """The status for an error that ended a call. What was not foreseen gets a number that the log has too."""
     if isinstance(error, MessagingError):
-        return Status(code=error.code, message=error.message)
+        return status(error.code, error.message)
     number = secrets.token_hex(4)
     _log.error("%s failed unexpectedly, error %s", call_name, number, exc_info=error)
     return status(definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the server's log has it as error {number}")

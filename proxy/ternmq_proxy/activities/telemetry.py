@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import FILTER_BYTES_MAX, LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX
+from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX, SQL_FILTER_BYTES_MAX
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
 from ternmq_common.retry_backoff import CustomizedSteps
@@ -101,9 +101,10 @@ def _expression(expression: FilterExpression) -> str:
         return TagFilter.parse(expression.expression).expression
     if not expression.expression.strip():
         raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
-    if len(expression.expression.encode()) > FILTER_BYTES_MAX:
+    if len(expression.expression.encode()) > SQL_FILTER_BYTES_MAX:
         raise MessagingError(
-            definition_pb2.ILLEGAL_FILTER_EXPRESSION, f"the SQL92 expression is longer than {FILTER_BYTES_MAX} bytes"
+            definition_pb2.ILLEGAL_FILTER_EXPRESSION,
+            f"the SQL92 expression is longer than {SQL_FILTER_BYTES_MAX} bytes",
         )
     return expression.expression
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.limits import SQL_FILTER_BYTES_MAX
 from ternmq_common.sql_filter import SqlFilter
 from ternmq_common.sql_filter.operands import NESTED_MAX
 from ternmq_common.tag_filter import tag_hash
@@ -328,15 +328,15 @@ def test_an_empty_expression_is_refused(expression: str) -> None:
 
 
 def test_an_expression_has_a_limit_in_bytes() -> None:
-    longest = "a = '" + "ä" * ((FILTER_BYTES_MAX - 6) // 2) + "'"
-    assert len(longest.encode()) == FILTER_BYTES_MAX
+    longest = "a = '" + "ä" * ((SQL_FILTER_BYTES_MAX - 6) // 2) + "'"
+    assert len(longest.encode()) == SQL_FILTER_BYTES_MAX
     assert passes(longest, {"a": longest[5:-1]})
-    assert refusal(longest + " ") == f"it is longer than {FILTER_BYTES_MAX} bytes"
+    assert refusal(longest + " ") == f"it is longer than {SQL_FILTER_BYTES_MAX} bytes"
 
 
 @pytest.mark.parametrize("word", [" AND ", " OR "])
 def test_a_chain_may_be_as_long_as_an_expression(word: str) -> None:
-    chain = word.join(["a=1"] * (FILTER_BYTES_MAX // len(f"a=1{word}")))
+    chain = word.join(["a=1"] * (SQL_FILTER_BYTES_MAX // len(f"a=1{word}")))
     assert passes(chain, {"a": "1"})
     assert not passes(chain, {"a": "2"})
 
@@ -363,7 +363,7 @@ def test_a_tower_is_evaluated_up_to_a_height_and_refused_above(
 
     for height in range(1, NESTED_MAX // 3):
         passes(tower(height), {"a": "1", "b": "1"})
-    highest = (FILTER_BYTES_MAX - len(core + rest)) // len(opening + closing)
+    highest = (SQL_FILTER_BYTES_MAX - len(core + rest)) // len(opening + closing)
     for height in (NESTED_MAX + 2, highest):
         assert f"it is nested more than {NESTED_MAX} levels deep" in refusal(tower(height))
 

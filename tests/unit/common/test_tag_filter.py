@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import FILTER_BYTES_MAX
+from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
 from ternmq_common.tag_filter import TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -49,11 +49,22 @@ def test_an_expression_that_names_no_tag_is_refused(pieces: list[str]) -> None:
     assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
 
 
-@pytest.mark.parametrize(("expression", "allowed"), [("x" * FILTER_BYTES_MAX, True), ("ä" * 4096 + "x", False)])
+@pytest.mark.parametrize(
+    ("expression", "allowed"), [("x" * TAG_FILTER_BYTES_MAX, True), ("ä" * (TAG_FILTER_BYTES_MAX // 2) + "x", False)]
+)
 def test_an_expression_has_a_limit_in_bytes(expression: str, allowed: bool) -> None:
     if allowed:
         assert TagFilter.parse(expression).may_pass(tag_hash(expression))
         return
     with pytest.raises(MessagingError) as refusal:
         TagFilter.parse(expression)
+    assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
+
+
+def test_an_expression_has_a_limit_in_tags() -> None:
+    tags = [str(number) for number in range(TAGS_MAX)]
+    taken = TagFilter.parse("||".join(tags))
+    assert taken.tags == set(tags)
+    with pytest.raises(MessagingError, match=f"it names {TAGS_MAX + 1} tags; {TAGS_MAX} are allowed") as refusal:
+        TagFilter.parse("||".join([*tags, "one more"]))
     assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
