@@ -64,7 +64,7 @@ def test_an_expression_has_a_limit_in_bytes(expression: str, allowed: bool) -> N
 def test_an_expression_has_a_limit_in_tags() -> None:
     tags = [str(number) for number in range(TAGS_MAX)]
     taken = TagFilter.parse("||".join(tags))
-    assert taken.tags == set(tags)
+    assert taken.tags == frozenset(tags)
     with pytest.raises(MessagingError, match=f"it names {TAGS_MAX + 1} tags; {TAGS_MAX} are allowed") as refusal:
         TagFilter.parse("||".join([*tags, "one more"]))
     assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
