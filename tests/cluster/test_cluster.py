@@ -234,6 +234,23 @@ async def end(client: RawClient, topic: str, half: rpc.SendResultEntry, resoluti
     return code(await client.call("EndTransaction", request))
 
 
+async def test_half_messages_that_come_again_through_another_proxy_are_the_same_transactions(
+    clients: list[RawClient],
+) -> None:
+    first, second = clients
+    topic = await first.create_topic("repeated-payments", queues=2, kind=pb.TRANSACTION)
+    sent = [message(topic, body, message_type=pb.TRANSACTION) for body in numbered(20)]
+    one_producer = (("x-mq-client-id", "one producer"),)
+    ids = []
+    for proxy in (first, second):
+        async with RawClient(proxy.endpoint, metadata=one_producer) as producer:
+            answer = await producer.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+        assert code(answer) == "OK"
+        ids.append([entry.transaction_id for entry in answer.entries])
+    assert ids[0] == ids[1]
+    assert {transaction_id.split("@")[1] for transaction_id in ids[0]} == BOTH
+
+
 async def test_a_transaction_is_ended_through_another_proxy(clients: list[RawClient]) -> None:
     first, second = clients
     topic = await first.create_topic("payments", queues=1, kind=pb.TRANSACTION)

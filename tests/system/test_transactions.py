@@ -1,5 +1,6 @@
 """Half messages and EndTransaction: who sees what, and which ids are good (`sending.md, EndTransaction`)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,58 @@ async def test_too_many_open_transactions_are_refused_until_some_end(tmp_path: P
         assert code(await client.call("SendMessage", one_more)) == "TOO_MANY_REQUESTS"
         assert await end(client, "payments", answer.entries[0].transaction_id, pb.ROLLBACK) == "OK"
         assert code(await client.call("SendMessage", one_more)) == "OK"
+
+
+# --- half messages that come again: the answer to the first was lost
+
+
+async def test_a_half_message_that_comes_again_is_the_same_transaction(
+    timed: RawClient, payments: str, group: str
+) -> None:
+    await timed.send(payments, b"another", message_type=pb.TRANSACTION)
+    first, again = [await begin(timed, payments, message_id="mine") for _ in range(2)]
+    assert again == first
+    pending = await timed.admin("ListTransactions", admin_pb2.ListTransactionsRequest(topic=payments))
+    assert [each.message_id for each in pending.transactions].count("mine") == 1
+    assert await end(timed, payments, again, pb.COMMIT) == "OK"
+    assert (await timed.receive(payments, group, poll_s=POLL_S)).bodies == [b"body"]
+    assert await is_empty(timed, payments, group)
+
+
+async def test_two_that_come_at_the_same_time_are_one_transaction(timed: RawClient, payments: str) -> None:
+    ids = await asyncio.gather(*(begin(timed, payments, message_id="mine") for _ in range(5)))
+    assert len(set(ids)) == 1
+
+
+async def test_one_that_comes_after_the_end_of_its_first_is_another_transaction(
+    timed: RawClient, payments: str
+) -> None:
+    first = await begin(timed, payments, message_id="mine")
+    assert await end(timed, payments, first, pb.ROLLBACK) == "OK"
+    assert await begin(timed, payments, message_id="mine") != first
+
+
+async def test_another_message_under_the_same_id_is_a_transaction_of_its_own(
+    timed: RawClient, second: RawClient, payments: str
+) -> None:
+    first = await begin(timed, payments, message_id="mine")
+    another = await begin(timed, payments, b"another", message_id="mine")
+    strangers = await begin(second, payments, message_id="mine")
+    assert len({first, another, strangers}) == 3
+    assert [await state(timed, each) for each in (first, another, strangers)] == ["PENDING"] * 3
+
+
+async def test_a_restart_knows_what_comes_again(tmp_path: Path) -> None:
+    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=1)
+    sent = rpc.SendMessageRequest(messages=[message("payments", message_id="mine", message_type=pb.TRANSACTION)])
+    entries = []
+    metadata = (("x-mq-client-id", "the same producer"),)
+    for _ in range(2):
+        async with Embedded(settings) as server, RawClient(server.grpc, metadata=metadata) as client:
+            if not entries:
+                await client.create_topic("payments", kind=pb.TRANSACTION)
+            entries.append((await client.call("SendMessage", sent)).entries[0])
+    assert entries[0] == entries[1]
 
 
 # --- ending

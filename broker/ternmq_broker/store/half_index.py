@@ -34,8 +34,8 @@ def checks_of(rest: bytes) -> int | None:
 class WaitingHalf:
     """A half message that waits; `log_offset` and `size` are those of its record, `checks` counts transaction checks.
 
-    What it says of itself is empty until `describe`: an index that comes from a checkpoint has not read the records.
-    `next_check_ms` is for the schedule of the checks.
+    What it says of itself is empty until `HalfIndex.describe`: an index that comes from a checkpoint has not read the
+    records. `next_check_ms` is for the schedule of the checks.
     """
 
     log_offset: int
@@ -47,18 +47,14 @@ class WaitingHalf:
     stored_ms: int = 0
     next_check_ms: int = 0
 
-    def describe(self, *, topic: str, message_id: str, sender: str, stored_ms: int) -> None:
-        """What its record says."""
-        self.topic, self.message_id = topic, message_id
-        self.sender, self.stored_ms = sender, stored_ms
-
 
 class HalfIndex:
     """Half messages by the log offsets of their records.
 
     Invariants: everything in `waiting` and `_unreadable` was added and not settled; `_settled` holds, in the log's
     order, what was settled by records from `covered` on. `uncovered` counts records since the last checkpoint, about.
-    `promised` is up to where the log was durable, by the checkpoint that was loaded.
+    `promised` is up to where the log was durable, by the checkpoint that was loaded. `_by_message` has, of those in
+    `waiting` that were described, the first of each topic, message id and sender.
     """
 
     def __init__(self) -> None:
@@ -66,6 +62,7 @@ class HalfIndex:
         self.waiting: dict[int, WaitingHalf] = {}
         self.uncovered = 0
         self._unreadable: dict[int, WaitingHalf] = {}
+        self._by_message: dict[tuple[str, str, str], WaitingHalf] = {}
         self._settled: deque[tuple[int, WaitingHalf]] = deque()
         self._resolved_late: dict[int, int] = {}
         """By which record an operator resolved a discarded one."""
@@ -89,6 +86,16 @@ class HalfIndex:
         self.waiting[log_offset] = WaitingHalf(log_offset=log_offset, size=size)
         self.uncovered += 1
 
+    def describe(self, half: WaitingHalf, *, topic: str, message_id: str, sender: str, stored_ms: int) -> None:
+        """What the record of one that waits says."""
+        half.topic, half.message_id = topic, message_id
+        half.sender, half.stored_ms = sender, stored_ms
+        self._by_message.setdefault((topic, message_id, sender), half)
+
+    def of_message(self, topic: str, message_id: str, sender: str) -> WaitingHalf | None:
+        """The first that waits of that message, if its sender is the same."""
+        return self._by_message.get((topic, message_id, sender))
+
     def checked(self, log_offset: int, checks: int) -> None:
         """So many transaction checks were sent."""
         half = self.waiting.get(log_offset)
@@ -101,6 +108,7 @@ class HalfIndex:
         self.uncovered += 1
         half = self.waiting.pop(log_offset, None)
         if half is not None:
+            self._leave(half)
             self._settled.append((settled_at, half))
         elif not discards:
             self._resolved_late[log_offset] = settled_at
@@ -108,6 +116,12 @@ class HalfIndex:
     def give_up(self, half: WaitingHalf) -> None:
         """Its record can't be read: nobody can end it. The next start tries again, unless retention was faster."""
         self._unreadable[half.log_offset] = self.waiting.pop(half.log_offset)
+        self._leave(half)
+
+    def _leave(self, half: WaitingHalf) -> None:
+        message = (half.topic, half.message_id, half.sender)
+        if self._by_message.get(message) is half:
+            del self._by_message[message]
 
     def in_order(self) -> list[WaitingHalf]:
         """All that wait, in the order in which they were stored."""
@@ -143,6 +157,7 @@ class HalfIndex:
 
     def forget_below(self, log_start: int) -> None:
         """The log begins there now; what still waits below are half messages whose records were lost."""
-        self.waiting = {at: half for at, half in self.waiting.items() if at >= log_start}
+        for half in self.below(log_start):
+            self._leave(self.waiting.pop(half.log_offset))
         self._unreadable = {at: half for at, half in self._unreadable.items() if at >= log_start}
         self._resolved_late = {half: at for half, at in self._resolved_late.items() if at >= log_start}

@@ -100,7 +100,8 @@ class Transactions:
                 _log.error("the half message at log offset %d can't be read any more, it is lost", half.log_offset)
                 self.halves.give_up(half)
                 continue
-            half.describe(
+            self.halves.describe(
+                half,
                 topic=record.topic,
                 message_id=keys_of(record.system)[0],
                 sender=record.sender,
@@ -111,7 +112,13 @@ class Transactions:
     # --- for producers
 
     async def begin(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
-        """Store a half message, and return when that may be acknowledged; OSError: it was not stored."""
+        """Store a half message, and return when that may be acknowledged; OSError: it was not stored.
+
+        One that waits already is not stored again: its producer did not get the answer, and asks once more.
+        """
+        first = await self._first_of(topic, half)
+        if first is not None:
+            return await self._begun(first)
         if len(self.halves.waiting) >= self._open_max:
             raise MessagingError(
                 definition_pb2.TOO_MANY_REQUESTS,
@@ -121,12 +128,28 @@ class Transactions:
         draft = Draft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
         [location] = self._store.append_drafts([draft], now_ms)
         waiting = self.halves.waiting[location.log_offset]
-        waiting.describe(topic=topic, message_id=half.message.message_id, sender=half.sender, stored_ms=now_ms)
+        message_id = half.message.message_id
+        self.halves.describe(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=now_ms)
         self.checks.add(waiting, half.recovery_ms)
         if self.checks.next_due_ms() == waiting.next_check_ms:
             self.sooner.set()
+        return await self._begun(waiting)
+
+    async def _begun(self, half: "WaitingHalf") -> Appended:
         await self._flusher.acknowledged(self._store.end, _nothing)
-        return Appended(half.message.message_id, location.log_offset, str(self.id_of(waiting)))
+        return Appended(half.message_id, half.log_offset, str(self.id_of(half)))
+
+    async def _first_of(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
+        """The half message that waits of which this is a repetition; another message under the same id is none."""
+        first = self.halves.of_message(topic, half.message.message_id, half.sender)
+        if first is None:
+            return None
+        try:
+            record = await self.read(first)
+        except MessagingError:  # so it can't be committed either, while the repetition can
+            return None
+        still_waits = self.halves.waiting.get(first.log_offset) is first
+        return first if still_waits and record.rest == half.message.rest else None
 
     async def end(self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool) -> None:
         """Commit or roll back, and return when that may be acknowledged; see `MessageService.end_transaction`."""

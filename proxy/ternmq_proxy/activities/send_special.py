@@ -204,14 +204,14 @@ _OF_OTHER_TYPES = ("delivery_timestamp", "message_group", "priority", "lite_topi
 
 
 async def _transaction(sending: SpecialSend) -> list[_Part]:
-    queue = sending.services.placement.next_queue(sending.route)
-    parts = []
+    placement, parts = sending.services.placement, []
     for number, message in enumerate(sending.messages):
         properties = message.system_properties
         for field in _OF_OTHER_TYPES:
             properties.ClearField(field)
         recovery_ms = _recovery_ms(properties)
         half = HalfMessage(await sending.stored(message), sending.call.client_id, recovery_ms)
+        queue = placement.queue_of_half(sending.route, half.message.message_id)
         parts.append(_Part([number], [half.message], partial(_begin, queue, half, sending.services)))
     return parts
 

@@ -1,5 +1,5 @@
 """Which queue a message goes to (`sending.md, Placement`): in turn over all queues that can be written, by its message
-group, or by its priority; and why there is none.
+group, by its priority, or, of a half message, by its id; and why there is none.
 
 A message group is always in the same queue, whichever client or proxy sends it, and also while its broker is away: it
 would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.
@@ -13,6 +13,8 @@ from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ternmq_common.model import Route, Topic
 
 
@@ -39,6 +41,14 @@ class Placement:
             raise unwritable(route)
         return brokers[self._turn(route.topic.name, len(brokers))]
 
+    def queue_of_half(self, route: "Route", message_id: str) -> QueueRef:
+        """The queue of a half message: a repetition comes to the broker that has the first, while it can be written."""
+        brokers = route.writable
+        if not brokers:
+            raise unwritable(route)
+        topic = route.topic
+        return QueueRef(topic.name, _broker_of(brokers, message_id), self._turn(topic.name, topic.queues))
+
     def _turn(self, topic: str, places: int) -> int:
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + 1
@@ -50,9 +60,14 @@ def queue_of_group(route: "Route", message_group: str) -> QueueRef:
     brokers = route.ordered
     if not brokers:
         raise unwritable(route)
-    # Rendezvous hashing: a broker that comes takes its share of groups from all others, one that goes leaves its own.
-    broker = brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash(f"{name} {message_group}"))
-    return QueueRef(route.topic.name, broker, _jump(_hash(message_group), route.topic.queues))
+    queue_id = _jump(_hash(message_group), route.topic.queues)
+    return QueueRef(route.topic.name, _broker_of(brokers, message_group), queue_id)
+
+
+def _broker_of(brokers: "Sequence[str]", key: str) -> str:
+    """By rendezvous hashing: a broker that comes takes its share of keys from all others, one that goes leaves its
+    own."""
+    return brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash(f"{name} {key}"))
 
 
 def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:

@@ -18,7 +18,7 @@ def stored(halves: HalfIndex, log_offset: int, stored_ms: int, topic: str = "ord
     """A half message that has just been appended."""
     halves.add(log_offset, 1)
     half = halves.waiting[log_offset]
-    half.describe(topic=topic, message_id=f"m{log_offset}", sender="", stored_ms=stored_ms)
+    halves.describe(half, topic=topic, message_id=f"m{log_offset}", sender="", stored_ms=stored_ms)
     return half
 
 

@@ -58,6 +58,25 @@ def test_a_broker_that_comes_or_goes_leaves_no_queue_without_its_turn(
         assert len(taken) == len(writable) * 4
 
 
+@given(NAMES, st.data())
+def test_a_half_message_that_comes_again_goes_to_the_same_broker_while_that_can_be_written(
+    brokers: tuple[str, ...], data: st.DataObject
+) -> None:
+    writable = tuple(sorted(data.draw(st.sets(st.sampled_from(brokers), min_size=1))))
+    here, there = Placement(), Placement()
+    for number in range(20):
+        first = here.queue_of_half(route(*brokers), f"id {number}")
+        again = there.queue_of_half(replace(route(*brokers), writable=writable), f"id {number}")
+        assert again.broker == first.broker if first.broker in writable else again.broker in writable
+
+
+def test_half_messages_are_spread_over_all_brokers_and_queues() -> None:
+    placement = Placement()
+    taken = Counter(placement.queue_of_half(route("a", "b"), f"id {number}") for number in range(800))
+    assert len(taken) == 2 * 4
+    assert max(taken.values()) < 1.5 * min(taken.values())
+
+
 @given(NAMES, QUEUES, st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()))
 def test_a_message_group_has_one_queue_in_whatever_order_brokers_are_listed(
     brokers: tuple[str, ...], queues: int, group: str
