@@ -216,7 +216,7 @@ async def test_another_message_under_the_same_id_is_a_transaction_of_its_own(
 async def test_a_restart_knows_what_comes_again(tmp_path: Path) -> None:
     settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=1)
     sent = rpc.SendMessageRequest(messages=[message("payments", message_id="mine", message_type=pb.TRANSACTION)])
-    entries = []
+    entries: list[rpc.SendResultEntry] = []
     metadata = (("x-mq-client-id", "the same producer"),)
     for _ in range(2):
         async with Embedded(settings) as server, RawClient(server.grpc, metadata=metadata) as client:
