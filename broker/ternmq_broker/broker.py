@@ -31,6 +31,7 @@ from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions.orphans import Orphans
 from ternmq_broker.transactions.transactions import Transactions
+from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, SettleOutcome
 from ternmq_common.names import dead_letter_topic, retry_topic
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Resolution,
         Subscription,
         TimedMessage,
+        Topic,
     )
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.pollers import Watcher
@@ -130,7 +132,14 @@ class Broker:
         self._clock_watch = ClockWatch(clock)
         self._turn_clock = TurnClock(clock)
         self._housekeeping = Housekeeping(
-            settings, store, self._consumption, journal, clock, opened.room, before_removal=self._save_what_waits
+            settings,
+            store,
+            self._consumption,
+            journal,
+            clock,
+            opened.room,
+            before_removal=self._save_what_waits,
+            purge=self._purge_expired,
         )
         self.figures = Figures(
             settings.folder,
@@ -247,6 +256,20 @@ class Broker:
     def answers_alone(self, is_alone: "Callable[[str], bool]") -> None:
         """Of which topics sends are answered when this replica has them."""
         self._appending.answers_alone = is_alone
+
+    def know_topics(self, find: "Callable[[str], Topic | None]") -> None:
+        """Where to find what topics have of their own: a flush mode, a retention."""
+
+        def flush_of(name: str) -> FlushMode | None:
+            topic = find(name)
+            return None if topic is None else topic.flush
+
+        def retention_of(name: str) -> int:
+            topic = find(name)
+            return 0 if topic is None else topic.retention_ms
+
+        self._appending.flush_of = flush_of
+        self._housekeeping.retention_of = retention_of
 
     def wake_when_readable(self, log_end: int) -> None:
         """Have all polls look when the log up to there may be read."""
@@ -584,6 +607,9 @@ class Broker:
             self._consumption.in_flight.freed_anywhere(self._pollers)
             await self._room.with_reserve(self._housekeeping.write_journal, all_of_it=True)
         await self._replicated()
+
+    async def _purge_expired(self, topic: str, queue_id: int, below: int) -> None:
+        await self.purge(QueueRef(topic, self.name, queue_id), below, retries=False)
 
     async def _replicated(self) -> None:
         """With replicas, what was done by an operation of the log lasts when that is acknowledged."""

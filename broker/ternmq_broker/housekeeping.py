@@ -39,8 +39,10 @@ class Housekeeping:
         room: "DiskRoom",
         *,
         before_removal: "Callable[[int], Awaitable[None]]",
+        purge: "Callable[[str, int, int], Awaitable[None]]",
     ) -> None:
-        """`before_removal` saves what is still needed of the log below an offset."""
+        """`before_removal` saves what is still needed of the log below an offset; `purge` has a topic's queue hold
+        nothing below an offset of its own."""
         self._settings = settings
         self._store = store
         self._consumption = consumption
@@ -48,6 +50,9 @@ class Housekeeping:
         self._clock = clock
         self._room = room
         self._before_removal = before_removal
+        self._purge = purge
+        self.retention_of: Callable[[str], int] = _broker_s
+        """For how many milliseconds the topic's messages are kept, 0: as the broker's settings say."""
         self._journal_turn = asyncio.Lock()
         self._journal_listeners: list[Callable[[list[bytes]], None]] = []
         self._journaled: list[bytes] = []
@@ -150,6 +155,7 @@ class Housekeeping:
         await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
         if self._clock.problem() is not None:
             return
+        await self._purge_topics()
         before_ms = self._clock.now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
             self._store.roll()  # all that is there is old, so the segment that grows is replaced too
@@ -157,8 +163,23 @@ class Housekeeping:
             # When room is short, what one segment frees has to hold what waits in the next.
             await self._remove(1 if self._room.is_short else count)
 
+    async def _purge_topics(self) -> None:
+        """Have topics with a retention of their own hold nothing older; the disk has its room when segments go."""
+        now_ms = self._clock.now_ms()
+        for topic, held in self._store.topics().items():
+            retention_ms = self.retention_of(topic)
+            for queue_id in range(held.queues) if retention_ms else ():
+                first, _ = self._store.bounds(topic, queue_id)
+                after = await asyncio.to_thread(self._store.offset_at, topic, queue_id, now_ms - retention_ms)
+                if after > first:
+                    await self._purge(topic, queue_id, after)
+
     async def _remove(self, count: int) -> None:
         await self._before_removal(self._store.segment_end(count))
         await self._upkeep.remove(count)
         _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)
         await self._room.renew()
+
+
+def _broker_s(_topic: str) -> int:
+    return 0

@@ -51,6 +51,13 @@ class BrokerLoad:
     clock_skew: float | None = None
 
 
+class FlushMode(enum.StrEnum):
+    """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
 class ReplicationMode(enum.StrEnum):
     """When a send to a shard with replicas is answered: `sync` when all in-sync replicas have the message, `async` when
     the leader has it."""

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from ternmq_common.cluster import Permission, ReplicationMode
+from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
+from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import MessageType
+
+MIXED = (definition_pb2.NORMAL, definition_pb2.FIFO, definition_pb2.DELAY, definition_pb2.TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,8 @@ class Topic:
     `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is. `made` is the
     version of the registry's change that made the topic, 0 if that was before it was noted: a broker that does not know
     yet what was deleted before takes no messages of it. `replication` is when its sends are answered in shards with
-    replicas, None: as each shard has it.
+    replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages older than `retention_ms` are
+    gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and takes others too.
     """
 
     name: str
@@ -41,6 +45,24 @@ class Topic:
     brokers: tuple[str, ...] = ()
     made: int = 0
     replication: ReplicationMode | None = None
+    mixed: bool = False
+    flush: FlushMode | None = None
+    retention_ms: int = 0
+
+    @property
+    def accepted(self) -> "tuple[MessageType, ...]":
+        """What its messages may be; MIXED is what clients of every age know."""
+        return MIXED if self.mixed else (self.type,)
+
+    @property
+    def kind(self) -> str:
+        """The name of what its messages must be."""
+        return "MIXED" if self.mixed else definition_pb2.MessageType.Name(self.type)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether there may be messages that must not be in another queue than theirs."""
+        return self.mixed or self.type == definition_pb2.FIFO
 
     @property
     def identity(self) -> str:

@@ -106,12 +106,12 @@ class Catalog:
     def has_group(self, name: str) -> bool:
         return name in self._known.groups
 
-    async def type_of(self, name: str) -> "MessageType":
-        """What the topic takes, unspecified if it isn't there; the registry is looked at before that is said."""
+    async def accepted_by(self, name: str) -> "tuple[MessageType, ...]":
+        """What the topic takes, nothing if it isn't there; the registry is looked at before that is said."""
         if name not in self._known.topics:
             await self._look_for(name)
         topic = self._known.topics.get(name)
-        return definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic is None else topic.type
+        return () if topic is None else topic.accepted
 
     def known_topic(self, name: str) -> Topic | None:
         """The topic, if it is known here and now; not those that the broker derives of groups."""

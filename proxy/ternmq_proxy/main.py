@@ -105,6 +105,7 @@ async def open_storage(
         embedded=settings.broker_name,
     )
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
+    messages.know_topics(catalog.known_topic)
     stack.push_async_callback(messages.close)
     await _warn_of_unknown_topics(messages, directory, settings)
     return messages, catalog

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
+    from ternmq_common.model import Topic
     from ternmq_registry.sealing import Sealing
 
     Attempt = Callable[[], Coroutine[None, None, None]]
@@ -97,6 +98,10 @@ class Directory:
     @property
     def snapshot(self) -> RegistrySnapshot:
         return self._snapshot
+
+    def find_topic(self, name: str) -> "Topic | None":
+        """The topic as it is known now."""
+        return self._snapshot.topics.get(name)
 
     @property
     def clock_skew_s(self) -> float | None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from ternmq_registry.sealing import Sealing
 
+_CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms")
+
 
 class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Users):
     """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
@@ -125,15 +127,13 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
                 connection.execute(insert(TOPICS).values(**topic_row(topic), changed=made, made=made))
                 _place(connection, topic)
                 return replace(topic, made=made), True
-        if (found.type, found.queues) != (topic.type, topic.queues):
-            raise _exists_otherwise(
-                f"topic {topic.name!r} exists with type {definition_pb2.MessageType.Name(found.type)} "
-                f"and {found.queues} queues"
-            )
+        if (found.kind, found.queues) != (topic.kind, topic.queues):
+            raise _exists_otherwise(f"topic {topic.name!r} exists with type {found.kind} and {found.queues} queues")
         return found, False
 
     def update_topic(self, topic: Topic) -> None:
-        """Give a topic that exists these queues, permission, replication and brokers; TOPIC_NOT_FOUND if it doesn't.
+        """Give a topic that exists these queues, permission, replication, flush mode, retention and brokers;
+        TOPIC_NOT_FOUND if it doesn't.
 
         BAD_REQUEST for fewer queues: messages in those that go would be lost.
         """
@@ -148,7 +148,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
                 )
             _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
             row = topic_row(topic)
-            values = {name: row[name] for name in ("queues", "permission", "replication")}
+            values = {name: row[name] for name in _CHANGEABLE}
             changed = raised_version(connection)
             connection.execute(update(TOPICS).where(TOPICS.c.name == topic.name).values(**values, changed=changed))
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == topic.name))

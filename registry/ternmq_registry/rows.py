@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicaEntry, ReplicationMode
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, FlushMode, Permission, ReplicaEntry, ReplicationMode
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
@@ -29,6 +29,9 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
         made=row["made"],
         # A row that was saved from a damaged file of an older schema has none.
         replication=ReplicationMode(mode) if (mode := row.get("replication")) else None,
+        mixed=bool(row.get("mixed")),
+        flush=FlushMode(flush) if (flush := row.get("flush")) else None,
+        retention_ms=row.get("retention_ms") or 0,
     )
 
 
@@ -41,6 +44,9 @@ def topic_row(topic: Topic) -> dict[str, object]:
         "created_ms": topic.created_ms,
         "permission": topic.permission.value,
         "replication": topic.replication or "",
+        "mixed": topic.mixed,
+        "flush": topic.flush or "",
+        "retention_ms": topic.retention_ms,
     }
 
 

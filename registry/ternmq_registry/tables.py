@@ -12,7 +12,19 @@ Checksums   see `checksums`; 0 in PostgreSQL.
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -57,6 +69,15 @@ TOPICS = Table(
         nullable=False,
         server_default="",
         comment="ReplicationMode, empty: as the shard has it",
+    ),
+    Column("mixed", Boolean, nullable=False, server_default=false(), comment="whether it takes other types too"),
+    Column("flush", String(8), nullable=False, server_default="", comment="FlushMode, empty: as the broker has it"),
+    Column(
+        "retention_ms",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="older messages are gone, 0: when the broker removes them",
     ),
 )
 

@@ -20,6 +20,7 @@ from ternmq_common.clock import now_ms
 from ternmq_common.cluster import Deleted
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
+from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import replace_damaged, salvaged
 
@@ -156,7 +157,8 @@ def topic_changes(
         if found is None:
             made = Topic(
                 name=stored.name,
-                type=stored.type,
+                type=definition_pb2.NORMAL if stored.is_mixed else stored.type,
+                mixed=stored.is_mixed,
                 queues=stored.queues,
                 created_ms=stored.first_ms or now_ms(),
                 brokers=() if broker is None else (broker,),

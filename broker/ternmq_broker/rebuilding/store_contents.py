@@ -9,7 +9,7 @@ Groups      of the consumption journal, and of the names of retry and dead lette
 """
 
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -19,7 +19,7 @@ from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.overlay import OverlayFolders
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID
+from ternmq_common.model import MIXED, RETRY_QUEUE_ID
 from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_system_topic
 from ternmq_protos.v2 import definition_pb2
 
@@ -38,7 +38,7 @@ _SCAN_BATCH = 4096
 @dataclass(slots=True)
 class StoredTopic:
     """A topic by what the store has of it. `waiting` are timers and half messages; `first_ms` is when the oldest of the
-    messages that were looked at was stored."""
+    messages that were looked at was stored. One with messages of several types takes all that such a topic does."""
 
     name: str
     queues: int = 1
@@ -47,12 +47,19 @@ class StoredTopic:
     type: "MessageType" = definition_pb2.NORMAL
     first_ms: int = 0
     _newest_ms: int = -1
+    _types: "set[MessageType]" = field(default_factory=set)
+
+    @property
+    def is_mixed(self) -> bool:
+        return len(self._types) > 1 and self._types <= set(MIXED)
 
     def look_at(self, record: "Record") -> None:
         """Learn from one of its messages."""
         self.first_ms = min(self.first_ms or record.stored_ms, record.stored_ms)
+        kind = _type_of(record)
+        self._types.add(kind)
         if record.stored_ms > self._newest_ms:
-            self.type, self._newest_ms = _type_of(record), record.stored_ms
+            self.type, self._newest_ms = kind, record.stored_ms
 
 
 @dataclass(frozen=True, slots=True)

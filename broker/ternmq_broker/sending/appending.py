@@ -1,7 +1,8 @@
 """Sends: what all requests of a turn of the event loop bring is one write to the log, and waits for one sync.
 
-Each request is stored whole or not at all, and hears of its own end alone. In a shard with replicas some topics do not
-wait for those: their requests are answered when this disk has them, and can be read when the others do.
+Each request is stored whole or not at all, and hears of its own end alone. Some topics have a flush mode of their own,
+and in a shard with replicas some do not wait for those: their requests are answered when that allows it, and can be
+read when those of all others can.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.message_store import AppendBatch
 from ternmq_common.callbacks import tell
+from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Stored
 from ternmq_common.turn_end import TurnEnd, turn_end
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.figures import ByName
 
 _Came = list[tuple[AppendBatch, Stored]]
+_Way = tuple[bool, FlushMode | None]
+"""When a topic's requests are answered: whether that does not wait for other replicas, and the topic's flush mode."""
+_AS_ALL: _Way = (False, None)
 # Larger ones are written at once: the loop is to be free again after a few milliseconds.
 _GATHERED_BYTES_MAX = 256 << 10
 
@@ -56,6 +61,8 @@ class Appending:
         self._bytes = 0
         self.answers_alone: Callable[[str], bool] = _never
         """Whether requests of that topic do not wait for other replicas; asked only if there are any."""
+        self.flush_of: Callable[[str], FlushMode | None] = _broker_s
+        """The flush mode of that topic, None: the broker's."""
         self._turn_end: TurnEnd
 
     def start(self) -> None:
@@ -103,25 +110,27 @@ class Appending:
             return
         for batch, _ in came:
             self._sent.add(batch.topic, len(batch.messages))
-        if self._flusher.is_limited and any(map(self.answers_alone, {batch.topic for batch, _ in came})):
-            self._answer_apart(came, firsts)
+        ways = {topic: self._way_of(topic) for topic in {batch.topic for batch, _ in came}}
+        if any(way != _AS_ALL for way in ways.values()):
+            self._answer_apart(came, firsts, ways)
             return
         self._flusher.when_acknowledged(self._store.end, partial(self._acknowledged, came, firsts))
 
-    def _answer_apart(self, came: _Came, firsts: list[int]) -> None:
+    def _way_of(self, topic: str) -> _Way:
+        return self._flusher.is_limited and self.answers_alone(topic), self.flush_of(topic)
+
+    def _answer_apart(self, came: _Came, firsts: list[int], ways: dict[str, _Way]) -> None:
         """Answer those of each topic when that may be."""
         end = self._store.end
-        alone: dict[bool, list[int]] = {False: [], True: []}
-        for number, (batch, _) in enumerate(came):
-            alone[self.answers_alone(batch.topic)].append(number)
-        if numbers := alone[False]:
-            those = [came[number] for number in numbers], [firsts[number] for number in numbers]
-            self._flusher.when_acknowledged(end, partial(self._acknowledged, *those))
-        if numbers := alone[True]:
-            some = [came[number] for number in numbers]
-            answer = partial(self._answer, some, [firsts[number] for number in numbers])
-            self._flusher.when_acknowledged(end, answer, alone=True)
-            self._flusher.when_readable(end, partial(self._wake, some))
+        for way in set(ways.values()):
+            numbers = [number for number, (batch, _) in enumerate(came) if ways[batch.topic] == way]
+            some, theirs = [came[number] for number in numbers], [firsts[number] for number in numbers]
+            if way == _AS_ALL:
+                self._flusher.when_acknowledged(end, partial(self._acknowledged, some, theirs))
+            else:
+                alone, mode = way
+                self._flusher.when_acknowledged(end, partial(self._answer, some, theirs), alone=alone, mode=mode)
+                self._flusher.when_readable(end, partial(self._wake, some))
 
     def _refuse(self, came: _Came, error: Exception, *, apart: bool) -> None:
         """They were not stored together. Each may be by itself, if nothing was written (`apart`): where the disk had no
@@ -154,3 +163,7 @@ class Appending:
 
 def _never(_topic: str) -> bool:
     return False
+
+
+def _broker_s(_topic: str) -> FlushMode | None:
+    return None

@@ -105,16 +105,21 @@ class Flusher:
         else:
             await self._after(self._waiting_there, log_end, then)
 
-    def when_acknowledged(self, log_end: int, done: "Done", *, alone: bool = False) -> None:
+    def when_acknowledged(
+        self, log_end: int, done: "Done", *, alone: bool = False, mode: FlushMode | None = None
+    ) -> None:
         """Have `done` called when the log up to `log_end` may be acknowledged, which may be at once; `alone`: whatever
-        other replicas have of it."""
+        other replicas have of it. `mode` is that of a topic which has one of its own."""
         if self.failure is not None:
             done(self.failure)
-        elif self._mode is FlushMode.SYNC:
+        elif (mode or self._mode) is FlushMode.SYNC:
             (self._waiting_here if alone else self._waiting).append((log_end, done))
             self._begin()
         else:
-            self._begin_later()
+            if self._mode is FlushMode.SYNC:
+                self._begin()  # consumers read what is synced, and are not to wait for longer than for other topics
+            else:
+                self._begin_later()
             if alone or self.limit >= log_end:
                 done(None)
             else:

@@ -176,7 +176,9 @@ class BrokerServer:
     async def _open(self, directory: "Directory") -> Broker:
         process.make_data_dir(self._settings.data_dir)
         settings = BrokerSettings.of(self._settings)
-        return await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
+        broker = await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
+        broker.know_topics(directory.find_topic)
+        return broker
 
     async def _begin(
         self,

@@ -102,6 +102,7 @@ async def _open_broker(settings: ServerSettings, directory: Directory, stack: As
 
     broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), rules, Clock())
     stack.push_async_callback(broker.close)
+    broker.know_topics(directory.find_topic)
     broker.start()
     return broker
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ternmq.admin.quotas import Quota
     from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
     from ternmq.admin.users import User
-    from ternmq.admin.words import OpenState, Permission, Replication, Resolution, TopicType
+    from ternmq.admin.words import Flush, OpenState, Permission, Replication, Resolution, TopicType
     from ternmq.message_view import MessageView
 
 
@@ -34,13 +34,22 @@ class AdminClient(Calls):
         brokers: Iterable[str] = (),
         *,
         replication_name: str | None = None,
+        flush_name: str | None = None,
+        retention: timedelta | None = None,
     ) -> bool:
         """Whether the topic is new; False when it was there with the same settings. 0 queues: the server's default."""
         from ternmq.admin import topics
 
-        replication = cast("Replication | None", replication_name)
         return self.ask(
-            topics.create(name, cast("TopicType", type_name), queues or None, brokers=brokers, replication=replication)
+            topics.create(
+                name,
+                cast("TopicType", type_name),
+                queues or None,
+                brokers=brokers,
+                replication=cast("Replication | None", replication_name),
+                flush=cast("Flush | None", flush_name),
+                retention=retention,
+            )
         )
 
     def topics(self) -> "list[Topic]":

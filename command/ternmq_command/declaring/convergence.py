@@ -18,10 +18,10 @@ from ternmq.admin.groups import Group
 from ternmq.admin.topics import Topic
 from ternmq_command.group.settings import GroupSettings, given_record, group_record
 from ternmq_command.terminal.output import cell
-from ternmq_command.topic.commands import described_record
+from ternmq_command.topic.commands import described_record, retention_word
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import Permission, Replication, TopicType
+    from ternmq.admin.words import Flush, Permission, Replication, TopicType
     from ternmq_command.declaring.declarations import Declarations, DeclaredGroup, DeclaredTopic
     from ternmq_command.terminal.output import Record
 
@@ -84,18 +84,34 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
         "queues": declared.queues,
         "permission": declared.permission,
         "replication": declared.replication,
+        "flush": declared.flush,
+        "retention": None if declared.retention is None else retention_word(declared.retention),
     }
     given = {name: value for name, value in wanted.items() if value is not None}
     permission = cast("Permission | None", declared.permission)
     replication = cast("Replication | None", declared.replication)
+    flush = cast("Flush | None", declared.flush)
     if there is None:
         kind = cast("TopicType", declared.type_name or "normal")
         creation = topic_calls.create(
-            declared.name, kind, declared.queues, permission=permission, replication=replication
+            declared.name,
+            kind,
+            declared.queues,
+            permission=permission,
+            replication=replication,
+            flush=flush,
+            retention=declared.retention,
         )
         return _creation("topic", declared.name, given, creation)
     before = described_record(there)
-    update = topic_calls.update(declared.name, queues=declared.queues, permission=permission, replication=replication)
+    update = topic_calls.update(
+        declared.name,
+        queues=declared.queues,
+        permission=permission,
+        replication=replication,
+        flush=flush,
+        retention=declared.retention,
+    )
     return _alteration("topic", given, before, _topic_obstacle(given, before), update)
 
 

@@ -6,22 +6,23 @@ A setting that the file leaves out is left as it is on the server, and is the se
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
-from ternmq_command.declaring.declared import choice, count, declared_settings, shown
+from ternmq_command.declaring.declared import choice, count, declared_settings, retention, shown
 from ternmq_command.declaring.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
 from ternmq_command.declaring.declared_users import USER_KEYS, DeclaredUser, declared_user
 from ternmq_command.group.settings import GroupSettings
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.moments import is_ago
-from ternmq_command.topic.commands import REPLICATION_NAMES, TYPE_NAMES
+from ternmq_command.topic.commands import FLUSH_NAMES, REPLICATION_NAMES, TYPE_NAMES
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.names import checked_group, checked_topic, group_of_derived
 from ternmq_common.printable import cut
 from ternmq_common.settings import did_you_mean
 
-TOPIC_KEYS = ("name", "type", "queues", "permission", "replication")
+TOPIC_KEYS = ("name", "type", "queues", "permission", "replication", "flush", "retention")
 GROUP_KEYS = ("name", "fifo", *GroupSettings.__annotations__)
 
 
@@ -34,6 +35,8 @@ class DeclaredTopic:
     queues: int | None
     permission: str | None
     replication: str | None
+    flush: str | None
+    retention: timedelta | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ def _topic(item: dict[str, object], where: str) -> DeclaredTopic:
         queues=count(item, "queues", where, most=QUEUES_MAX),
         permission=choice(item, "permission", where, PERMISSION_NAMES),
         replication=choice(item, "replication", where, REPLICATION_NAMES),
+        flush=choice(item, "flush", where, FLUSH_NAMES),
+        retention=retention(item, where),
     )
 
 

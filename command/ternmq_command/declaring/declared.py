@@ -41,6 +41,11 @@ def burst(item: Item, where: str) -> timedelta | None:
     return _parsed(item, "burst", where, _burst)
 
 
+def retention(item: Item, where: str) -> timedelta | None:
+    """Of a topic, 0 for `broker`; None when the file does not say."""
+    return _parsed(item, "retention", where, _retention)
+
+
 def _priority_factor(item: Item, where: str) -> int | None:
     value = item.get("priority_factor")
     if value is None:
@@ -78,7 +83,7 @@ def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | 
         return None
     # YAML and TOML have times of their own; a plain number can only be meant for a duration, and is in seconds.
     text = value.isoformat() if isinstance(value, date | datetime) else value
-    if isinstance(text, int) and not isinstance(text, bool) and parse in (_duration, _burst):
+    if isinstance(text, int) and not isinstance(text, bool) and parse in (_duration, _retention, _burst):
         text = str(text)
     if not isinstance(text, str):
         raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
@@ -109,6 +114,11 @@ def _burst(text: str) -> timedelta:
     if not BURST_MS_MIN <= found / timedelta(milliseconds=1) <= BURST_MS_MAX:
         raise ValueError(f"{rendered_duration(BURST_MS_MIN)} to {rendered_duration(BURST_MS_MAX)} are allowed")
     return found
+
+
+def _retention(text: str) -> timedelta:
+    """Which ones are allowed, the server says."""
+    return timedelta() if text == "broker" else timedelta(seconds=float(parsed_duration(text, unit="s")))
 
 
 def _duration(text: str) -> timedelta:

@@ -78,7 +78,8 @@ def declaring(
     def of_topic(topic: "Topic") -> dict[str, object]:
         record = described_record(topic)
         # What most have, and older versions of `apply` do not know.
-        left_out = ("replication",) if record["replication"] == "shard" else ()
+        usual = {"replication": "shard", "flush": "broker", "retention": "broker"}
+        left_out = [key for key, value in usual.items() if record[key] == value]
         return {key: record[key] for key in TOPIC_KEYS if key not in left_out}
 
     def of_group(group: "Group") -> dict[str, object]:

@@ -138,11 +138,8 @@ def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
 def _topic_record(
     topic: "Topic", source: str, messages: int | None = None, waiting: int | None = None
 ) -> dict[str, object]:
-    from ternmq_protos.v2 import definition_pb2
-
-    kind = definition_pb2.MessageType.Name(topic.type).lower()
     held = {"queues": topic.queues, "messages": messages, "waiting": waiting}
-    return {**_record("topic", topic.name, source), "type": kind, **held}
+    return {**_record("topic", topic.name, source), "type": topic.kind.lower(), **held}
 
 
 def _group_record(group: "Group", source: str) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """`ternmq topic`: create, list, describe, update, export, import, purge, delete."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -9,30 +10,46 @@ from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.near import naming_near
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.options import Duration, endpoint_option, json_option
 from ternmq_command.terminal.output import described, iso, print_deleted, print_json, print_records, table
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_command.topic import export as topic_export
 from ternmq_command.topic import importing as topic_importing
 from ternmq_command.topic import purge as topic_purge
+from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
     from ternmq.admin.topics import Topic
-    from ternmq.admin.words import Permission, Replication
+    from ternmq.admin.words import Flush, Permission, Replication
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.declaring.convergence import Change
+    from ternmq_command.declaring.declarations import DeclaredTopic
 
 # The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
-TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite")
+TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
 # The same of REPLICATIONS.
 REPLICATION_NAMES = ("sync", "async", "shard")
+# The same of FLUSHES.
+FLUSH_NAMES = ("sync", "async", "broker")
 
 replication_option = click.option(
     "--replication",
     type=click.Choice(REPLICATION_NAMES),
     help="Answer sends to brokers with replicas when all in sync have the message (sync), or the leader (async).  "
     "[default: shard, as each of them does]",
+)
+
+flush_option = click.option(
+    "--flush",
+    type=click.Choice(FLUSH_NAMES),
+    help="Answer sends when the broker's disk has the message (sync), or before that (async).  "
+    "[default: broker, as each of them does]",
+)
+retention_option = click.option(
+    "--retention",
+    type=Duration(),
+    help="Keep its messages for so long, if the broker does not remove them before; 0s: as long as the broker does.",
 )
 
 
@@ -65,11 +82,13 @@ command.add_command(topic_purge.command, "purge")
     default="normal",
     show_default=True,
     help="What its messages must be: in order within a message group (fifo), timed (delay), part of a transaction, "
-    "taken by priority, or anything else (normal).",
+    "taken by priority, or anything else (normal); mixed takes normal, fifo, delay and transaction.",
 )
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
 @click.option("--brokers", default="", metavar="A,B", help="Brokers of a cluster that have it.  [default: all]")
 @replication_option
+@flush_option
+@retention_option
 @endpoint_option
 @json_option
 def create(
@@ -78,6 +97,8 @@ def create(
     queues: int | None,
     brokers: str,
     replication: str | None,
+    flush: str | None,
+    retention: timedelta | None,
     endpoint: str,
     as_json: bool,
 ) -> None:
@@ -91,43 +112,49 @@ def create(
       ternmq topic create payments --type transaction
       ternmq topic create alarms --type priority
       ternmq topic create audit --brokers broker-0,broker-1
-      ternmq topic create clicks --replication async
+      ternmq topic create clicks --replication async --flush async --retention 1d
     """
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.declaring.creating import telling_how_to_change
+    from ternmq_command.declaring.declarations import DeclaredTopic
 
     places = [place for broker in brokers.split(",") if (place := broker.strip())]
+    asked = DeclaredTopic(
+        name=name,
+        type_name=type_name,
+        queues=queues,
+        permission=None,
+        replication=replication,
+        flush=flush,
+        retention=retention,
+    )
     with (
         AdminClient(endpoint) as admin,
-        telling_how_to_change(
-            lambda: _compared(admin, name, type_name, queues, replication, is_more_asked=bool(places))
-        ),
+        telling_how_to_change(lambda: _compared(admin, asked, is_more_asked=bool(places))),
     ):
-        created = admin.create_topic(name, type_name, queues or 0, places, replication_name=replication)
+        created = admin.create_topic(
+            name,
+            type_name,
+            queues or 0,
+            places,
+            replication_name=replication,
+            flush_name=flush,
+            retention=retention,
+        )
     if as_json:
         print_json({"name": name, "created": created})
     else:
         echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
 
 
-def _compared(
-    admin: "AdminClient",
-    name: str,
-    type_name: str,
-    queues: int | None,
-    replication: str | None,
-    *,
-    is_more_asked: bool,
-) -> "Change | None":
+def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bool) -> "Change | None":
     """What would make the topic that is there as asked; None if there is none, or if only what is no part of a
     declaration differs, its brokers."""
     from ternmq_command.declaring.convergence import topic_change
-    from ternmq_command.declaring.declarations import DeclaredTopic
 
-    there = next((topic for topic in admin.topics() if topic.name == name), None)
+    there = next((topic for topic in admin.topics() if topic.name == asked.name), None)
     if there is None:
         return None
-    asked = DeclaredTopic(name=name, type_name=type_name, queues=queues, permission=None, replication=replication)
     change = topic_change(asked, there)
     return None if is_more_asked and not (change.is_needed or change.is_refused) else change
 
@@ -199,6 +226,8 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker; never fewer than there are.")
 @click.option("--permission", type=click.Choice(PERMISSION_NAMES), help="What clients may do with it.")
 @replication_option
+@flush_option
+@retention_option
 @click.option("--add-broker", "added", multiple=True, metavar="NAME", help="Have it on that broker too; repeatable.")
 @click.option("--remove-broker", "removed", multiple=True, metavar="NAME", help="Take it off that broker; repeatable.")
 @endpoint_option
@@ -208,12 +237,14 @@ def update(
     queues: int | None,
     permission: str | None,
     replication: str | None,
+    flush: str | None,
+    retention: timedelta | None,
     added: tuple[str, ...],
     removed: tuple[str, ...],
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Change topic NAME: more queues, another permission or replication, other brokers.
+    """Change topic NAME: more queues, another permission, replication, flush mode or retention, other brokers.
 
     To move a topic off a broker, drain the broker or make the topic read-only, have consumers take what is there, and
     remove the broker then.
@@ -223,11 +254,14 @@ def update(
       ternmq topic update orders --queues 32
       ternmq topic update orders --add-broker broker-2
       ternmq topic update orders --permission read
-      ternmq topic update orders --replication sync
+      ternmq topic update orders --replication sync --flush sync
+      ternmq topic update clicks --retention 12h
       ternmq topic update orders --remove-broker broker-0
     """
-    if queues is None and permission is None and replication is None and not added and not removed:
-        raise WrongUsage("say what: --queues, --permission, --replication, --add-broker or --remove-broker")
+    if all(value is None for value in (queues, permission, replication, flush, retention)) and not (added or removed):
+        raise WrongUsage(
+            "say what: --queues, --permission, --replication, --flush, --retention, --add-broker or --remove-broker"
+        )
     from ternmq.admin import topics
     from ternmq_command.calls.admin import AdminClient
 
@@ -239,6 +273,8 @@ def update(
         add_brokers=added,
         remove_brokers=removed,
         replication=cast("Replication | None", replication),
+        flush=cast("Flush | None", flush),
+        retention=retention,
     )
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         record = described_record(admin.ask(change))
@@ -279,5 +315,12 @@ def described_record(topic: "Topic") -> dict[str, object]:
         **topic_record(topic),
         "permission": topic.permission,
         "replication": topic.replication,
+        "flush": topic.flush,
+        "retention": retention_word(topic.retention),
         "brokers": list(topic.brokers),
     }
+
+
+def retention_word(retention: timedelta | None) -> str:
+    """`7d`; `broker` where messages are kept as long as the broker keeps them."""
+    return rendered_duration(retention // timedelta(milliseconds=1)) if retention else "broker"

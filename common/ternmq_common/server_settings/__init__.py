@@ -1,6 +1,7 @@
 """Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
 checked once, at start."""
 
+from ternmq_common.cluster import FlushMode
 from ternmq_common.server_settings.exposure import exposure
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.listeners import Listener, parsed_listeners
@@ -8,7 +9,7 @@ from ternmq_common.server_settings.member import BrokerServerSettings, MemberSet
 from ternmq_common.server_settings.process import EventLoop, LogFormat, ProcessSettings
 from ternmq_common.server_settings.ranges import RANGES
 from ternmq_common.server_settings.server import ServerSettings
-from ternmq_common.server_settings.storage import FlushMode, StorageSettings
+from ternmq_common.server_settings.storage import StorageSettings
 from ternmq_common.server_settings.tls import (
     CertificateSettings,
     ClientAuth,

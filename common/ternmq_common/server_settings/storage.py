@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
+from ternmq_common.cluster import FlushMode
 from ternmq_common.limits import GIB, HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.settings import InvalidSetting
@@ -12,13 +12,6 @@ from ternmq_common.settings import InvalidSetting
 MEMBER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 """Of a broker, and of a replica."""
 MEMBER_NAME_ALLOWED = "1 to 127 letters, digits and the characters _ . - are allowed"
-
-
-class FlushMode(StrEnum):
-    """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
-
-    SYNC = "sync"
-    ASYNC = "async"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,13 @@ class Replication(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPLICATION_ASYNC: _ClassVar[Replication]
     REPLICATION_SHARD: _ClassVar[Replication]
 
+class Flush(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FLUSH_UNSPECIFIED: _ClassVar[Flush]
+    FLUSH_SYNC: _ClassVar[Flush]
+    FLUSH_ASYNC: _ClassVar[Flush]
+    FLUSH_BROKER: _ClassVar[Flush]
+
 class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TRANSACTION_STATE_UNSPECIFIED: _ClassVar[TransactionState]
@@ -31,6 +38,10 @@ REPLICATION_UNSPECIFIED: Replication
 REPLICATION_SYNC: Replication
 REPLICATION_ASYNC: Replication
 REPLICATION_SHARD: Replication
+FLUSH_UNSPECIFIED: Flush
+FLUSH_SYNC: Flush
+FLUSH_ASYNC: Flush
+FLUSH_BROKER: Flush
 TRANSACTION_STATE_UNSPECIFIED: TransactionState
 PENDING: TransactionState
 COMMITTED: TransactionState
@@ -38,7 +49,7 @@ ROLLED_BACK: TransactionState
 DISCARDED: TransactionState
 
 class Topic(_message.Message):
-    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication", "identity")
+    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication", "identity", "mixed", "flush", "retention")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +58,9 @@ class Topic(_message.Message):
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    MIXED_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: _definition_pb2.MessageType
     queues: int
@@ -55,7 +69,10 @@ class Topic(_message.Message):
     brokers: _containers.RepeatedScalarFieldContainer[str]
     replication: Replication
     identity: str
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., identity: _Optional[str] = ...) -> None: ...
+    mixed: bool
+    flush: Flush
+    retention: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., identity: _Optional[str] = ..., mixed: bool = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor")
@@ -217,20 +234,24 @@ class PurgeTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[PurgedQueue, _Mapping]]] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
-    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers", "replication")
+    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers", "replication", "flush", "retention")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     ADDED_BROKERS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_BROKERS_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     name: str
     queues: int
     permission: _definition_pb2.Permission
     added_brokers: _containers.RepeatedScalarFieldContainer[str]
     removed_brokers: _containers.RepeatedScalarFieldContainer[str]
     replication: Replication
-    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ...) -> None: ...
+    flush: Flush
+    retention: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class UpdateTopicResponse(_message.Message):
     __slots__ = ("status", "topic")

@@ -13,7 +13,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
 from ternmq_proxy.access.needs import TOPIC_PUB
-from ternmq_proxy.activities.message_checks import effective_type, time_ms
+from ternmq_proxy.activities.message_checks import conflict, effective_type, time_ms
 from ternmq_proxy.activities.status import OK, status
 from ternmq_proxy.processors.delivered_form import delivered_form
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
@@ -227,13 +227,9 @@ async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
     """
     kind = effective_type(letter.properties)
     if topic.type not in (kind, definition_pb2.NORMAL):
-        raise MessagingError(
-            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
-            f"{definition_pb2.MessageType.Name(kind)} by its fields",
-        )
+        raise conflict(topic, kind)
     route = services.messages.route(topic)
-    if topic.type == definition_pb2.FIFO:
+    if topic.keeps_order and kind == definition_pb2.FIFO:
         queue = queue_of_group(route, letter.properties.message_group)
     elif topic.type == definition_pb2.PRIORITY:
         queue = queue_of_priority(topic, services.placement.next_broker(route), letter.properties.priority)

@@ -7,11 +7,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock, now_ms
+from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
-from ternmq_common.limits import QUEUES_MAX
+from ternmq_common.limits import DAY_MS, MINUTE_MS, QUEUES_MAX
 from ternmq_common.model import QueueRef, Topic
 from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
+from ternmq_common.units import rendered_duration
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.admin_brokers import (
@@ -28,11 +30,20 @@ from ternmq_runtime.observability.self_report import resident_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ternmq_protos.pool import Duration
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 _log = logging.getLogger(__name__)
+# Less would be a purge after each send, more is no topic's.
+RETENTION_MIN_MS, RETENTION_MAX_MS = MINUTE_MS, 3650 * DAY_MS
+_FLUSHES = {
+    admin_pb2.FLUSH_SYNC: FlushMode.SYNC,
+    admin_pb2.FLUSH_ASYNC: FlushMode.ASYNC,
+    admin_pb2.FLUSH_BROKER: None,
+}
+_FLUSHES_ON_THE_WIRE = {mode: number for number, mode in _FLUSHES.items()}
 
 
 async def create_topic(
@@ -51,20 +62,35 @@ async def create_topic(
         permission=permission_of(asked.permission or definition_pb2.READ_WRITE),
         brokers=await _checked_places(asked.brokers, services),
         replication=replication_of(asked.replication or admin_pb2.REPLICATION_SHARD),
+        mixed=_checked_mixed(asked),
+        flush=_flush_of(asked.flush or admin_pb2.FLUSH_BROKER),
+        retention_ms=_checked_retention_ms(asked.retention),
     )
     found, created = await _created(topic, services)
-    is_permitted_otherwise = asked.permission and found.permission != topic.permission
-    is_replicated_otherwise = asked.replication and found.replication != topic.replication
-    is_elsewhere = asked.brokers and found.brokers != topic.brokers
-    if is_permitted_otherwise or is_replicated_otherwise or is_elsewhere:
-        replication = f", replication {found.replication or 'as each shard has it'}" if is_replicated_otherwise else ""
-        places = f" on {', '.join(found.brokers)}" if found.brokers else ""
+    if settings := _settings_if_other(asked, topic, found):
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"topic {topic.name!r} exists with permission {found.permission}{replication}{places}; "
+            f"topic {topic.name!r} exists with {settings}; "
             "change it with `ternmq topic update`, or ask for the same settings",
         )
     return admin_pb2.CreateTopicResponse(status=OK, created=created)
+
+
+def _settings_if_other(asked: admin_pb2.Topic, topic: Topic, found: Topic) -> str:
+    """What the topic that is there has, if something else was asked for; empty if not."""
+    settings = {"permission": found.permission.value}
+    if asked.replication and found.replication != topic.replication:
+        settings["replication"] = found.replication or "as each shard has it"
+    if asked.flush and found.flush != topic.flush:
+        settings["flush"] = found.flush or "as each broker has it"
+    if asked.HasField("retention") and found.retention_ms != topic.retention_ms:
+        settings["retention"] = rendered_duration(found.retention_ms) if found.retention_ms else "as each broker has it"
+    is_permitted_otherwise = asked.permission and found.permission != topic.permission
+    is_elsewhere = asked.brokers and found.brokers != topic.brokers
+    if len(settings) == 1 and not is_permitted_otherwise and not is_elsewhere:
+        return ""
+    places = f" on {', '.join(found.brokers)}" if found.brokers else ""
+    return ", ".join(f"{name} {value}" for name, value in settings.items()) + places
 
 
 async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
@@ -76,14 +102,22 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
             raise
         brokers = topic.brokers or services.catalog.places()
         return await services.catalog.create_topic(replace(topic, brokers=brokers))
-    same = replace(topic, permission=known.permission, brokers=known.brokers, replication=known.replication)
+    same = replace(
+        topic,
+        permission=known.permission,
+        brokers=known.brokers,
+        replication=known.replication,
+        flush=known.flush,
+        retention_ms=known.retention_ms,
+    )
     return await services.catalog.create_topic(same)
 
 
 async def update_topic(
     request: admin_pb2.UpdateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateTopicResponse:
-    """More queues, another permission or replication, brokers added or taken off; see the request's comment."""
+    """More queues, another permission, replication, flush mode or retention, brokers added or taken off; see the
+    request's comment."""
     del call
     if group_of_derived(request.name) is not None:
         raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
@@ -98,6 +132,10 @@ async def update_topic(
         topic = replace(topic, permission=permission_of(request.permission))
     if request.HasField("replication"):
         topic = replace(topic, replication=replication_of(request.replication))
+    if request.HasField("flush"):
+        topic = replace(topic, flush=_flush_of(request.flush))
+    if request.HasField("retention"):
+        topic = replace(topic, retention_ms=_checked_retention_ms(request.retention))
     added = await _checked_places(request.added_brokers, services)
     if added or request.removed_brokers:
         topic = replace(topic, brokers=_changed_brokers(topic, added, request.removed_brokers, services))
@@ -110,6 +148,33 @@ def _checked_type(kind: "MessageType") -> "MessageType":
     if kind not in definition_pb2.MessageType.values():
         raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
     return kind
+
+
+def _checked_mixed(asked: admin_pb2.Topic) -> bool:
+    if asked.mixed and asked.type not in (definition_pb2.MESSAGE_TYPE_UNSPECIFIED, definition_pb2.NORMAL):
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"a mixed topic is NORMAL, not {definition_pb2.MessageType.Name(asked.type)}",
+        )
+    return asked.mixed
+
+
+def _flush_of(asked: "admin_pb2.Flush") -> FlushMode | None:
+    """None: as each broker has it."""
+    if asked not in _FLUSHES:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"flush {asked} is unknown")
+    return _FLUSHES[asked]
+
+
+def _checked_retention_ms(asked: "Duration") -> int:
+    retention_ms: int = asked.ToMilliseconds()
+    if retention_ms and not RETENTION_MIN_MS <= retention_ms <= RETENTION_MAX_MS:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"a retention of {retention_ms} ms was asked for; {RETENTION_MIN_MS} to {RETENTION_MAX_MS} ms are allowed, "
+            "0 for that of the broker",
+        )
+    return retention_ms
 
 
 def _checked_queues(queues: int) -> int:
@@ -279,6 +344,10 @@ def _topic(topic: Topic) -> admin_pb2.Topic:
         brokers=topic.brokers,
         replication=wire_replication(topic.replication),
         identity=topic.identity,
+        mixed=topic.mixed,
+        flush=_FLUSHES_ON_THE_WIRE[topic.flush],
     )
+    if topic.retention_ms:
+        answer.retention.FromMilliseconds(topic.retention_ms)
     answer.created.FromMilliseconds(topic.created_ms)
     return answer

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ternmq_common.limits import MessageLimits
+    from ternmq_common.model import Topic
     from ternmq_protos.pool import Timestamp
     from ternmq_protos.v2.definition_pb2 import Code, Message, MessageType, SystemProperties
 
@@ -57,6 +58,15 @@ def check_message(
     if kind != definition_pb2.NORMAL:
         _check_special(properties, limits, now_ms)
     return kind
+
+
+def conflict(topic: "Topic", kind: "MessageType") -> MessagingError:
+    """The topic takes no messages of that type."""
+    return MessagingError(
+        definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        f"topic {topic.name!r} takes {topic.kind} messages, this one is "
+        f"{definition_pb2.MessageType.Name(kind)} by its fields",
+    )
 
 
 def effective_type(properties: "SystemProperties") -> "MessageType":

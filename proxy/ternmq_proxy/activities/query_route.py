@@ -13,7 +13,7 @@ refreshing the others when it is refused one.
 from typing import TYPE_CHECKING
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
-from ternmq_common.model import QueueRef
+from ternmq_common.model import MIXED, QueueRef
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Assignment, Broker, MessageQueue
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 ALL_QUEUES = -1
-# What clients of every age know, and may send first; there are no LITE topics, and old clients refuse what is later.
-_ACCEPTED_BY_NEW = [definition_pb2.NORMAL, definition_pb2.FIFO, definition_pb2.DELAY, definition_pb2.TRANSACTION]
 
 
 async def query_route(request: QueryRouteRequest, call: "Call", services: "Services") -> QueryRouteResponse:
@@ -46,7 +44,8 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
     may_create = not begins_to_read and services.access.may(call, TOPIC_CREATE, name)
     topic = await catalog.topic_to_be(name, may_create=may_create)
-    accepted = [topic.type] if topic.type else _ACCEPTED_BY_NEW
+    # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
+    accepted = topic.accepted if topic.type else MIXED
     brokers = _brokers(topic, services) if topic.type else _future_brokers(topic, services)
     endpoints = endpoints_for(request.endpoints, call)
     return QueryRouteResponse(

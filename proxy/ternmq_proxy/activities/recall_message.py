@@ -27,7 +27,7 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
     call.require_client()
     name = checked_topic(request.topic.name)
     topic = await _topic(name, services)
-    if topic is None or topic.type != definition_pb2.DELAY:
+    if topic is None or definition_pb2.DELAY not in topic.accepted:
         raise MessagingError(
             definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",

@@ -15,7 +15,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.activities.delay_level import take_delay_level
-from ternmq_proxy.activities.message_checks import check_message
+from ternmq_proxy.activities.message_checks import check_message, conflict
 from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.send_special import SpecialSend, send_special
 from ternmq_proxy.activities.sent_form import sent
@@ -52,7 +52,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
     kind = definition_pb2.FIFO if message_group else definition_pb2.NORMAL
-    if topic is None or topic.type != kind or not stored:
+    if topic is None or kind not in topic.accepted or not stored:
         return False
     quotas = services.quotas
     if quotas.limits_in:
@@ -91,7 +91,7 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
             definition_pb2.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
         )
     turns = Turns() if len(messages) > 1 else None
-    takes_levels = await services.catalog.type_of(name) == definition_pb2.DELAY
+    takes_levels = definition_pb2.DELAY in await services.catalog.accepted_by(name)
     kinds: list[MessageType] = []
     for message in messages:
         if turns is not None:
@@ -108,13 +108,13 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
     else:  # which it can't be for all of them
         topic = await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
     for message, kind in zip(messages, kinds, strict=True):
-        _check_type(message, kind, topic)
+        _check_type(message, kind, kinds[0], topic)
     if quotas.limits_in:
         quotas.admit(call.user, name, call.client_id, len(messages), request.ByteSize())
     sending = SpecialSend(messages, services.messages.route(topic), now, call, services, turns)
     try:
-        if topic.type != definition_pb2.NORMAL:
-            return await send_special(sending)
+        if kinds[0] != definition_pb2.NORMAL:
+            return await send_special(sending, kinds[0])
         stored = [await sending.stored(message) for message in messages]
         return SendMessageResponse.FromString(await _appended(sending, stored, turns))
     finally:
@@ -139,12 +139,14 @@ def _check_topic(message: "Message", first: "Message") -> None:
         )
 
 
-def _check_type(message: "Message", kind: "MessageType", topic: "Topic") -> None:
-    if kind != topic.type:
+def _check_type(message: "Message", kind: "MessageType", first: "MessageType", topic: "Topic") -> None:
+    if kind not in topic.accepted:
+        raise conflict(topic, kind)
+    if kind != first:
         raise MessagingError(
             definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"topic {topic.name!r} takes {definition_pb2.MessageType.Name(topic.type)} messages, this one is "
-            f"{definition_pb2.MessageType.Name(kind)} by its fields",
+            f"the request has {definition_pb2.MessageType.Name(first)} and {definition_pb2.MessageType.Name(kind)} "
+            "messages; send one request for each type",
         )
     if kind == definition_pb2.LITE:
         raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "LITE messages are not served by this version")

@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 
 
 class SpecialSend:
-    """A request, checked; all its messages are of the topic's type. `turns` are those of a long one."""
+    """A request, checked; all its messages are of one type. `turns` are those of a long one."""
 
     __slots__ = ("_inflation", "_turns", "call", "messages", "now_ms", "route", "services")
 
@@ -92,9 +92,9 @@ class SpecialSend:
             self._inflation.leave()
 
 
-async def send_special(sending: SpecialSend) -> SendMessageResponse:
-    """Store checked messages of the topic's type; one entry for each, in order."""
-    parts = await _PARTS[sending.route.topic.type](sending)
+async def send_special(sending: SpecialSend, kind: "MessageType") -> SendMessageResponse:
+    """Store checked messages, all of one type; one entry for each, in order."""
+    parts = await _PARTS[kind](sending)
     if len(parts) == 1:
         ordered = await _entries(parts[0])
     else:

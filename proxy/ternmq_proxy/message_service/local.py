@@ -59,6 +59,7 @@ class LocalMessageService:
         self.end_polls = broker.end_polls
         self.held_topics = broker.held_topics
         self.close = broker.close
+        self.know_topics = broker.know_topics
 
     @classmethod
     async def open(

@@ -133,6 +133,51 @@ async def test_requests_of_a_turn_are_one_write_and_each_has_its_own_offsets(mod
     assert [record.queue_offset for record in records if record] == [0, 1, 2, 3]
 
 
+async def test_a_topic_s_own_flush_mode_says_when_its_requests_are_answered() -> None:
+    for broker_s, own in ((FlushMode.SYNC, FlushMode.ASYNC), (FlushMode.ASYNC, FlushMode.SYNC)):
+        async with sends(broker_s) as made:
+            made.appending.flush_of = lambda topic, own=own: own if topic == "own" else None  # type: ignore[misc]
+            made.store.go_on.clear()
+            made.send("own", 0, "o0")
+            made.send("a", 0, "a0")
+            made.send("own", 0, "o1")
+            first = {"a0": 0} if own is FlushMode.SYNC else {"o0": 0, "o1": 1}
+            assert dict(await made.wait(len(first))) == first, (
+                "what waits for a disk that does not answer is not answered"
+            )
+            assert made.writes == 1
+            made.store.go_on.set()
+            assert await made.wait(3) == {"o0": 0, "a0": 0, "o1": 1}
+
+
+async def test_what_is_answered_before_a_sync_is_read_after_it() -> None:
+    async with sends(FlushMode.SYNC) as made:
+        made.appending.flush_of = lambda _: FlushMode.ASYNC
+        poll = asyncio.create_task(made.pollers.wait("group", "a", 20))
+        await asyncio.sleep(0)
+        made.store.go_on.clear()
+        made.send("a", 0, "a0")
+        await made.wait(1)
+        assert made.flusher.readable_end < made.store.end
+        assert not poll.done()
+        made.store.go_on.set()
+        await poll
+        assert made.flusher.readable_end == made.store.end
+
+
+async def test_a_disk_that_fails_is_told_to_those_who_come_after_also_of_a_topic_that_waits_for_none() -> None:
+    async with sends(FlushMode.SYNC) as made:
+        made.appending.flush_of = lambda topic: FlushMode.ASYNC if topic == "own" else None
+        made.store.error = OSError("broken")
+        made.send("own", 0, "o0")
+        made.send("a", 0, "a0")
+        told = dict(await made.wait(2))
+        assert told["o0"] == 0
+        assert isinstance(told["a0"], MessagingError)
+        made.send("own", 0, "o1")
+        assert isinstance((await made.wait(3))["o1"], MessagingError)
+
+
 async def test_polls_are_woken_once_for_all_messages_of_a_topic() -> None:
     async with sends() as made:
         polls = [asyncio.create_task(made.pollers.wait("group", "a", 20)) for _ in range(4)]

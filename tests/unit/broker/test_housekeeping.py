@@ -87,11 +87,21 @@ class House:
             now_ms=self.clock.now_ms(),
         )
         self.keeping = Housekeeping(
-            settings(), self.store, self.consumption, self.journal, self.clock, self.room, before_removal=nothing_waits
+            settings(),
+            self.store,
+            self.consumption,
+            self.journal,
+            self.clock,
+            self.room,
+            before_removal=nothing_waits,
+            purge=self.purge,
         )
         while self.store.segments <= 10:
             self.add()
         self.store.sync()
+
+    async def purge(self, topic: str, queue_id: int, below: int) -> None:
+        self.store.purge(topic, queue_id, below)()
 
     @property
     def segment_files(self) -> list[str]:
@@ -296,3 +306,32 @@ def test_a_store_whose_disk_is_full_can_be_closed_again_or_abandoned(full: str) 
     other.folders.faults.full = ()
     other.store.close()
     assert other.restarted().recovered == 0
+
+
+async def test_a_topic_with_a_retention_of_its_own_holds_nothing_older() -> None:
+    house = House()
+    house.keeping.retention_of = lambda topic: HOUR_MS // 2 if topic == TOPIC else 0
+    before = house.store.bounds(TOPIC, 0)
+    house.clock.advance(HOUR_MS // 4)
+    house.store.append("other", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
+    house.add()
+    await house.remove_expired()
+    assert house.store.bounds(TOPIC, 0) == (before[0], before[1] + 1), "nothing is so old yet"
+    house.clock.advance(HOUR_MS // 3)
+    await house.remove_expired()
+    assert house.store.bounds(TOPIC, 0) == (before[1], before[1] + 1)
+    assert house.store.bounds("other", 0) == (0, 1)
+    house.clock.advance(HOUR_MS // 3)
+    await house.remove_expired()
+    assert house.store.bounds(TOPIC, 0) == (before[1] + 1, before[1] + 1)
+    assert house.restarted().bounds(TOPIC, 0) == house.store.bounds(TOPIC, 0)
+
+
+async def test_while_nobody_knows_the_time_no_topic_s_own_retention_counts() -> None:
+    house = House()
+    house.keeping.retention_of = lambda _: 1
+    before = house.store.bounds(TOPIC, 0)
+    house.clock.judged_by(lambda: "it is days ahead")
+    house.clock.advance(HOUR_MS // 2)
+    await house.remove_expired()
+    assert house.store.bounds(TOPIC, 0) == before

@@ -132,6 +132,10 @@ class AdminServer:
             topic.permission = request.permission
         if request.HasField("replication"):
             topic.replication = request.replication
+        if request.HasField("flush"):
+            topic.flush = request.flush
+        if request.HasField("retention"):
+            topic.retention.CopyFrom(request.retention)
         left = (set(topic.brokers) | set(request.added_brokers)) - set(request.removed_brokers)
         topic.brokers[:] = sorted(left)
         return admin_pb2.UpdateTopicResponse(status=OK, topic=topic)

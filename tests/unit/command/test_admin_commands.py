@@ -183,6 +183,8 @@ def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: C
         "created": None,
         "permission": "read-write",
         "replication": "shard",
+        "flush": "broker",
+        "retention": "broker",
         "brokers": ["a", "b"],
     }
     people = call_server(
@@ -202,6 +204,27 @@ def test_a_topic_says_itself_when_its_sends_are_answered(call_server: Call, serv
     assert refused.exit_code == 2
     call_server("topic", "create", "orders")
     assert not server.topics["orders"].replication
+
+
+def test_a_topic_has_a_flush_mode_and_a_retention_of_its_own(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "clicks", "--flush", "async", "--retention", "90m")
+    clicks = server.topics["clicks"]
+    assert (clicks.flush, clicks.retention.ToMilliseconds()) == (admin_pb2.FLUSH_ASYNC, 90 * 60_000)
+    told = json.loads(call_server("topic", "update", "clicks", "--retention", "7d", "--json").stdout)
+    assert (told["flush"], told["retention"]) == ("async", "7d")
+    told = json.loads(
+        call_server("topic", "update", "clicks", "--flush", "broker", "--retention", "0s", "--json").stdout
+    )
+    assert (told["flush"], told["retention"]) == ("broker", "broker")
+    assert call_server("topic", "update", "clicks", "--flush", "both").exit_code == 2
+
+
+def test_a_mixed_topic_is_one_of_type_mixed(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "all", "--type", "mixed")
+    assert (server.topics["all"].type, server.topics["all"].mixed) == (pb.NORMAL, True)
+    assert json.loads(call_server("topic", "describe", "all", "--json").stdout)["type"] == "mixed"
+    call_server("topic", "create", "orders")
+    assert not server.topics["orders"].mixed
 
 
 def test_a_topic_is_deleted(call_server: Call, server: AdminServer) -> None:

@@ -90,6 +90,8 @@ def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> Non
         ("topics: [{name: a, queues: 1025}]", "from 1 to 1024, not 1025"),
         ("topics: [{name: a, permission: wread}]", "permission 'wread'; did you mean 'read'?"),
         ("topics: [{name: a, replication: asink}]", "topics[0]: replication 'asink'; did you mean 'async'?"),
+        ("topics: [{name: a, flush: asink}]", "topics[0]: flush 'asink'; did you mean 'async'?"),
+        ("topics: [{name: a, retention: long}]", "topics[0]: retention 'long': "),
         ("topics: [{name: a, replication: 2}]", "topics[0]: replication 2; known are async, shard, sync"),
         ("groups: [{name: a, max_attempts: 1001}]", "from 1 to 1000, not 1001"),
         ("groups: [{name: a, assignment: random}]", "assignment 'random': the assignment strategy can't be used"),
@@ -151,6 +153,20 @@ def test_people_see_what_was_updated(call_server: Call, tmp_path: Path) -> None:
     lines = call_server("apply", "-f", written(tmp_path, text)).stdout.splitlines()
     assert lines[1].split(maxsplit=3) == ["topic", "orders", "updated", "queues 2 -> 4, permission read-write -> read"]
     assert lines[2].split() == ["topic", "audit", "created"]
+
+
+def test_a_topic_s_flush_mode_and_retention_are_made_and_changed(
+    call_server: Call, server: AdminServer, tmp_path: Path
+) -> None:
+    file = written(tmp_path, "topics: [{name: clicks, flush: async, retention: 1d}]")
+    assert call_server("apply", "-f", file).exit_code == 0
+    assert server.topics["clicks"].flush == admin_pb2.FLUSH_ASYNC
+    assert call_server("apply", "-f", file, "--dry-run").stdout == "nothing to do\n"
+    file = written(tmp_path, "topics: [{name: clicks, flush: broker, retention: broker}]")
+    rehearsed = call_server("apply", "-f", file, "--dry-run").stdout
+    assert rehearsed == "update topic clicks: flush async -> broker, retention 1d -> broker\n"
+    assert call_server("apply", "-f", file).exit_code == 0
+    assert (server.topics["clicks"].flush, server.topics["clicks"].retention.seconds) == (admin_pb2.FLUSH_BROKER, 0)
 
 
 def test_a_topic_s_replication_is_made_and_changed(call_server: Call, server: AdminServer, tmp_path: Path) -> None:

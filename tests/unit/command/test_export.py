@@ -43,10 +43,12 @@ def named(settings: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list
 
 TOPICS = named(
     optional(
-        type=st.sampled_from(["normal", "fifo", "delay", "transaction", "priority", "lite"]),
+        type=st.sampled_from(["normal", "fifo", "delay", "transaction", "priority", "lite", "mixed"]),
         queues=st.integers(1, QUEUES_MAX),
         permission=st.sampled_from(["read-write", "read", "write", "none"]),
         replication=st.sampled_from(["sync", "async", "shard"]),
+        flush=st.sampled_from(["sync", "async", "broker"]),
+        retention=DURATIONS | st.just("broker"),
     )
 )
 GROUPS = named(

@@ -39,6 +39,8 @@ def data_dir(tmp_path: Path) -> Path:
     store.append("orders", 0, [message()] * 3, STORED_MS)
     store.append("orders", 4, [message()], STORED_MS)
     store.append("chat", 1, [message(pb.FIFO)] * 2, STORED_MS)
+    store.append("all", 0, [message()], STORED_MS)
+    store.append("all", 1, [message(pb.FIFO)], STORED_MS)
     store.append("alarms", 2, [message(pb.PRIORITY)], STORED_MS)
     store.append("again", 9, [message(pb.FIFO)], STORED_MS)
     store.append("gone", 0, [message()], STORED_MS)
@@ -67,6 +69,7 @@ def data_dir(tmp_path: Path) -> Path:
 ALL_TOPICS = {
     "again": ("delay", 2),
     "alarms": ("priority", 3),
+    "all": ("mixed", 2),
     "chat": ("fifo", 2),
     "orders": ("normal", 5),
     "payments": ("transaction", 2),
@@ -85,7 +88,7 @@ def known(data_dir: Path) -> tuple[dict[str, Topic], dict[str, Group]]:
 
 
 def kinds(topics: dict[str, Topic]) -> dict[str, tuple[str, int]]:
-    return {name: (pb.MessageType.Name(topic.type).lower(), topic.queues) for name, topic in topics.items()}
+    return {name: (topic.kind.lower(), topic.queues) for name, topic in topics.items()}
 
 
 def test_a_registry_that_is_gone_is_made_of_the_store(call: Call, data_dir: Path) -> None:
@@ -98,7 +101,7 @@ def test_a_registry_that_is_gone_is_made_of_the_store(call: Call, data_dir: Path
     assert topics["orders"].created_ms == STORED_MS
     assert [record["name"] for record in told["made"]] == [*ALL_TOPICS, *ALL_GROUPS]
     orders = {"kind": "topic", "name": "orders", "type": "normal", "queues": 5, "messages": 4, "waiting": 0}
-    assert told["made"][3] == {**orders, "source": "store"}
+    assert told["made"][4] == {**orders, "source": "store"}
     assert (told["dry_run"], told["damage"], told["set_aside"], told["unreadable"]) == (False, None, None, [])
 
 
@@ -109,7 +112,7 @@ def test_people_see_a_table_and_what_was_guessed(call: Call, data_dir: Path) -> 
     assert lines[0].split() == ["KIND", "NAME", "TYPE", "QUEUES", "MESSAGES", "WAITING", "SOURCE"]
     assert ["topic", "reminders", "delay", "4", "0", "1", "store"] in [line.split() for line in lines]
     assert "guessed by the store" in done.stderr
-    assert "6 topics and 5 groups are there again" in done.stderr
+    assert "7 topics and 5 groups are there again" in done.stderr
     again = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     assert (again.exit_code, again.stdout) == (0, "")
     assert again.stderr == "the registry knows all topics and groups that the store has\n"
@@ -125,7 +128,7 @@ def test_a_dry_run_changes_nothing(call: Call, data_dir: Path) -> None:
     before = content_of(data_dir)
     done = call("registry", "rebuild", "--data-dir", str(data_dir), "--dry-run")
     assert done.exit_code == 0
-    assert "6 topics and 5 groups would be there again" in done.stderr
+    assert "7 topics and 5 groups would be there again" in done.stderr
     assert content_of(data_dir) == before
 
 

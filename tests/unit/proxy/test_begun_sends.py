@@ -134,8 +134,8 @@ class Catalog:
     def known_topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
 
-    async def type_of(self, name: str) -> int:
-        return self.topics[name].type if name in self.topics else pb.MESSAGE_TYPE_UNSPECIFIED
+    async def accepted_by(self, name: str) -> "tuple[pb.MessageType, ...]":
+        return self.topics[name].accepted if name in self.topics else ()
 
     async def topic(self, name: str, kind: int, *, may_create: bool = True, admit: object = None) -> Topic:
         del kind, admit

@@ -173,7 +173,7 @@ class Membership:
 
     def mode_of(self, topic: str, mode: "ReplicationMode") -> "ReplicationMode":
         """Whether a message of the topic waits for replicas: as the topic says, else as the shard does."""
-        known = self._directory.snapshot.topics.get(topic)
+        known = self._directory.find_topic(topic)
         return mode if known is None or known.replication is None else known.replication
 
 

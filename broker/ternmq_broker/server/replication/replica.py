@@ -229,6 +229,7 @@ class Replica:
         )
         broker.gate = leader
         broker.answers_alone(leader.is_async)
+        broker.know_topics(self._directory.find_topic)
         await leader.begin()
         broker.start()
         deletion_log = DeletionLog(broker, self._directory, self._membership.settings.data_dir)

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ternmq.admin.call import AdminCall, nothing
 from ternmq.admin.checks import choice, moment, text, texts, whole
 from ternmq.admin.words import (
+    MIXED,
     TYPES,
+    Flush,
     Permission,
     Replication,
     TopicType,
+    flush_number,
+    flush_word,
     moment_of,
     permission_number,
     permission_word,
@@ -31,7 +35,8 @@ class Topic:
     message queues it has on each of its `brokers`, of which a server that is its own broker names none. `replication`
     is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` has it. `identity` is
     another one when a topic of this name was deleted and made again; it means nothing else, and is empty of a server
-    that tells none."""
+    that tells none. `flush` is when a broker acknowledges its messages: after a `sync` of its disk, before that
+    (`async`), or as each `broker` does. Messages older than `retention` are gone; None: when brokers remove them."""
 
     name: str
     type: str
@@ -41,6 +46,8 @@ class Topic:
     created: datetime | None
     replication: str = "shard"
     identity: str = ""
+    flush: str = "broker"
+    retention: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,8 @@ def create(
     permission: Permission | None = None,
     brokers: Iterable[str] = (),
     replication: Replication | None = None,
+    flush: Flush | None = None,
+    retention: timedelta | None = None,
 ) -> AdminCall[bool]:
     """Whether it is new: False when it was there with the same settings."""
     topic = admin_pb2.Topic(
@@ -92,11 +101,16 @@ def create(
         type=TYPES[choice("type", type, list(TYPES))],
         queues=0 if queues is None else whole("queues", queues, least=1),
         brokers=texts("brokers", brokers),
+        mixed=type == MIXED,
     )
     if permission is not None:
         topic.permission = permission_number(permission)
     if replication is not None:
         topic.replication = replication_number(replication)
+    if flush is not None:
+        topic.flush = flush_number(flush)
+    if retention is not None:
+        topic.retention.FromTimedelta(_kept_for(retention))
     return AdminCall(
         "CreateTopic",
         admin_pb2.CreateTopicRequest(topic=topic),
@@ -124,8 +138,10 @@ def update(
     add_brokers: Iterable[str] = (),
     remove_brokers: Iterable[str] = (),
     replication: Replication | None = None,
+    flush: Flush | None = None,
+    retention: timedelta | None = None,
 ) -> AdminCall[Topic]:
-    """The topic as it is then; what is None stays."""
+    """The topic as it is then; what is None stays. A retention of 0 is that of each broker."""
     request = admin_pb2.UpdateTopicRequest(
         name=text("name", name),
         queues=None if queues is None else whole("queues", queues, least=1),
@@ -136,6 +152,10 @@ def update(
         request.permission = permission_number(permission)
     if replication is not None:
         request.replication = replication_number(replication)
+    if flush is not None:
+        request.flush = flush_number(flush)
+    if retention is not None:
+        request.retention.FromTimedelta(_kept_for(retention))
     return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _topic(answer.topic))
 
 
@@ -175,14 +195,22 @@ def _described(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
 def _topic(topic: admin_pb2.Topic) -> Topic:
     return Topic(
         name=topic.name,
-        type=word_of(topic.type, TYPES),
+        type=MIXED if topic.mixed else word_of(topic.type, TYPES),
         queues=topic.queues,
         permission=permission_word(topic.permission),
         brokers=tuple(topic.brokers),
         created=moment_of(topic.created),
         replication=replication_word(topic.replication),
         identity=topic.identity,
+        flush=flush_word(topic.flush),
+        retention=topic.retention.ToTimedelta() if topic.HasField("retention") else None,
     )
+
+
+def _kept_for(retention: timedelta) -> timedelta:
+    if retention < timedelta():
+        raise ValueError(f"retention={retention} must not be negative")
+    return retention
 
 
 def _queue(queue: admin_pb2.QueueState) -> QueueState:

@@ -12,12 +12,15 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-TopicType = Literal["normal", "fifo", "delay", "transaction", "priority", "lite"]
+TopicType = Literal["normal", "fifo", "delay", "transaction", "priority", "lite", "mixed"]
 Permission = Literal["read-write", "read", "write", "none"]
 Replication = Literal["sync", "async", "shard"]
+Flush = Literal["sync", "async", "broker"]
 OpenState = Literal["pending", "discarded"]
 Resolution = Literal["commit", "rollback"]
 
+MIXED = "mixed"
+"""The word for a NORMAL topic that takes FIFO, DELAY and TRANSACTION messages too."""
 TYPES: Mapping[str, definition_pb2.MessageType] = {
     "normal": definition_pb2.NORMAL,
     "fifo": definition_pb2.FIFO,
@@ -25,6 +28,7 @@ TYPES: Mapping[str, definition_pb2.MessageType] = {
     "transaction": definition_pb2.TRANSACTION,
     "priority": definition_pb2.PRIORITY,
     "lite": definition_pb2.LITE,
+    MIXED: definition_pb2.NORMAL,
 }
 PERMISSIONS: Mapping[str, definition_pb2.Permission] = {
     "read-write": definition_pb2.READ_WRITE,
@@ -36,6 +40,11 @@ REPLICATIONS: Mapping[str, admin_pb2.Replication] = {
     "sync": admin_pb2.REPLICATION_SYNC,
     "async": admin_pb2.REPLICATION_ASYNC,
     "shard": admin_pb2.REPLICATION_SHARD,
+}
+FLUSHES: Mapping[str, admin_pb2.Flush] = {
+    "sync": admin_pb2.FLUSH_SYNC,
+    "async": admin_pb2.FLUSH_ASYNC,
+    "broker": admin_pb2.FLUSH_BROKER,
 }
 OPEN_STATES: Mapping[str, admin_pb2.TransactionState] = {
     "pending": admin_pb2.PENDING,
@@ -85,6 +94,16 @@ def replication_number(word: str) -> admin_pb2.Replication:
 def replication_word(replication: int) -> str:
     """A server that does not tell has no replicas of its own making."""
     return word_of(replication, REPLICATIONS, unspecified="shard")
+
+
+def flush_number(word: str) -> admin_pb2.Flush:
+    """ValueError, with the nearest word, for one that is none."""
+    return FLUSHES[choice("flush", word, list(FLUSHES))]
+
+
+def flush_word(flush: int) -> str:
+    """A server that does not tell has one mode for all topics."""
+    return word_of(flush, FLUSHES, unspecified="broker")
 
 
 def moment_of(timestamp: "Timestamp") -> datetime | None:

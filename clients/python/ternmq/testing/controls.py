@@ -40,7 +40,7 @@ class Controls(ABC):
         return self.endpoint
 
     def create_topic(self, name: str, type: str = "normal", queues: int | None = None) -> str:  # noqa: A002
-        """Make a topic of type normal, fifo, delay, transaction, priority or lite; its name.
+        """Make a topic of type normal, fifo, delay, transaction, priority, lite or mixed; its name.
 
         `queues` is how many message queues it has, by default as many as the server's `default_queues`.
         """

@@ -79,7 +79,7 @@ class ClusterSending:
     def _others(self, queue: QueueRef) -> list[str]:
         """Other brokers that take messages of the topic now."""
         topic = self._directory.snapshot.topics.get(queue.topic)
-        if topic is None or topic.type == definition_pb2.FIFO:
+        if topic is None or topic.keeps_order:
             return []
         return [
             name
