@@ -385,6 +385,10 @@ class Broker:
             if room is not None and not found:
                 room.leave()
 
+    def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> Done[int]:
+        """How many queues of a PRIORITY topic come before the first one that may have something for the group."""
+        return Done(self._consumption.urgency(group, topic, queues if lowest_first else queues[::-1]))
+
     async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:
         """Hand out what is there; if that is nothing, the watcher is notified when there may be something."""
         while True:

@@ -297,8 +297,9 @@ Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
 class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`.
 
-    `first_queue` is looked at first, if it says so; with `by_priority` the queues are taken from the last to the first.
-    For a FIFO group: `attempt_id` names the call, and a repetition of
+    `first_queue` is looked at first, if it says so; with `by_priority` the queues are taken from the last to the first,
+    or from the first to the last if the `lowest_first`; then nothing comes but of the `most_urgent` so many of them,
+    unless that is 0. For a FIFO group: `attempt_id` names the call, and a repetition of
     it, empty for none; `message_group_batch` limits how many messages of one message group come together.
 
     Nothing is handed out while so many messages of the group, or of the topic, are in flight: of all brokers together
@@ -317,6 +318,13 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     by_priority: bool = False
     group_in_flight_max: Int64 | None = None
     topic_in_flight_max: Int64 | None = None
+    lowest_first: bool = False
+    most_urgent: UInt32 = 0
+
+    @property
+    def by_urgency(self) -> "Sequence[int]":
+        """All queues, by priority the first one first."""
+        return self.queues if self.lowest_first else self.queues[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Services:
     """`store_host` is `host:port` of the first listener, which messages name when they are delivered. `clock` is the
     stack's, for everything that is told to clients or compared with stored times; who is alive is asked of a monotonic
-    one. `delay_levels_ms` are the waits of the levels of the 4.x property DELAY, from level 1 on."""
+    one. `lowest_first`: of PRIORITY topics the smaller number comes first. `delay_levels_ms` are the waits of the
+    levels of the 4.x property DELAY, from level 1 on."""
 
     process: "ServerProcess"
     clock: "Clock"
@@ -43,6 +44,7 @@ class Services:
     limits: "MessageLimits"
     request_limits: "RequestLimits"
     inflation: "InflationRoom"
+    lowest_first: bool
     delay_levels_ms: tuple[int, ...]
     store_host: str
     long_poll_max_ms: int

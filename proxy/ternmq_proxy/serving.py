@@ -128,6 +128,7 @@ def make_services(
             entries_max=settings.request_entries_max, inflated_bytes_max=settings.request_inflated_bytes_max
         ),
         inflation=InflationRoom(),
+        lowest_first=not settings.priority_order_asc,
         delay_levels_ms=parse_delay_levels(settings.delay_levels),
         store_host=store_host,
         long_poll_max_ms=settings.long_poll_max_ms,

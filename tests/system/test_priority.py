@@ -2,17 +2,19 @@
 
 import asyncio
 import uuid
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from ternmq_common.model import QueueRef, Route, Topic
+from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.placement import Placement, queue_of_priority
-from tests.support.embedded import Proto, RawClient, code, message
-from tests.system.conftest import SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, message
+from tests.system.conftest import ANY_PORT, SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 QUEUES = 4
@@ -121,3 +123,16 @@ async def test_brokers_take_requests_in_turn() -> None:
     route, placement = Route(topic, *[("a", "b")] * 4), Placement()
     queues = [queue_of_priority(topic, placement.next_broker(route), priority) for priority in (0, 0, 5, 5, 1, 1)]
     assert queues == [QueueRef("alarms", broker, queue_id) for queue_id in (0, 2, 1) for broker in ("a", "b")]
+
+
+async def test_the_smaller_number_comes_first_where_the_setting_says_so(tmp_path: Path) -> None:
+    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, priority_order_asc=False)
+    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+        await client.create_topic("alarms", queues=QUEUES, kind=pb.PRIORITY)
+        for priority in (2, 0, 3, 1):
+            await client.send("alarms", b"%d" % priority, priority=priority)
+        [failed] = (await client.receive("alarms", "readers", batch_size=1)).messages
+        assert failed.body == b"0"
+        await client.change("alarms", "readers", failed.system_properties.receipt_handle, 0)
+        got = await drained(client, "alarms", "readers", batch_size=1)
+        assert [each.body for each in got] == [b"1", b"2", b"3", b"0"]

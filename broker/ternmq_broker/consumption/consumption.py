@@ -19,7 +19,6 @@ from ternmq_broker.consumption.popping import Pop, UnorderedPop
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.consumption.restoring import Restoring
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
-from ternmq_broker.delivery.priority import turn_of_lower
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import (
@@ -32,10 +31,11 @@ from ternmq_common.model import (
     SettleOutcome,
 )
 from ternmq_common.names import retry_topic
+from ternmq_common.priority import turn_of_lower
 from ternmq_common.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
@@ -136,9 +136,9 @@ class Consumption:
         return pop
 
     def _steps_by_priority(self, order: PopOrder, pop: UnorderedPop, first: int | None) -> "Iterator[None]":
-        """The queues from the last one, which has the highest priority, to queue 0, then what is to be delivered again
+        """The queues from that of the highest priority to that of the lowest, then what is to be delivered again
         (`consuming.md, Priority`); the queue `first` before all, if there is one."""
-        queue_ids = [*reversed(order.queues), RETRY_QUEUE_ID]
+        queue_ids = self._by_urgency(order)
         if first is not None:
             queue_ids.insert(0, first)
         for queue_id in queue_ids:
@@ -146,6 +146,26 @@ class Consumption:
             if state is not None:
                 self._changing(order, queue_id, state, pop, order.batch)
                 yield
+
+    def _by_urgency(self, order: PopOrder) -> list[int]:
+        """The queues that the order is for, the most urgent one first, and last what is to be delivered again."""
+        if order.most_urgent:
+            return list(order.by_urgency[: order.most_urgent])
+        return [*order.by_urgency, RETRY_QUEUE_ID]
+
+    def urgency(self, group: str, topic: str, queues: "Sequence[int]") -> int:
+        """How many of the queues come before the first one that may have something for the group."""
+        states = self.states(group, topic)
+        for place, queue_id in enumerate(queues):
+            state = states.get(queue_id)
+            if isinstance(state, QueueConsumption):
+                may_have = self._has_waiting(topic, queue_id, state)
+            else:  # where the group begins is found out when it takes something
+                first, end = self._store.bounds(topic, queue_id)
+                may_have = first < end
+            if may_have:
+                return place
+        return len(queues)
 
     def _waiting_state(self, order: PopOrder, queue_id: int) -> QueueConsumption | None:
         """The group's state of that queue; of the retry queue only if something is ready there."""
@@ -161,17 +181,18 @@ class Consumption:
         number = turn_of_lower(turn, factor)
         if number is None:
             return None
-        lower: list[int] = [*order.queues[:-1], RETRY_QUEUE_ID]
+        queue_ids = self._by_urgency(order)
+        lower = [*reversed(queue_ids[1:-1]), queue_ids[-1]]
         for place in range(len(lower)):
             queue_id = lower[(number + place) % len(lower)]
             state = self._waiting_state(order, queue_id)
-            if state is not None and self._has_waiting(order, queue_id, state):
+            if state is not None and self._has_waiting(order.topic, queue_id, state):
                 return queue_id
         return None
 
-    def _has_waiting(self, order: PopOrder, queue_id: int, state: QueueConsumption) -> bool:
+    def _has_waiting(self, topic: str, queue_id: int, state: QueueConsumption) -> bool:
         return state.ready_count > 0 or (
-            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.bounds(order.topic, queue_id)[1]
+            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.bounds(topic, queue_id)[1]
         )
 
     def _unordered_steps(

@@ -43,6 +43,9 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
     delay_max_ms: int = 24 * HOUR_MS
     """How far ahead a delayed message may be due, in milliseconds."""
 
+    priority_order_asc: bool = True
+    """Whether of PRIORITY topics the larger number comes first, else the smaller one."""
+
     delay_levels: str = DEFAULT_DELAY_LEVELS
     """What the levels of the 4.x property DELAY stand for, from level 1 on."""
 

@@ -203,5 +203,9 @@ class RemoteShard(Shard, Protocol):
         """Claim what is there for a consumer. With `watch` the proxy is notified once, if that is nothing or the broker
         can't say yet what it has (HA_NOT_AVAILABLE), when there may be something."""
 
+    def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> Awaitable[int]:
+        """How many queues of a PRIORITY topic come before the first one that may have something for the group; all of
+        them if none has."""
+
     def pulling_members(self, group: str, topic: str) -> Awaitable[list[str]]:
         """The client ids of the group's members that pull the topic, through whichever proxy."""

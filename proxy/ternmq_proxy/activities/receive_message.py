@@ -111,6 +111,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         attempt_id=request.attempt_id,
         message_group_batch=_message_group_batch(call, services),
         by_priority=by_priority,
+        lowest_first=by_priority and services.lowest_first,
     )
     if not batch:
         await asyncio.sleep(poll_s)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ternmq_common.errors import MessagingError
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.urgency import Urgency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +33,7 @@ class ClusterReceiving:
         self._directory = directory
         self._links = links
         self._polls = polls
+        self._urgency = Urgency(directory, links)
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
@@ -92,12 +94,43 @@ class ClusterReceiving:
     async def _pop_now(
         self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
     ) -> "list[Delivery]":
-        """What one of the brokers has, the `first` for choice. One that fails or refuses keeps no other from giving.
-        Nobody is asked without a place in `room`."""
+        """What one of the brokers has, the most urgent, or the `first` for choice. Nobody is asked without a place in
+        `room`."""
+        group, topic = order.group, order.topic
+        names = self._readable(topic, first)
+        asked = self._polls.worth_asking(group, topic, names)
+        if order.by_priority and len(asked) > 1:
+            asked, most_urgent = await self._urgency.ordered(order, asked)
+            if most_urgent:
+                if room is not None and not await self._entered(room, group, topic, end):
+                    return []
+                deliveries = await self._most_urgent(replace(order, most_urgent=most_urgent), asked[0])
+                if deliveries:
+                    return deliveries
+        return await self._in_turn(order, names, asked, end, room, watch=watch)
+
+    async def _most_urgent(self, order: "PopOrder", name: str) -> "list[Delivery]":
+        """What the broker has of that; nothing is known of the rest then, or if it fails."""
+        try:
+            return await self._links.broker(name).shard.pop(self._part(order, name), watch=False)
+        except MessagingError:  # it is asked again for all that it has, and that says why
+            return []
+
+    async def _in_turn(
+        self,
+        order: "PopOrder",
+        names: list[str],
+        asked: list[str],
+        end: float,
+        room: "AnswerRoom | None",
+        *,
+        watch: bool,
+    ) -> "list[Delivery]":
+        """What the first of the asked brokers has that has anything. One that fails or refuses keeps no other from
+        giving."""
         group, topic = order.group, order.topic
         failure: MessagingError | None = None
-        names = self._readable(topic, first)
-        for name in self._polls.worth_asking(group, topic, names):
+        for name in asked:
             if room is not None and not await self._entered(room, group, topic, end):
                 return []
             number = self._polls.about_to_ask(group, topic)

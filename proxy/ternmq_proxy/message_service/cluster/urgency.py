@@ -1,0 +1,59 @@
+"""Receives of PRIORITY topics from several brokers: which one has the most urgent messages.
+
+All brokers are asked what the most urgent is that they have. One that has it is asked for what is at least as urgent as
+what the others have, so that a receive brings nothing while something more urgent waits anywhere, as far as can be
+known before it is claimed. Now and then, by the group's `priority_factor`, brokers have their turns as ever, so that
+none starves.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
+from ternmq_common.priority import turn_of_lower
+from ternmq_proxy.message_service.cluster.polls import STATES_MAX
+
+if TYPE_CHECKING:
+    from ternmq_common.model import PopOrder
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_registry.directory import Directory
+
+
+class Urgency:
+    """Counts the receives of each group and topic, the latest `STATES_MAX` of them, and asks brokers."""
+
+    def __init__(self, directory: "Directory", links: "Links") -> None:
+        self._directory = directory
+        self._links = links
+        self._turns: dict[tuple[str, str], int] = {}
+
+    async def ordered(self, order: "PopOrder", names: list[str]) -> tuple[list[str], int]:
+        """The brokers, that with the most urgent messages first, and of how many of the topic's queues, by urgency, it
+        may give; 0: of all."""
+        known = self._directory.snapshot.groups.get(order.group)
+        factor = DEFAULT_PRIORITY_FACTOR if known is None else known.priority_factor
+        if turn_of_lower(self._turn(order), factor) is not None:
+            return names, 0
+        queues = len(order.queues)
+        places = dict(zip(names, await asyncio.gather(*(self._place(order, name) for name in names)), strict=True))
+        ordered = sorted(names, key=places.__getitem__)  # of those that are equal the first in turn stays the first
+        second = places[ordered[1]]
+        return ordered, 0 if second == queues else second + 1
+
+    async def _place(self, order: "PopOrder", name: str) -> int:
+        """How many queues of the broker have nothing before the first one that has."""
+        try:
+            return await self._links.broker(name).shard.urgency(
+                order.group, order.topic, order.queues, lowest_first=order.lowest_first
+            )
+        except MessagingError:  # it is asked last, and its failure is that of the receive if no other has anything
+            return len(order.queues)
+
+    def _turn(self, order: "PopOrder") -> int:
+        line = (order.group, order.topic)
+        turn = self._turns.pop(line, -1) + 1
+        self._turns[line] = turn
+        if len(self._turns) > STATES_MAX:
+            del self._turns[next(iter(self._turns))]
+        return turn
