@@ -33,6 +33,7 @@ from ternmq_broker.transactions.orphans import Orphans
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, SettleOutcome
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.pollers import Pollers
@@ -387,6 +388,8 @@ class Broker:
 
     def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> Done[int]:
         """How many queues of a PRIORITY topic come before the first one that may have something for the group."""
+        if len(queues) > QUEUES_MAX:
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"no topic has {len(queues)} queues")
         return Done(self._consumption.urgency(group, topic, queues if lowest_first else queues[::-1]))
 
     async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:

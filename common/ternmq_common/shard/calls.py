@@ -57,7 +57,7 @@ RULES = {
     "transactions": _SEARCH,
     "transaction": Rules(timeout_s=SEARCH_TIMEOUT_S),
     "pop": Rules(_NEVER, group="order"),
-    "urgency": Rules(_NEVER, reads=True, group="group"),
+    "urgency": Rules(_NEVER, reads=True),
     "acknowledge": Rules(),
     "change_invisible": Rules(_UNASKED),
     "prolong": Rules(),

@@ -46,6 +46,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "transactions": (TransactionState.PENDING, "", "", 5),
     "transaction": (TRANSACTION,),
     "pop": (order(), False),
+    "urgency": ("g", "orders", range(4), False),
     "acknowledge": ("g", "orders", [HANDLE]),
     "change_invisible": ("g", "orders", HANDLE, 1000, True),
     "prolong": ("g", "orders", [HANDLE], 1000),
