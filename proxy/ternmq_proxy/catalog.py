@@ -79,6 +79,7 @@ class Catalog:
         self._lookups = Lookups(directory, now)
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
         self._change_log = ChangeLog(now)
+        self._changing = asyncio.Lock()
         self.users = UserChanges(self, directory.registry, self._change_log)
         self.shards = ShardChanges(self, directory.registry, self._change_log)
 
@@ -283,11 +284,15 @@ class Catalog:
 
     async def change(self, change: "Callable[P, R]", *arguments: "P.args", **named: "P.kwargs") -> "R":
         """Change the registry, and see it here. Refused at once while the registry is out: it is looked at every
-        second, and each attempt would wait for many."""
-        problem = self._directory.problem
-        if problem is not None and not self._is_alone:
-            raise RegistryUnavailable(problem)
-        result = await asyncio.to_thread(change, *arguments, **named)
+        second, and each attempt would wait for many.
+
+        Changes have their turns here. The database has them wait too, each in a thread that others need; and SQLite
+        knows no turns: who always asks at a bad moment is refused after seconds."""
+        async with self._changing:
+            problem = self._directory.problem
+            if problem is not None and not self._is_alone:
+                raise RegistryUnavailable(problem)
+            result = await asyncio.to_thread(change, *arguments, **named)
         await self._seen()
         return result
 

@@ -1,6 +1,7 @@
 """What a proxy of a cluster knows, makes and refuses, when it isn't the only one."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,24 @@ async def test_the_one_broker_of_an_embedded_stack_needs_no_place(tmp_path: Path
     assert (await catalog.topic("orders")).brokers == ()
     assert [broker.name for broker in catalog.brokers()] == ["broker-0"]
     embedded.close()
+
+
+async def test_changes_wait_for_their_turn_and_not_in_threads(cluster: Cluster) -> None:
+    proxy = await cluster.proxy()
+    begun, first_has_begun, may_go_on = list[int](), threading.Event(), threading.Event()
+
+    def change(number: int) -> None:
+        begun.append(number)
+        first_has_begun.set()
+        may_go_on.wait()
+
+    changes = [asyncio.create_task(proxy.catalog.change(change, number)) for number in range(3)]
+    await asyncio.to_thread(first_has_begun.wait)
+    await asyncio.to_thread(lambda: None)  # a thread that is free has taken whatever waited before
+    alone = list(begun)
+    may_go_on.set()
+    await asyncio.gather(*changes)
+    assert (alone, begun) == ([0], [0, 1, 2])
 
 
 async def test_what_another_proxy_made_is_found_and_not_made_again(cluster: Cluster) -> None:
