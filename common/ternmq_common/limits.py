@@ -35,6 +35,8 @@ ATTEMPTS_MAX = 1000
 DEFAULT_PRIORITY_FACTOR = 99
 INBOUND_BYTES_MAX = 130 * MIB
 HEADER_LIST_BYTES_MAX = 16 * KIB
+# Topics of the settings of one client, published or subscribed to.
+SETTINGS_TOPICS_MAX = 1024
 
 
 _FIELDS_PER_ENTRY = 128

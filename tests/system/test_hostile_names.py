@@ -7,10 +7,11 @@ import tracemalloc
 import pytest
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import SETTINGS_TOPICS_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
-from ternmq_proxy.processors import client_limits, clients, subscriptions
+from ternmq_proxy.processors import clients, subscriptions
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_proxy.seldom import SUBJECTS_MAX
@@ -236,9 +237,9 @@ def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:
 
 def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
     found = Subscriptions(Seconds())
-    for number in range(client_limits.ENTRIES_MAX + 10):
+    for number in range(SETTINGS_TOPICS_MAX + 10):
         found.used("g", "c", f"t{number}", "*")
-    assert len(found) == len(found.of("g", "c")) == client_limits.ENTRIES_MAX
+    assert len(found) == len(found.of("g", "c")) == SETTINGS_TOPICS_MAX
     assert "t9" not in found.of("g", "c")
     assert "t10" in found.of("g", "c")
     found.forget("c")

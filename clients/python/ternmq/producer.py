@@ -35,6 +35,7 @@ from ternmq.message import LIMITS, Message, SendReceipt, check_message_ids
 from ternmq.message_id import MESSAGE_IDS
 from ternmq.options import ClientOptions
 from ternmq.outgoing import Batch, Outcome, batches_of
+from ternmq.published_topics import PublishedTopics
 from ternmq.route import Route
 from ternmq.transaction import HalfMessage, Transaction, TransactionOwner, TransactionResolution
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -89,7 +90,8 @@ class Producer(Client):
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
         if not delivery_timeout > 0:
             raise ValueError(f"delivery_timeout={delivery_timeout} must be more than 0 seconds")
-        self._topics = dict.fromkeys(checked_topics(topics))
+        self._named = dict.fromkeys(checked_topics(topics))
+        self._topics = PublishedTopics(self._named)
         self._max_attempts = max_attempts
         self._delivery_timeout_s = delivery_timeout
         self._compress_from_bytes = compress_from_bytes
@@ -186,8 +188,7 @@ class Producer(Client):
 
     def _settings(self) -> pb.Settings:
         settings = super()._settings()
-        topics = sorted({*self._topics, *self._routes.topics})
-        settings.publishing.topics.extend(pb.Resource(name=topic) for topic in topics)
+        settings.publishing.topics.extend(pb.Resource(name=topic) for topic in self._topics.told)
         settings.publishing.validate_message_type = True
         settings.publishing.max_body_size = self._body_bytes_max
         settings.backoff_policy.max_attempts = self._max_attempts
@@ -202,7 +203,7 @@ class Producer(Client):
 
     async def _started(self) -> None:
         await super()._started()
-        await self._first_routes(self._topics)
+        await self._first_routes(self._named)
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         """Also has orphaned transactions checked; the answer to that is a call of its own."""
@@ -227,17 +228,18 @@ class Producer(Client):
             async with asyncio.timeout(budget.left_s):
                 await self._idle.wait()
 
-    async def _route(self, topic: str) -> Route:
+    async def _route(self, topic: str, *, transactional: bool) -> Route:
         """The route, after the server was told that this producer has one more topic."""
-        if topic in self._topics:
-            return await self._routes.get(topic)
-        self._topics[topic] = None
+        is_new = topic not in self._topics
+        has_to_be_told = self._topics.add(topic, transactional=transactional)
         try:
             route = await self._routes.get(topic)
         except BaseException:
-            self._topics.pop(topic, None)
+            if is_new:
+                self._topics.drop(topic)
             raise
-        await self._send_settings()
+        if has_to_be_told:
+            await self._send_settings()
         return route
 
     async def _send_in_order(
@@ -286,19 +288,19 @@ class Producer(Client):
         budget = Budget(self._delivery_timeout_s)
         groups = {message.message_group for message in sending.messages if message.message_group is not None}
         with self._order.turn(sending.topic, groups) as turn:
-            route = await self._reached_route(sending.topic, budget, turn)
+            route = await self._reached_route(sending, budget, turn)
             self._check_sizes(sending.messages)
             return await self._attempts.send(sending, route, budget, turn)
 
-    async def _reached_route(self, topic: str, budget: Budget, turn: Turn) -> Route:
+    async def _reached_route(self, sending: Sending, budget: Budget, turn: Turn) -> Route:
         """The route, also of a server that is away for a while; what was wrong last is what the caller is told."""
         away: ClientError | None = None
         for attempt in itertools.count(2):
             try:
                 async with asyncio.timeout(budget.left_s):
-                    return await self._route(topic)
+                    return await self._route(sending.topic, transactional=sending.transactional)
             except TimeoutError:
-                late = DeadlineExceeded(str(self._access_point), f"no route of {topic} in time")
+                late = DeadlineExceeded(str(self._access_point), f"no route of {sending.topic} in time")
                 raise (away or late) from None
             except ClientError as error:
                 if not is_away(error):

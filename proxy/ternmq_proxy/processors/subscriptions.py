@@ -6,8 +6,8 @@ to operators while it lasts.
 
 News        what a group subscribes since a moment ago is notified to the brokers, and looked at for what it would lose
             (`subscription_news.py`).
-Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `ENTRIES_MAX` topics of a
-            client, those that it used last, and `ALL_ENTRIES_MAX` of all clients: beyond, TOO_MANY_REQUESTS.
+Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `SETTINGS_TOPICS_MAX` topics
+            of a client, those that it used last, and `ALL_ENTRIES_MAX` of all clients: beyond, TOO_MANY_REQUESTS.
 """
 
 import logging
@@ -16,9 +16,10 @@ from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from ternmq_common.limits import SETTINGS_TOPICS_MAX
 from ternmq_common.model import Subscription
 from ternmq_common.printable import CUT_AT, listed
-from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, ENTRIES_MAX, refuse
+from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse
 from ternmq_proxy.seldom import Seldom
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Subscriptions:
 
     def _make_room(self, client_id: str) -> None:
         own = self._by_client.get(client_id, {})
-        if len(own) >= ENTRIES_MAX:  # some of its topics may be gone for long
+        if len(own) >= SETTINGS_TOPICS_MAX:  # some of its topics may be gone for long
             self._drop(*next(iter(own)), client_id)
         if self._count >= ALL_ENTRIES_MAX:
             refuse("more subscriptions are remembered here than is allowed; no others can be taken now")

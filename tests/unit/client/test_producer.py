@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 import ternmq
-from ternmq import Message, Producer, Timing
+from ternmq import Message, Producer, Timing, published_topics
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, sent
@@ -322,6 +322,28 @@ async def test_a_new_topic_is_told_to_the_server(server: ScriptedServer) -> None
         await server.asked("Telemetry", 2)
     told = [topic.name for topic in server.requests["Telemetry"][-1].settings.publishing.topics]
     assert told == ["invoices", TOPIC]
+
+
+def told_topics(server: ScriptedServer) -> list[str]:
+    """Those of the last settings."""
+    return [topic.name for topic in server.requests["Telemetry"][-1].settings.publishing.topics]
+
+
+async def test_settings_name_no_more_topics_than_servers_take(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_topics, "SETTINGS_TOPICS_MAX", 3)
+    async with Producer(server.endpoint, topics=["named"]) as producer:
+        for topic in ("a", "b", "c", "d", "a"):
+            await producer.send(Message(topic, b"body"))
+        assert told_topics(server) == ["a", "b", "named"]
+        told = len(server.requests["Telemetry"])
+        for topic in ("c", "d", "named", "a", "d"):
+            async with producer.begin_transaction() as transaction:
+                await transaction.send(Message(topic, b"body"))
+        # Of whom the server asks how a transaction ends, it must know.
+        assert told_topics(server) == ["a", "d", "named"]
+        assert len(server.requests["Telemetry"]) == told + 3
 
 
 async def test_a_producer_of_an_unknown_topic_does_not_start(server: ScriptedServer) -> None:
