@@ -355,7 +355,7 @@ class Broker:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
-        woken = False
+        woken, place = False, None
         while True:
             if room is not None:
                 if woken and not room.is_open:
@@ -369,7 +369,9 @@ class Broker:
             if pop.more:
                 await asyncio.sleep(0)
                 continue
-            woken = await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()))
+            if place is None:
+                place = self._pollers.place()
+            woken = await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()), place)
             if not woken:
                 return []
 

@@ -1,14 +1,16 @@
 """Waiting polls: who waits for which topic, and who is woken when something comes.
 
 A message that becomes readable wakes one poll of each group that waits for its topic; a message that becomes ready for
-another delivery wakes one poll of its group. A poll that is woken in vain (another took the message, or a filter let
-nothing pass) waits on at the end of the wait queue.
+another delivery wakes one poll of its group. A poll that is woken in vain (another took several messages, or a filter
+let nothing pass) may wait on at its place: who waits longest is next, and none of many is passed over for ever.
 
 Beside polls there are watchers, who are notified once that there may be something, all of them: proxies, each with wait
 queues of its own.
 """
 
 import asyncio
+import bisect
+import itertools
 import math
 from collections import deque
 from typing import TYPE_CHECKING
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     Watcher = Callable[[str, str], None]
     """Called with group and topic; must not raise."""
+    Line = deque[tuple[int, asyncio.Future[bool]]]
+    """The polls that wait, by their places."""
 
 POLLS_PER_GROUP_AND_TOPIC = 1024
 POLLS_IN_ALL = 100_000
@@ -31,7 +35,8 @@ class Pollers:
     """The wait queues of polls, by topic and group."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, dict[str, deque[asyncio.Future[bool]]]] = {}
+        self._lines: dict[str, dict[str, Line]] = {}
+        self._places = itertools.count()
         self._watchers: dict[str, dict[str, dict[Watcher, None]]] = {}
         self._alarms = _Alarms()
         self._count = 0
@@ -47,17 +52,21 @@ class Pollers:
         self.closed = True
         for groups in list(self._lines.values()):
             for line in list(groups.values()):
-                for future in line:
+                for _, future in line:
                     if not future.done():
                         future.set_result(False)
 
     def has_waiting(self, group: str, topic: str) -> bool:
         return group in self._lines.get(topic, ()) or group in self._watchers.get(topic, ())
 
-    async def wait(self, group: str, topic: str, seconds: float) -> bool:
+    def place(self) -> int:
+        """A place behind all that were given before."""
+        return next(self._places)
+
+    async def wait(self, group: str, topic: str, seconds: float, place: int | None = None) -> bool:
         """Wait to be woken; False when `seconds` passed first, up to a hundredth of a second later.
 
-        TOO_MANY_REQUESTS when the wait queue is full.
+        At the end of the wait queue, or at a `place` that was given. TOO_MANY_REQUESTS when the wait queue is full.
         """
         if self.closed:
             return False
@@ -70,7 +79,8 @@ class Pollers:
             )
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         line = self._lines.setdefault(topic, {}).setdefault(group, line)
-        line.append(future)
+        waiting = (self.place() if place is None else place, future)
+        bisect.insort(line, waiting)  # places differ, so that futures are not compared
         self._count += 1
         slot = self._alarms.set(future, seconds)
         try:
@@ -82,13 +92,11 @@ class Pollers:
         finally:
             self._count -= 1
             self._alarms.unset(future, slot)
-            self._leave(group, topic, line, future)
+            self._leave(group, topic, line, waiting)
 
-    def _leave(
-        self, group: str, topic: str, line: "deque[asyncio.Future[bool]]", future: "asyncio.Future[bool]"
-    ) -> None:
-        if future in line:
-            line.remove(future)
+    def _leave(self, group: str, topic: str, line: "Line", waiting: "tuple[int, asyncio.Future[bool]]") -> None:
+        if waiting in line:
+            line.remove(waiting)
         groups = self._lines.get(topic, {})
         if not line and groups.get(group) is line:
             del groups[group]
@@ -126,7 +134,7 @@ class Pollers:
             self._notify_watchers(group, topic)
         line = self._lines.get(topic, {}).get(group)
         while line and messages:
-            future = line.popleft()
+            _, future = line.popleft()
             if not future.done():
                 future.set_result(True)
                 messages -= 1

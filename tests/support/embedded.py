@@ -94,9 +94,11 @@ class Received:
 
 
 class RawClient:
-    """One connection to a server, with the metadata that a test chooses."""
+    """One connection to a server, with the metadata that a test chooses; `channel` is one that others have too."""
 
-    def __init__(self, endpoint: str, *, metadata: Metadata | None = None) -> None:
+    def __init__(
+        self, endpoint: str, *, metadata: Metadata | None = None, channel: grpc.aio.Channel | None = None
+    ) -> None:
         self.client_id = f"client-{uuid.uuid4().hex}"
         self.metadata: Metadata = (("x-mq-client-id", self.client_id),) if metadata is None else metadata
         # A connection of its own: gRPC would share one among all channels to the same address. Its window does not
@@ -107,7 +109,7 @@ class RawClient:
             ("grpc.http2.bdp_probe", 0),
         )
         self.endpoint = endpoint
-        self.channel = grpc.aio.insecure_channel(endpoint, options=options)
+        self.channel = channel or grpc.aio.insecure_channel(endpoint, options=options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -140,14 +142,14 @@ class RawClient:
         )
         return invoke(request, metadata=self.metadata, timeout=timeout_s)
 
-    def telemetry(self) -> Proto:
+    def telemetry(self, *, timeout_s: float | None = TIMEOUT_S) -> Proto:
         """A Telemetry stream, to be written and read by the caller."""
         invoke = self.channel.stream_stream(
             f"/{MESSAGING.full_name}/Telemetry",
             request_serializer=_serialized,
             response_deserializer=rpc.TelemetryCommand.FromString,
         )
-        return invoke(metadata=self.metadata, timeout=TIMEOUT_S)
+        return invoke(metadata=self.metadata, timeout=timeout_s)
 
     async def configure(self, settings: pb.Settings) -> rpc.TelemetryCommand:
         """The first answer to these settings; the stream is half-closed afterwards and read to its end."""

@@ -33,6 +33,25 @@ async def test_as_many_polls_of_each_group_are_woken_as_messages_came() -> None:
     assert [await task for task in first] == [True, True, True, False, False]
 
 
+async def test_a_poll_that_waits_on_keeps_its_place() -> None:
+    pollers = Pollers()
+    order = list[str]()
+
+    async def wait(name: str, place: int) -> None:
+        await pollers.wait("g", "t", 20, place)
+        order.append(name)
+
+    first, second = pollers.place(), pollers.place()
+    waiting = [asyncio.create_task(pollers.wait("g", "t", 20)) for _ in range(2)]
+    waiting += [asyncio.create_task(wait("second", second)), asyncio.create_task(wait("first", first))]
+    await asyncio.sleep(0)
+    pollers.wake_group("g", "t", 2)
+    await woken(waiting)
+    assert order == ["first", "second"]
+    pollers.wake_group("g", "t", 2)
+    await asyncio.gather(*waiting)
+
+
 async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
     pollers = Pollers()
     gone, stays = poll(pollers), poll(pollers)
