@@ -16,8 +16,9 @@ class TrafficSettings(ProcessSettings):
     connections_max: int | None = None
     """Connections of clients at the same time; auto: what the limit of file descriptors leaves. More wait."""
 
-    connection_streams_max: int = 1000
-    """Calls that one connection may have under way."""
+    connection_streams_max: int = 4096
+    """Calls that one connection may have under way. A push consumer has a poll waiting for each topic that it may
+    subscribe to, or each message queue, and what it calls beyond waits in the client, acknowledgements too."""
 
     request_bytes_max: int = 32 * MIB
     """Bytes of one request; those of the largest body that is allowed fit in any case."""
