@@ -37,7 +37,9 @@ class Clients:
         self._within = within
         self._numbers = itertools.count()
 
-    def consumers(self, *languages: str, kind: str, topic: str, group: str, passing: str = "tag:*") -> Consumers:
+    def consumers(
+        self, *languages: str, kind: str, topic: str, group: str, passing: str = "tag:*", namespace: str = ""
+    ) -> Consumers:
         """A consumer for each of these languages."""
         home = self._home / group
         commands = [
@@ -45,15 +47,16 @@ class Clients:
             for language in languages
         ]
         return Consumers(
-            [[*self._within, *command, self.endpoint, kind, topic, group, passing] for command in commands], home
+            [[*self._within, *command, self.endpoint, kind, topic, group, passing, namespace] for command in commands],
+            home,
         )
 
     @asynccontextmanager
-    async def producer(self, language: str, topic: str) -> AsyncIterator[Producer]:
+    async def producer(self, language: str, topic: str, *, namespace: str = "") -> AsyncIterator[Producer]:
         """A producer that has started."""
         home = self._home / f"producer-{next(self._numbers)}-{language}"
         command = command_of(PRODUCERS.build(language), language, home, name="producer", java_class="producer.Program")
-        async with Producer([*self._within, *command, self.endpoint, topic], home) as producer:
+        async with Producer([*self._within, *command, self.endpoint, topic, namespace], home) as producer:
             await producer.ready()
             yield producer
 

@@ -45,8 +45,8 @@ type consumer struct {
 }
 
 func main() {
-	if len(os.Args) != 6 {
-		log.Fatal("usage: consumer ENDPOINT KIND TOPIC GROUP FILTER")
+	if len(os.Args) != 6 && len(os.Args) != 7 {
+		log.Fatal("usage: consumer ENDPOINT KIND TOPIC GROUP FILTER [NAMESPACE]")
 	}
 	endpoint, kind, topic, group, filter := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
 	// The client encrypts unless told otherwise.
@@ -54,6 +54,7 @@ func main() {
 	c := &consumer{
 		config: &rocketmq.Config{
 			Endpoint: endpoint, ConsumerGroup: group, Credentials: &credentials.SessionCredentials{},
+			NameSpace: strings.Join(os.Args[6:], ""),
 		},
 		subscription: map[string]*rocketmq.FilterExpression{topic: expression(filter)},
 		released:     make(chan struct{}),

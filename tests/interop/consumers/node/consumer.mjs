@@ -19,10 +19,10 @@ const released = new Promise(resolve => {
   release = resolve;
 });
 
-async function main(endpoint, kind, topic, group, filter) {
+async function main(endpoint, kind, topic, group, filter, namespace = '') {
   const options = {
     endpoints: endpoint,
-    namespace: '',
+    namespace,
     sslEnabled: false,
     logger,
     consumerGroup: group,
@@ -94,8 +94,8 @@ function show(...words) {
   writeSync(1, `${process.pid} ${words.join(' ')}\n`);
 }
 
-if (process.argv.length !== 7) {
-  console.error('usage: consumer.mjs ENDPOINT KIND TOPIC GROUP FILTER');
+if (![7, 8].includes(process.argv.length)) {
+  console.error('usage: consumer.mjs ENDPOINT KIND TOPIC GROUP FILTER [NAMESPACE]');
   process.exit(2);
 }
 // A line lets the held handlers go on; the end of the input ends the program.

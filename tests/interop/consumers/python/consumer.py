@@ -25,10 +25,10 @@ BATCH = 32
 
 
 def main() -> None:
-    if len(sys.argv) != 6:
-        sys.exit("usage: consumer.py ENDPOINT KIND TOPIC GROUP FILTER")
-    endpoint, kind, topic, group, text = sys.argv[1:]
-    configuration = ClientConfiguration(endpoint, Credentials())
+    if len(sys.argv) not in (6, 7):
+        sys.exit("usage: consumer.py ENDPOINT KIND TOPIC GROUP FILTER [NAMESPACE]")
+    endpoint, kind, topic, group, text, *namespace = sys.argv[1:]
+    configuration = ClientConfiguration(endpoint, Credentials(), *namespace)
     subscription = {topic: expression(text)}
     handler = Handler()
     watcher = threading.Thread(target=handler.watch_input, name="input", daemon=True)

@@ -28,8 +28,8 @@ type program struct {
 }
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: producer ENDPOINT TOPIC")
+	if len(os.Args) != 3 && len(os.Args) != 4 {
+		log.Fatal("usage: producer ENDPOINT TOPIC [NAMESPACE]")
 	}
 	// The client encrypts unless told otherwise.
 	rocketmq.EnableSsl = false
@@ -38,7 +38,7 @@ func main() {
 		transactions: map[string]rocketmq.Transaction{},
 		asked:        map[string]bool{},
 	}
-	if err := p.start(os.Args[1]); err != nil {
+	if err := p.start(os.Args[1], strings.Join(os.Args[3:], "")); err != nil {
 		log.Fatal(err)
 	}
 	show("ready", p.topic)
@@ -50,9 +50,9 @@ func main() {
 	}
 }
 
-func (p *program) start(endpoint string) (err error) {
+func (p *program) start(endpoint, namespace string) (err error) {
 	p.producer, err = rocketmq.NewProducer(
-		&rocketmq.Config{Endpoint: endpoint, Credentials: &credentials.SessionCredentials{}},
+		&rocketmq.Config{Endpoint: endpoint, NameSpace: namespace, Credentials: &credentials.SessionCredentials{}},
 		rocketmq.WithTopics(p.topic),
 		rocketmq.WithTransactionChecker(&rocketmq.TransactionChecker{Check: p.check}))
 	if err != nil {

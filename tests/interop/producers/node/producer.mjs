@@ -14,10 +14,10 @@ const logger = { debug: quiet, info: quiet, warn: console.error, error: console.
 const begun = new Map();
 const asked = new Set();
 
-async function main(endpoint, topic) {
+async function main(endpoint, topic, namespace = '') {
   const producer = new Producer({
     endpoints: endpoint,
-    namespace: '',
+    namespace,
     sslEnabled: false,
     logger,
     topics: [topic],
@@ -96,8 +96,8 @@ function show(...words) {
   writeSync(1, `${process.pid} ${words.join(' ')}\n`);
 }
 
-if (process.argv.length !== 4) {
-  console.error('usage: producer.mjs ENDPOINT TOPIC');
+if (![4, 5].includes(process.argv.length)) {
+  console.error('usage: producer.mjs ENDPOINT TOPIC [NAMESPACE]');
   process.exit(2);
 }
 try {

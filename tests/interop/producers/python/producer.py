@@ -29,11 +29,11 @@ ANSWERS = {
 
 
 def main() -> None:
-    if len(sys.argv) != 3:
-        sys.exit("usage: producer.py ENDPOINT TOPIC")
-    endpoint, topic = sys.argv[1:]
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: producer.py ENDPOINT TOPIC [NAMESPACE]")
+    endpoint, topic, *namespace = sys.argv[1:]
     checker = Checker()
-    producer = Producer(ClientConfiguration(endpoint, Credentials()), (topic,), checker)
+    producer = Producer(ClientConfiguration(endpoint, Credentials(), *namespace), (topic,), checker)
     producer.startup()
     program = Program(topic, producer, checker)
     show("ready", topic)

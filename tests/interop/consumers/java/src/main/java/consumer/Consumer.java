@@ -40,19 +40,23 @@ public final class Consumer {
     private final Map<String, FilterExpression> subscription;
     private final String group;
 
-    private Consumer(String endpoint, String topic, String group, String filter) {
-        // The client encrypts unless told otherwise.
-        this.configuration = ClientConfiguration.newBuilder().setEndpoints(endpoint).enableSsl(false).build();
+    private Consumer(String endpoint, String topic, String group, String filter, String namespace) {
+        this.configuration = ClientConfiguration.newBuilder()
+                .setEndpoints(endpoint)
+                .setNamespace(namespace)
+                // The client encrypts unless told otherwise.
+                .enableSsl(false)
+                .build();
         this.subscription = Map.of(topic, expression(filter));
         this.group = group;
     }
 
     public static void main(String[] args) throws Exception {
-        if (args.length != 5) {
-            System.err.println("usage: consumer ENDPOINT KIND TOPIC GROUP FILTER");
+        if (args.length != 5 && args.length != 6) {
+            System.err.println("usage: consumer ENDPOINT KIND TOPIC GROUP FILTER [NAMESPACE]");
             System.exit(2);
         }
-        Consumer consumer = new Consumer(args[0], args[2], args[3], args[4]);
+        Consumer consumer = new Consumer(args[0], args[2], args[3], args[4], args.length == 6 ? args[5] : "");
         Thread input = new Thread(consumer::watchInput, "input");
         input.setDaemon(true);
         input.start();

@@ -36,24 +36,27 @@ public final class Program {
     private final String topic;
     private final Producer producer;
 
-    private Program(String endpoint, String topic) throws ClientException {
+    private Program(String endpoint, String topic, String namespace) throws ClientException {
         this.topic = topic;
         this.producer = provider.newProducerBuilder()
-                // The client encrypts unless told otherwise.
-                .setClientConfiguration(
-                        ClientConfiguration.newBuilder().setEndpoints(endpoint).enableSsl(false).build())
+                .setClientConfiguration(ClientConfiguration.newBuilder()
+                        .setEndpoints(endpoint)
+                        .setNamespace(namespace)
+                        // The client encrypts unless told otherwise.
+                        .enableSsl(false)
+                        .build())
                 .setTopics(topic)
                 .setTransactionChecker(this::check)
                 .build();
     }
 
     public static void main(String[] args) throws Exception {
-        if (args.length != 2) {
-            System.err.println("usage: producer ENDPOINT TOPIC");
+        if (args.length != 2 && args.length != 3) {
+            System.err.println("usage: producer ENDPOINT TOPIC [NAMESPACE]");
             System.exit(2);
         }
         try {
-            new Program(args[0], args[1]).run();
+            new Program(args[0], args[1], args.length == 3 ? args[2] : "").run();
         } catch (Exception e) {
             e.printStackTrace();
             System.exit(1);
