@@ -35,6 +35,7 @@ _DELAY_LEVEL_RULE = (
     "a level is a decimal number, in a message to a DELAY topic that has neither a delivery time nor a message group, "
     "priority or lite topic, and is no transaction"
 )
+_TIME_MAX_MS = 2**62
 _LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
 
 
@@ -85,8 +86,9 @@ def effective_type(properties: "SystemProperties") -> "MessageType":
 
 
 def time_ms(stamp: "Timestamp") -> int:
-    """Milliseconds since the epoch, of any two numbers: ToMilliseconds refuses what no calendar has."""
-    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
+    """Milliseconds since the epoch, of any two numbers: ToMilliseconds refuses what no calendar has. What is farther
+    away than brokers can be told is as far as they can."""
+    return min(max(-_TIME_MAX_MS, stamp.seconds * 1000 + stamp.nanos // 1_000_000), _TIME_MAX_MS)
 
 
 def _refuse_body(body: bytes, limits: "MessageLimits") -> NoReturn:

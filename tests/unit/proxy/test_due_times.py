@@ -1,9 +1,11 @@
-"""When a delayed message is due, of the nanoseconds that its producer gave."""
+"""Times that clients give, in the milliseconds that brokers know; when a delayed message is due by them."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.send_special import _due_ms
 
 
@@ -12,3 +14,13 @@ def test_a_message_is_due_in_the_first_millisecond_that_is_not_before_its_time(s
     properties = pb.SystemProperties(delivery_timestamp={"seconds": seconds, "nanos": nanos})
     early_ns = seconds * 1_000_000_000 + nanos - _due_ms(properties, 0) * 1_000_000
     assert -1_000_000 < early_ns <= 0
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1))
+@example(2**63 - 1, 0)
+@example(-(2**63), 0)
+def test_every_time_can_be_told_to_a_broker_and_to_look_for_the_next_one(seconds: int, nanos: int) -> None:
+    told = time_ms(Timestamp(seconds=seconds, nanos=nanos))
+    assert -(2**63) <= told < 2**63 - 1
+    exact = seconds * 1000 + nanos // 1_000_000
+    assert told == exact or (abs(exact) > 2**62 and (told > 0) == (exact > 0))
