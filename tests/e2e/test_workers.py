@@ -82,6 +82,7 @@ async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: 
     assert {each.client_id for each in clients} == {producer.client_id for producer in producers}
     assert {each.process for each in clients} == {"worker-0", "worker-1"}
     assert {page.server for page in pages} == {"broker-0"}
+    assert not any(page.silent for page in pages)
     everybody = {"worker-0", "worker-1", BROKER}
     for answer in (levels, told):
         assert {each.process: each.levels for each in answer.processes} == dict.fromkeys(

@@ -15,6 +15,7 @@ from ternmq_common.printable import NAME_BYTES_MAX, cut
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
+from ternmq_runtime.workers.place import BROKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +41,8 @@ async def list_clients(
     found, more = await _own_clients(request, services)
     silent = []
     for process, data in answers.items():
+        if process == BROKER:
+            continue  # it has no clients
         told = None if data is None else _told(data)
         if told is None:
             silent.append(process)
@@ -88,7 +91,7 @@ async def _own_clients(
             wanted.append(client)
         await turns.next()
     first = heapq.nsmallest(request.limit, wanted, key=lambda client: client.client_id)
-    return [_connected(client, services) for client in first], len(wanted) > request.limit
+    return [connected(client, services) for client in first], len(wanted) > request.limit
 
 
 def _is_wanted(client: "ConnectedClient", request: admin_pb2.ListClientsRequest) -> bool:
@@ -109,7 +112,8 @@ def _page(
     return page, page[-1].client_id if page and (more or end < len(ordered)) else ""
 
 
-def _connected(client: "ConnectedClient", services: "Services") -> admin_pb2.ConnectedClient:
+def connected(client: "ConnectedClient", services: "Services") -> admin_pb2.ConnectedClient:
+    """A client of this process, as operators see it."""
     settings = client.settings
     entries = settings.subscription.subscriptions if settings is not None else ()
     topics = sorted({*client.topics, *(entry.topic.name for entry in entries)})
