@@ -46,7 +46,7 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     topic = await catalog.topic_to_be(name, may_create=may_create)
     # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
     accepted = topic.accepted if topic.type else MIXED
-    brokers = _brokers(topic, services) if topic.type else _future_brokers(topic, services)
+    brokers = permitted_brokers(topic, services) if topic.type else _future_brokers(topic, services)
     endpoints = endpoints_for(request.endpoints, call)
     return QueryRouteResponse(
         status=OK,
@@ -64,8 +64,9 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
     )
 
 
-def _brokers(topic: "Topic", services: "Services") -> "list[tuple[str, definition_pb2.Permission]]":
-    """Those that have the topic's queues now, and what may be done there."""
+def permitted_brokers(topic: "Topic", services: "Services") -> "list[tuple[str, definition_pb2.Permission]]":
+    """Those that have the topic's queues now, and what may be done there; FORBIDDEN or HA_NOT_AVAILABLE if there is
+    none."""
     route = services.messages.route(topic)
     brokers = [(broker, _permission(route, broker)) for broker in sorted({*route.readable, *route.writable})]
     if not brokers:

@@ -81,6 +81,11 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
     `send_special`.
     """
     call.require_client()
+    return await store_messages(request, call, services)
+
+
+async def store_messages(request: SendMessageRequest, call: "Call", services: "Services") -> "SendMessageResponse":
+    """As `send_message`, for who need not be a client."""
     now = services.clock.now_ms()
     messages = request.messages
     if not messages:

@@ -54,7 +54,7 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     client = services.clients.configured(client_id, settings, user=call.user)
     client.was_told_fifo, client.address = answer.subscription.fifo, call.peer
     if settings.subscription.subscriptions:
-        expressions = {entry.topic.name: _expression(entry.expression) for entry in settings.subscription.subscriptions}
+        expressions = {entry.topic.name: filter_text(entry.expression) for entry in settings.subscription.subscriptions}
         services.subscriptions.replaced(settings.subscription.group.name, client_id, expressions)
     return TelemetryCommand(status=OK, settings=answer)
 
@@ -76,7 +76,7 @@ async def _complete_consumer(answer: Settings, call: "Call", services: "Services
         )
     subscription = answer.subscription
     for entry in subscription.subscriptions:
-        _expression(entry.expression)
+        filter_text(entry.expression)
         # Which topics there are is for receives to say; this name is shown to operators.
         if problem := problem_of_name(entry.topic.name):
             raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
@@ -92,7 +92,7 @@ async def _complete_consumer(answer: Settings, call: "Call", services: "Services
     answer.backoff_policy.CopyFrom(_retry_policy(group))
 
 
-def _expression(expression: FilterExpression) -> str:
+def filter_text(expression: FilterExpression) -> str:
     """The text of a subscription's filter; ILLEGAL_FILTER_EXPRESSION for one that can't be used.
 
     A condition is not looked at further: the clients' receives are refused with the place of the error.

@@ -84,7 +84,7 @@ class Subscriptions:
 
     def used(self, group: str, client_id: str, topic: str, expression: str) -> None:
         """The client receives from the topic with that filter. TOO_MANY_REQUESTS if that can't be remembered."""
-        kept = _kept(expression)
+        kept = kept_text(expression)
         before = self._by_group.get(group, {}).get(topic, _NOBODY).filters.get(client_id)
         if before == kept:
             return
@@ -140,6 +140,22 @@ class Subscriptions:
         """The ids of the group's members that subscribe the topic."""
         return sorted(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
 
+    def groups(self) -> list[str]:
+        """Those of which a member subscribes something."""
+        return list(self._by_group)
+
+    def has_readers(self, group: str, topic: str) -> bool:
+        """Whether a member of the group subscribes the topic."""
+        return topic in self._by_group.get(group, ())
+
+    def agree(self, group: str, topic: str) -> bool:
+        """Whether all of the group's members that subscribe the topic use one filter."""
+        return len(self._by_group.get(group, {}).get(topic, _NOBODY).clients_with) <= 1
+
+    def filters(self, group: str, topic: str) -> dict[str, str]:
+        """The filter of each of the group's members that subscribe the topic, by client id; see `kept_text`."""
+        return dict(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
+
     def all(self) -> list[Subscription]:
         """Each group with each topic that a member of it subscribes."""
         return [Subscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
@@ -182,8 +198,8 @@ def _warn(group: str, topic: str, members: _Members, client_id: str) -> None:
     )  # fmt: skip
 
 
-def _kept(expression: str) -> str:
-    """Of a long filter its beginning, and what no other one has."""
+def kept_text(expression: str) -> str:
+    """What is remembered of a filter: of a long one its beginning, and what no other one has."""
     if len(expression) <= CUT_AT:
         return expression
     digest = sha256(expression.encode()).hexdigest()[:16]
