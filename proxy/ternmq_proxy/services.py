@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_common.clock import Clock
     from ternmq_common.filters import Filters
     from ternmq_common.limits import MessageLimits, RequestLimits
@@ -26,7 +28,7 @@ class Services:
     """`store_host` is `host:port` of the first listener, which messages name when they are delivered. `clock` is the
     stack's, for everything that is told to clients or compared with stored times; who is alive is asked of a monotonic
     one. `lowest_first`: of PRIORITY topics the smaller number comes first. `delay_levels_ms` are the waits of the
-    levels of the 4.x property DELAY, from level 1 on."""
+    levels of the 4.x property DELAY, from level 1 on. `connections` says how many this process has now."""
 
     process: "ServerProcess"
     clock: "Clock"
@@ -49,3 +51,4 @@ class Services:
     store_host: str
     long_poll_max_ms: int
     started_ms: int
+    connections: "Callable[[], int]"

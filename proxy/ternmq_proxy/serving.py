@@ -14,6 +14,7 @@ from ternmq_common.printable import listed
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
 from ternmq_proxy.activities.client_life import depart
+from ternmq_proxy.activities.published_admin.siblings import PUBLISHED_ANSWERS
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.handles import Handles
@@ -30,6 +31,7 @@ from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AsyncExitStack
 
     from ternmq_common.clock import Clock
@@ -43,6 +45,10 @@ _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
 # So many are forgotten within two milliseconds.
 _GONE_AT_ONCE = 500
+
+
+def _no_front() -> int:
+    return 0
 
 
 async def serve_clients(
@@ -68,8 +74,11 @@ async def serve_clients(
         overload_delay_ms=settings.overload_delay_ms,
         signed=settings.access_control,
     )
-    services = make_services(settings, clock, catalog, messages, front.addresses[0], process, access)
-    process.answers[CLIENTS] = functools.partial(answer_clients, services=services)
+    services = make_services(
+        settings, clock, catalog, messages, front.addresses[0], process, access, lambda: front.connections
+    )
+    answers = {CLIENTS: answer_clients, **PUBLISHED_ANSWERS}
+    process.answers.update((name, functools.partial(answer, services=services)) for name, answer in answers.items())
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
@@ -93,9 +102,10 @@ def make_services(
     store_host: str,
     process: ServerProcess | None = None,
     access: AccessControl | None = None,
+    connections: "Callable[[], int]" = _no_front,
 ) -> Services:
     """What the activities ask; `store_host` is the address of the first listener. `process` may be left out where
-    nobody asks for it; without `access` everything is allowed."""
+    nobody asks for it; without `access` everything is allowed. `connections` counts those of the front."""
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce)
@@ -133,6 +143,7 @@ def make_services(
         store_host=store_host,
         long_poll_max_ms=settings.long_poll_max_ms,
         started_ms=clock.now_ms(),
+        connections=connections,
     )
 
 

@@ -18,7 +18,10 @@ from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.watching import WatchingClient
+from ternmq_protos.v2 import admin_pb2 as published
+from ternmq_protos.v2 import definition_pb2 as pb
 from tests.faults.test_process_death import TOPIC, Account, consume_all, keep_sending
+from tests.support.embedded import RawClient
 from tests.support.until import until, until_answered
 from tests.support.workers import BROKER, WorkerStack
 
@@ -97,6 +100,45 @@ async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: 
         ("worker", True),
         ("worker", True),
     ]
+
+
+async def test_one_worker_tells_by_the_published_service_what_all_clients_subscribe(stack: WorkerStack) -> None:
+    clients = [RawClient(stack.grpc) for _ in range(CONNECTIONS)]
+    group, topic = {"name": "g"}, {"name": TOPIC}
+    asker = clients[0]
+    try:
+        await asker.create_topic(TOPIC)
+        for number, client in enumerate(clients):
+            await client.configure(_consumer("g", TOPIC, "a" if number else "b"))
+        await asker.send(TOPIC, b"one")
+        ids = sorted(client.client_id for client in clients)
+        listed = await asker.published("ListSubscription", published.ListSubscriptionRequest(group=group))
+        described = await asker.published("DescribeSubscription", published.DescribeSubscriptionRequest(topic=topic))
+        connected = await asker.published(
+            "ListConsumerConnection", published.ListConsumerConnectionRequest(group=group)
+        )
+        stats = await asker.published("GetProxyRuntimeStats", published.GetProxyRuntimeStatsRequest())
+        running = [
+            await asker.published(
+                "GetConsumerRunningInfo", published.GetConsumerRunningInfoRequest(group=group, client_id=client_id)
+            )
+            for client_id in ids
+        ]
+    finally:
+        await asyncio.gather(*(client.channel.close() for client in clients))
+    assert {answer.status.message for answer in (listed, described, connected, stats)} == {"OK"}
+    assert [info.subscription_consistency for info in listed.subscription_info] == [False]
+    assert [each.client_info.client_id for each in described.client_subscription_info] == ids
+    assert [info.client_id for info in connected.client_info] == ids
+    assert (stats.connections, stats.consumers, stats.producers) == (CONNECTIONS, CONNECTIONS, 0)
+    assert {each.status.code for each in running} == {pb.OK}
+    assert all(TOPIC in each.consumer_running_info.subscriptions for each in running)
+
+
+def _consumer(group: str, topic: str, tags: str) -> pb.Settings:
+    entry = {"topic": {"name": topic}, "expression": {"type": pb.TAG, "expression": tags}}
+    subscription = {"group": {"name": group}, "subscriptions": [entry]}
+    return pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription=subscription)
 
 
 async def test_the_status_names_a_worker_that_hangs(stack: WorkerStack) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ternmq_common.access.actions import Action
 from ternmq_protos.admin_v1 import admin_pb2 as admin
+from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import message, receive_request
@@ -103,6 +104,27 @@ ADMIN: dict[str, Line] = {
     ),
     "DeleteQuota": Line(admin.DeleteQuotaRequest(kind="user", name=USER), (), super_only=True),
     "ListQuotas": Line(admin.ListQuotasRequest(), one("Cluster:quotas Get")),
+}
+PUBLISHED: dict[str, Line] = {
+    # Of no level, since it would be changed for all tests of the process.
+    "ChangeLogLevel": Line(published.ChangeLogLevelRequest.FromString(b"\x08\x63"), one("Cluster:log-levels Update")),
+    "DescribeTopicStatus": Line(published.DescribeTopicStatusRequest(topic=T), one("Topic:t Get")),
+    "ListSubscription": Line(published.ListSubscriptionRequest(topic=T, group=G), (("Topic:t Get", "Group:g Get"),)),
+    "DescribeSubscription": Line(published.DescribeSubscriptionRequest(topic=T), one("Topic:t Get")),
+    "DeleteSubscription": Line(published.DeleteSubscriptionRequest(topic=T, group=G), one("Group:g Update")),
+    "DescribeGroupAccumulation": Line(published.DescribeGroupAccumulationRequest(group=G), one("Group:g Get")),
+    "ListConsumerConnection": Line(published.ListConsumerConnectionRequest(group=G), one("Group:g Get")),
+    "ResetGroupOffset": Line(
+        published.ResetGroupOffsetRequest(group=G, topic=T, reset_timestamp={"seconds": 1}), one("Group:g Update")
+    ),
+    "QueryMessage": Line(published.ListMessageRequest(topic=T, message_key="k"), one("Topic:t Sub", "Topic:t Get")),
+    "PrintThreadStackTrace": Line(published.PrintThreadStackTraceRequest(group=G), one("Group:g Get")),
+    "VerifyMessage": Line(published.VerifyMessageRequest(group=G, topic=T), one("Group:g Update")),
+    "AdminSendMessage": Line(published.AdminSendMessageRequest(topic=T, body=b"b"), one("Topic:t Pub")),
+    "GetConsumerRunningInfo": Line(published.GetConsumerRunningInfoRequest(group=G), one("Group:g Get")),
+    "GetTopicRoute": Line(published.GetTopicRouteRequest(topic=T), one("Topic:t Pub", "Topic:t Sub", "Topic:t Get")),
+    "QueryTimeSpan": Line(published.QueryTimeSpanRequest(group=G, topics=[T]), (("Topic:t Get", "Group:g Get"),)),
+    "GetProxyRuntimeStats": Line(published.GetProxyRuntimeStatsRequest(), one("Cluster:server Get")),
 }
 OF_TRANSACTIONS = frozenset({"GetTransaction", "ResolveTransaction"})
 """Whose requests name a topic by a transaction alone."""

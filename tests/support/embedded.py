@@ -15,6 +15,7 @@ import grpc.aio
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
+from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.main import make_clock, start
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 MESSAGING = rpc.DESCRIPTOR.services_by_name["MessagingService"]
 ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
+PUBLISHED = published_pb2.DESCRIPTOR.services_by_name["Admin"]
 TIMEOUT_S = 20.0
 Metadata = tuple[tuple[str, str], ...]
 # A descriptor says of which type requests, answers and fields are; no annotation here can say it for all.
@@ -127,6 +129,10 @@ class RawClient:
         """A call of our Admin service."""
         return await self._unary(ADMIN, admin_pb2, name, request, TIMEOUT_S)
 
+    async def published(self, name: str, request: Proto) -> Proto:
+        """A call of the Admin service that is published with the protocol."""
+        return await self._unary(PUBLISHED, published_pb2, name, request, TIMEOUT_S)
+
     async def _unary(self, service: Proto, module: Proto, name: str, request: Proto, timeout_s: float) -> Proto:
         response = getattr(module, service.methods_by_name[name].output_type.name)
         invoke = self.channel.unary_unary(
@@ -164,6 +170,16 @@ class RawClient:
     async def create_topic(self, name: str, *, queues: int = 1, kind: "pb.MessageType" = pb.NORMAL) -> str:
         topic = admin_pb2.Topic(name=name, queues=queues, type=kind)
         answer = await self.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))
+        assert answer.status.code == pb.OK, answer.status.message
+        return name
+
+    async def update_topic(self, name: str, **fields: Proto) -> None:
+        answer = await self.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=name, **fields))
+        assert answer.status.code == pb.OK, answer.status.message
+
+    async def create_group(self, name: str, **settings: Proto) -> str:
+        group = admin_pb2.Group(name=name, **settings)
+        answer = await self.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
         assert answer.status.code == pb.OK, answer.status.message
         return name
 

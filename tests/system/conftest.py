@@ -3,16 +3,20 @@
 A module that uses it runs its tests in the server's event loop: `pytestmark = SERVER_LOOP`.
 """
 
+import logging
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 
 from ternmq_common.handle_keys import HandleKeys
+from ternmq_common.log_levels import OWN_PACKAGES
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.activities import receive_message
+from ternmq_runtime.observability import log_control
+from ternmq_runtime.workers.siblings import Siblings
 from tests.support.embedded import Embedded, RawClient
 from tests.support.handle_keys import keys_in
 
@@ -119,6 +123,30 @@ def new_topic() -> str:
 def group() -> str:
     """The name of a group that does not exist yet."""
     return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def log_levels() -> Iterator[None]:
+    """They are the tests' process's: what they were is put back."""
+    names = [None, *OWN_PACKAGES, "hpack"]
+    before = {name: logging.getLogger(name).level for name in names}
+    yield
+    log_control.apply(log_control.check("info"))
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture
+def siblings(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes | None]]:
+    """What other processes of the server answer, by question and their names; None of one that is silent."""
+    answers: dict[str, dict[str, bytes | None]] = {}
+
+    async def ask(self: Siblings, question: str, argument: str = "") -> dict[str, bytes | None]:
+        del self, argument
+        return answers.get(question, {})
+
+    monkeypatch.setattr(Siblings, "ask", ask)
+    return answers
 
 
 @pytest.fixture

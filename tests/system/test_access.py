@@ -18,18 +18,31 @@ from grpc_reflection.v1alpha import reflection_pb2
 from ternmq_common.access.users import Secret, User
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.access_table import ADMIN, GROUP, MESSAGING, OF_TRANSACTIONS, TOPIC, Line, is_enough, rights
+from tests.support.access_table import (
+    ADMIN,
+    GROUP,
+    MESSAGING,
+    OF_TRANSACTIONS,
+    PUBLISHED,
+    TOPIC,
+    Line,
+    is_enough,
+    rights,
+)
 from tests.support.embedded import Embedded, RawClient, code, message, receive_request
 from tests.support.until import until
 from tests.support.users import SECRET, Users, signed
+from tests.system.test_telemetry import consumer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
 ANY_PORT = "127.0.0.1:0"
+EVERY: dict[str, Line] = {**MESSAGING, **ADMIN, **PUBLISHED}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -72,18 +85,29 @@ async def outcome(client: RawClient, name: str, request: Any) -> str:  # noqa: A
         return code(await client.configure(request.settings))
     if name in {"ReceiveMessage", "PullMessage"}:
         return code(await client.stream(name, request).read())
-    return code(await (client.admin if name in ADMIN else client.call)(name, request))
+    if name == "ChangeLogLevel":
+        return await outcome_without_status(client, name, request)
+    ask = client.admin if name in ADMIN else client.published if name in PUBLISHED else client.call
+    return code(await ask(name, request))
+
+
+async def outcome_without_status(client: RawClient, name: str, request: Any) -> str:  # noqa: ANN401
+    """Of a call whose answer has no status: gRPC's says it."""
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        await client.published(name, request)
+    codes = {grpc.StatusCode.UNAUTHENTICATED: "UNAUTHORIZED", grpc.StatusCode.INVALID_ARGUMENT: "BAD_REQUEST"}
+    return codes[ended.value.code()]
 
 
 # --- every call, every right
 
 
-@pytest.mark.parametrize("name", sorted({*MESSAGING, *ADMIN} - OF_TRANSACTIONS))
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - OF_TRANSACTIONS))
 async def test_a_call_is_for_those_alone_who_have_its_rights(
     guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
-    line: Line = {**MESSAGING, **ADMIN}[name]
+    line = EVERY[name]
     for held in [(), *((right,) for right in rights(line)), *line.sets]:
         guarded.users.put("one", *(f"allow {right}" for right in held))
         async with guarded.client("one") as client:
@@ -95,20 +119,20 @@ async def test_a_call_is_for_those_alone_who_have_its_rights(
                 await root.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": GROUP}))
 
 
-@pytest.mark.parametrize("name", sorted({*MESSAGING, *ADMIN}))
+@pytest.mark.parametrize("name", sorted(EVERY))
 async def test_no_call_is_answered_for_nobody(guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
-    request = {**MESSAGING, **ADMIN}[name].request
+    request = EVERY[name].request
     async with RawClient(guarded.server.grpc) as nobody:
         assert await outcome(nobody, name, request) == "UNAUTHORIZED"
     async with RawClient(guarded.server.grpc, metadata=()) as nameless:
         assert await outcome(nameless, name, request) == "UNAUTHORIZED"
 
 
-@pytest.mark.parametrize("name", sorted({*MESSAGING, *ADMIN} - OF_TRANSACTIONS))
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - OF_TRANSACTIONS))
 async def test_a_denied_right_is_none(guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
-    line = {**MESSAGING, **ADMIN}[name]
+    line = EVERY[name]
     guarded.users.put("denied", "allow * All", "deny * All")
     async with guarded.client("denied") as client:
         answered = await outcome(client, name, line.request)
@@ -208,6 +232,60 @@ async def test_bodies_are_for_readers(guarded: Guarded) -> None:
         (seen,) = (await support.admin("QueryMessages", query)).messages
         assert (seen.body, list(seen.system_properties.keys)) == (b"", ["the-key"])
         assert (await root.admin("QueryMessages", query)).messages[0].body == b"private"
+
+
+async def test_the_published_service_shows_bodies_to_readers_alone(guarded: Guarded) -> None:
+    guarded.users.put("support", f"allow Topic:{TOPIC} Get")
+    query = published.ListMessageRequest(topic={"name": TOPIC}, message_key="their-key")
+    async with guarded.client("root") as root, guarded.client("support") as support:
+        await root.send(TOPIC, b"private", keys=["their-key"])
+        (seen,) = (await support.published("QueryMessage", query)).messages
+        assert (seen.body, list(seen.system_properties.keys)) == (b"", ["their-key"])
+        assert (await root.published("QueryMessage", query)).messages[0].body == b"private"
+
+
+async def test_subscriptions_are_shown_of_groups_that_the_user_may_get(guarded: Guarded) -> None:
+    guarded.users.put("reader", "allow Topic:t Get", "allow Group:shown Get")
+    listing = published.ListSubscriptionRequest(topic={"name": TOPIC})
+    describing = published.DescribeSubscriptionRequest(topic={"name": TOPIC})
+    async with guarded.client("root") as one, guarded.client("root") as two, guarded.client("reader") as reader:
+        for client, group in ((one, "shown"), (two, "hidden")):
+            await client.create_group(group)
+            await client.receive(TOPIC, group)
+        listed = (await reader.published("ListSubscription", listing)).subscription_info
+        assert [info.group.name for info in listed] == ["shown"]
+        (described,) = (await reader.published("DescribeSubscription", describing)).client_subscription_info
+        assert described.client_info.client_id == dict(one.metadata)["x-mq-client-id"]
+        every = (await one.published("ListSubscription", listing)).subscription_info
+        assert {info.group.name for info in every} >= {"shown", "hidden"}
+
+
+async def test_where_clients_are_is_for_who_may_list_them(guarded: Guarded) -> None:
+    guarded.users.put("reader", "allow Group:located Get")
+    request = published.ListConsumerConnectionRequest(group={"name": "located"})
+    settings = consumer("located", subscriptions=[{"topic": {"name": TOPIC}}])
+    async with guarded.client("root") as root, guarded.client("reader") as reader:
+        await root.create_group("located")
+        await root.configure(settings)
+        (cut,) = (await reader.published("ListConsumerConnection", request)).client_info
+        assert (cut.language, cut.hostname, cut.egress_ip) == ("RUST", "", "")
+        guarded.users.put("reader", "allow Group:located Get", "allow Cluster:clients List")
+        (whole,) = (await reader.published("ListConsumerConnection", request)).client_info
+        assert (whole.hostname, whole.egress_ip) == ("host", "127.0.0.1")
+
+
+async def test_topics_that_are_named_need_a_right_of_their_own(guarded: Guarded) -> None:
+    guarded.users.put("reader", f"allow Group:{GROUP} Get")
+    group, topics = {"name": GROUP}, [{"name": TOPIC}]
+    requests: dict[str, Any] = {
+        "DescribeGroupAccumulation": published.DescribeGroupAccumulationRequest(group=group, topics=topics),
+        "QueryTimeSpan": published.QueryTimeSpanRequest(group=group, topics=topics),
+    }
+    async with guarded.client("reader") as reader:
+        for name, request in requests.items():
+            assert code(await reader.published(name, request)) == "UNAUTHORIZED"
+            request.ClearField("topics")
+            assert code(await reader.published(name, request)) == "OK"
 
 
 async def test_a_client_id_is_one_users(guarded: Guarded) -> None:
@@ -381,14 +459,19 @@ async def test_changes_and_refusals_are_in_the_audit_log(guarded: Guarded) -> No
     async with guarded.client("writer") as writer:
         await writer.create_topic("audited-topic")
         await writer.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=hostile))
+        guarded.users.put("writer", "allow Topic:audited-* Pub")
+        await writer.published(
+            "AdminSendMessage", published.AdminSendMessageRequest(topic={"name": "audited-topic"}, body=b"x")
+        )
 
     def lines() -> list[dict[str, Any]]:
         text = (guarded.folder / "audit.log").read_text(encoding="ascii")
         assert SECRET not in text
         return [entry for line in text.splitlines() if (entry := json.loads(line))["user"] == "writer"]
 
-    await until(lambda: len(lines()) == 2)
-    created, deleted = lines()
+    await until(lambda: len(lines()) == 3)
+    created, deleted, sent = lines()
+    assert (sent["call"], sent["resource"], sent["allowed"]) == ("AdminSendMessage", "Topic:audited-topic", True)
     assert (created["call"], created["resource"], created["allowed"]) == ("CreateTopic", "Topic:audited-topic", True)
     assert created["why"] == "allow Create on Topic:audited-*"
     assert (deleted["call"], deleted["resource"], deleted["allowed"]) == ("DeleteTopic", f"Topic:{hostile}", False)

@@ -4,12 +4,10 @@ import asyncio
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ternmq_common.log_levels import OWN_PACKAGES
 from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -17,24 +15,12 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.activities import admin_server
 from ternmq_proxy.activities.admin_clients import LIMIT_MAX, TOPICS_MAX
 from ternmq_proxy.server_process import ServerProcess
-from ternmq_runtime.observability import log_control
 from tests.support.embedded import Embedded, RawClient, code
 from tests.support.two_proxies import CALL, Cluster
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_telemetry import consumer, filtered, producer
 
 pytestmark = SERVER_LOOP
-
-
-@pytest.fixture
-def log_levels() -> Iterator[None]:
-    """They are the tests' process's: what they were is put back."""
-    names = [None, *OWN_PACKAGES, "hpack"]
-    before = {name: logging.getLogger(name).level for name in names}
-    yield
-    log_control.apply(log_control.check("info"))
-    for name, level in before.items():
-        logging.getLogger(name).setLevel(level)
 
 
 async def listed(client: RawClient, **fields: object) -> admin_pb2.ListClientsResponse:

@@ -82,7 +82,7 @@ async def test_bytes_that_are_no_command_end_telemetry_with_internal(client: Raw
     "path",
     [
         "/apache.rocketmq.v2.MessagingService/NoSuchCall",
-        "/apache.rocketmq.v2.Admin/ChangeLogLevel",
+        "/apache.rocketmq.v2.Admin/NoSuchCall",
         "/apache.rocketmq.v1.MessagingService/QueryRoute",
         "/nobody/nothing",
     ],

@@ -16,6 +16,7 @@ from tests.system.conftest import ANY_PORT, SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 SERVICES = [
+    "apache.rocketmq.v2.Admin",
     "apache.rocketmq.v2.MessagingService",
     "grpc.health.v1.Health",
     "grpc.reflection.v1alpha.ServerReflection",

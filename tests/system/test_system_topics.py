@@ -8,9 +8,10 @@ import pytest
 
 from ternmq_common.names import SYSTEM_TOPICS
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import ADMIN, MESSAGING, Proto, RawClient, code, duration, message
+from tests.support.embedded import ADMIN, MESSAGING, PUBLISHED, Proto, RawClient, code, duration, message
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = [SERVER_LOOP, pytest.mark.usefixtures("errors_at_once")]
@@ -49,6 +50,22 @@ ADMIN_CALLS: dict[str, dict[str, Proto]] = {
     "ResetOffsets": {"topic": ..., "group": "{group}", "earliest": True},
     "ResendDeadLetters": {"to_topic": ..., "group": "{group}", "offsets": [0]},
 }
+PUBLISHED_CALLS: dict[str, dict[str, Proto]] = {
+    "DescribeTopicStatus": {"topic": {"name": ...}},
+    "ListSubscription": {"topic": {"name": ...}},
+    "DescribeSubscription": {"topic": {"name": ...}},
+    "DescribeGroupAccumulation": {"topics": [{"name": ...}], "group": {"name": "{group}"}},
+    "ListConsumerConnection": {"topic": {"name": ...}, "group": {"name": "{group}"}},
+    "ResetGroupOffset": {"topic": {"name": ...}, "group": {"name": "{group}"}, "reset_timestamp": {"seconds": 1}},
+    "QueryMessage": {"topic": {"name": ...}},
+    "AdminSendMessage": {"topic": {"name": ...}, "body": b"x"},
+    "GetTopicRoute": {"topic": {"name": ...}},
+    "QueryTimeSpan": {"topics": [{"name": ...}], "group": {"name": "{group}"}},
+}
+TOPICLESS_PUBLISHED = {
+    *("ChangeLogLevel", "GetConsumerRunningInfo", "GetProxyRuntimeStats"),
+    *("DeleteSubscription", "PrintThreadStackTrace", "VerifyMessage"),  # which are not served
+}
 TOPICLESS = {"Heartbeat", "NotifyClientTermination", "Telemetry", "SyncLiteSubscription"}
 TOPICLESS_ADMIN = {
     *("ListTopics", "CreateGroup", "ListGroups", "DescribeGroup", "DeleteGroup", "UpdateGroup"),
@@ -84,6 +101,7 @@ async def first_code(client: RawClient, name: str, request: Proto) -> str:
 async def test_the_tables_name_every_call() -> None:
     assert {method.name for method in MESSAGING.methods} == MESSAGING_CALLS.keys() | TOPICLESS
     assert {method.name for method in ADMIN.methods} == ADMIN_CALLS.keys() | TOPICLESS_ADMIN
+    assert {method.name for method in PUBLISHED.methods} == PUBLISHED_CALLS.keys() | TOPICLESS_PUBLISHED
 
 
 @pytest.mark.parametrize("name", MESSAGING_CALLS)
@@ -100,6 +118,17 @@ async def test_no_call_of_operators_reaches_a_system_topic(client: RawClient, na
     for topic in NAMES:
         request = getattr(admin_pb2, ADMIN.methods_by_name[name].input_type.name)
         answer = await client.admin(name, request(**filled(ADMIN_CALLS[name], topic, group)))
+        assert (topic, code(answer)) == (topic, "ILLEGAL_TOPIC")
+
+
+@pytest.mark.parametrize("name", PUBLISHED_CALLS)
+async def test_no_call_of_the_published_service_reaches_a_system_topic(
+    client: RawClient, name: str, group: str
+) -> None:
+    await client.create_group(group)
+    for topic in NAMES:
+        request = getattr(published_pb2, PUBLISHED.methods_by_name[name].input_type.name)
+        answer = await client.published(name, request(**filled(PUBLISHED_CALLS[name], topic, group)))
         assert (topic, code(answer)) == (topic, "ILLEGAL_TOPIC")
 
 

@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from ternmq_proxy.access import needs
 from ternmq_proxy.access.needs import Asked, Need
@@ -164,15 +165,64 @@ def _transactions(request: object, answer: "admin_pb2.ListTransactionsResponse",
     _kept(answer.transactions, lambda transaction: may(needs.TOPIC_GET, transaction.topic))
 
 
-def _bodies(request: "admin_pb2.QueryMessagesRequest", answer: "admin_pb2.QueryMessagesResponse", may: May) -> None:
-    if not may(needs.TOPIC_SUB, request.topic):
-        for message in answer.messages:
-            message.ClearField("body")
+def _bodies(path: str) -> Cut:
+    """Of messages of the topic in that field of the request."""
+    name = attrgetter(path)
+
+    def cut(request: Any, answer: Any, may: May) -> None:  # noqa: ANN401 - of one of two services
+        if not may(needs.TOPIC_SUB, name(request)):
+            for message in answer.messages:
+                message.ClearField("body")
+
+    return cut
 
 
 def _body(request: object, answer: "admin_pb2.GetTransactionResponse", may: May) -> None:
     if not may(needs.TOPIC_SUB, answer.transaction.topic):
         answer.message.ClearField("body")
+
+
+def _subscribed(
+    request: "published_pb2.ListSubscriptionRequest | published_pb2.DescribeSubscriptionRequest",
+    call: "Call",
+    services: "Services",
+) -> Iterator[Asked]:
+    if request.HasField("group"):
+        yield needs.GROUP_GET, request.group.name
+    if request.HasField("topic"):
+        yield needs.TOPIC_GET, request.topic.name
+
+
+def _progress(
+    request: "published_pb2.DescribeGroupAccumulationRequest | published_pb2.QueryTimeSpanRequest",
+    call: "Call",
+    services: "Services",
+) -> Iterator[Asked]:
+    yield needs.GROUP_GET, request.group.name
+    for topic in request.topics:  # which need not be the group's
+        yield needs.TOPIC_GET, topic.name
+
+
+def _subscriptions(request: object, answer: "published_pb2.ListSubscriptionResponse", may: May) -> None:
+    _kept(answer.subscription_info, lambda info: may(needs.GROUP_GET, info.group.name))
+
+
+def _subscribers(request: object, answer: "published_pb2.DescribeSubscriptionResponse", may: May) -> None:
+    infos = answer.client_subscription_info
+    _kept(infos, lambda each: may(needs.GROUP_GET, each.subscription_info.group.name))
+    _cut_hosts((each.client_info for each in infos), may)
+
+
+def _connections(request: object, answer: "published_pb2.ListConsumerConnectionResponse", may: May) -> None:
+    _cut_hosts(answer.client_info, may)
+
+
+def _cut_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
+    """Where clients are is for who may list them."""
+    if not may(needs.CLUSTER_LIST, "clients"):
+        for client in clients:
+            client.ClearField("hostname")
+            client.ClearField("egress_ip")
 
 
 MESSAGING_RULES: dict[str, Rule] = {
@@ -207,7 +257,7 @@ ADMIN_RULES: dict[str, Rule] = {
     "DeleteGroup": needs_of(needs.GROUP_DELETE, "name", changes=True),
     "UpdateGroup": needs_of(needs.GROUP_UPDATE, "group.name", changes=True),
     "ResetOffsets": Rule(ask=_reset, changes=True),
-    "QueryMessages": needs_of(needs.TOPIC_QUERY, "topic", cut=_bodies),
+    "QueryMessages": needs_of(needs.TOPIC_QUERY, "topic", cut=_bodies("topic")),
     "ResendDeadLetters": Rule(ask=_resent, changes=True),
     "ListTransactions": Rule(ask=_listed_transactions, cut=_transactions),
     "GetTransaction": Rule(ask_later=_transaction(needs.TOPIC_GET), cut=_body),
@@ -240,9 +290,27 @@ ADMIN_RULES: dict[str, Rule] = {
     "DeleteQuota": _super("quotas", "name", changes=True),
     "ListQuotas": cluster(needs.CLUSTER_GET, "quotas"),
 }
+PUBLISHED_ADMIN_RULES: dict[str, Rule] = {
+    "ChangeLogLevel": cluster(needs.CLUSTER_UPDATE, "log-levels", changes=True),
+    "DescribeTopicStatus": needs_of(needs.TOPIC_GET, "topic.name"),
+    "ListSubscription": Rule(ask=_subscribed, cut=_subscriptions),
+    "DescribeSubscription": Rule(ask=_subscribed, cut=_subscribers),
+    "DeleteSubscription": needs_of(needs.GROUP_UPDATE, "group.name"),
+    "DescribeGroupAccumulation": Rule(ask=_progress),
+    "ListConsumerConnection": needs_of(needs.GROUP_GET, "group.name", cut=_connections),
+    "ResetGroupOffset": needs_of(needs.GROUP_UPDATE, "group.name", changes=True),
+    "QueryMessage": needs_of(needs.TOPIC_QUERY, "topic.name", cut=_bodies("topic.name")),
+    "PrintThreadStackTrace": needs_of(needs.GROUP_GET, "group.name"),
+    "VerifyMessage": needs_of(needs.GROUP_UPDATE, "group.name"),
+    "AdminSendMessage": needs_of(needs.TOPIC_PUB, "topic.name", changes=True),
+    "GetConsumerRunningInfo": needs_of(needs.GROUP_GET, "group.name"),
+    "GetTopicRoute": needs_of(needs.TOPIC_ROUTE, "topic.name"),
+    "QueryTimeSpan": Rule(ask=_progress),
+    "GetProxyRuntimeStats": cluster(needs.CLUSTER_GET, "server"),
+}
 METRICS: Asked = (needs.CLUSTER_GET, "metrics")
 """What the HTTP front's paths need, but those of health, which are open."""
-RULES = MESSAGING_RULES | ADMIN_RULES
+RULES = MESSAGING_RULES | ADMIN_RULES | PUBLISHED_ADMIN_RULES
 
 
 def _check(service: Any, rules: dict[str, Rule]) -> None:  # noqa: ANN401 - a service's descriptor
@@ -254,4 +322,5 @@ def _check(service: Any, rules: dict[str, Rule]) -> None:  # noqa: ANN401 - a se
 
 _check(service_pb2.DESCRIPTOR.services_by_name["MessagingService"], MESSAGING_RULES)
 _check(admin_pb2.DESCRIPTOR.services_by_name["Admin"], ADMIN_RULES)
-assert len(RULES) == len(MESSAGING_RULES) + len(ADMIN_RULES), "two calls have one name"
+_check(published_pb2.DESCRIPTOR.services_by_name["Admin"], PUBLISHED_ADMIN_RULES)
+assert len(RULES) == len(MESSAGING_RULES) + len(ADMIN_RULES) + len(PUBLISHED_ADMIN_RULES), "two calls have one name"

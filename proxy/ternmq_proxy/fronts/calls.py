@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from ternmq_proxy.activities import (
     admin_brokers,
@@ -23,6 +24,19 @@ from ternmq_proxy.activities import (
 from ternmq_proxy.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
 from ternmq_proxy.activities.end_transaction import end_transaction
 from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
+from ternmq_proxy.activities.published_admin import (
+    accumulation,
+    connections,
+    message_query,
+    not_served,
+    offsets,
+    running_info,
+    sending,
+    server,
+    subscriptions,
+    time_span,
+    topics,
+)
 from ternmq_proxy.activities.query_route import query_assignment, query_route
 from ternmq_proxy.activities.recall_message import recall_message
 from ternmq_proxy.activities.receive_message import receive_message
@@ -42,6 +56,7 @@ if TYPE_CHECKING:
 AT_ONCE_BYTES_MAX = 64 << 10
 
 MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+PUBLISHED_ADMIN_SERVICE = published_pb2.DESCRIPTOR.services_by_name["Admin"]
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
 
@@ -66,9 +81,9 @@ StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """One request, one answer of `response`, whose `status` is its outcome. `begin`, if there is one, answers
-    most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for which it
-    raises DecodeError."""
+    """One request, one answer of `response`, whose `status`, if it has one, is its outcome. `begin`, if there is one,
+    answers most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for
+    which it raises DecodeError."""
 
     activity: Activity
     request: Any
@@ -153,6 +168,24 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "DeleteQuota": admin_quotas.delete_quota,
     "ListQuotas": admin_quotas.list_quotas,
 }
+_PUBLISHED_ADMIN_UNARY: dict[str, Activity] = {
+    "ChangeLogLevel": server.change_log_level,
+    "DescribeTopicStatus": topics.describe_topic_status,
+    "ListSubscription": subscriptions.list_subscription,
+    "DescribeSubscription": subscriptions.describe_subscription,
+    "DeleteSubscription": not_served.delete_subscription,
+    "DescribeGroupAccumulation": accumulation.describe_group_accumulation,
+    "ListConsumerConnection": connections.list_consumer_connection,
+    "ResetGroupOffset": offsets.reset_group_offset,
+    "QueryMessage": message_query.query_message,
+    "PrintThreadStackTrace": not_served.print_thread_stack_trace,
+    "VerifyMessage": not_served.verify_message,
+    "AdminSendMessage": sending.admin_send_message,
+    "GetConsumerRunningInfo": running_info.get_consumer_running_info,
+    "GetTopicRoute": topics.get_topic_route,
+    "QueryTimeSpan": time_span.query_time_span,
+    "GetProxyRuntimeStats": server.get_proxy_runtime_stats,
+}
 
 
 def messaging_calls() -> "dict[str, Unary | Streamed]":
@@ -171,13 +204,22 @@ def messaging_calls() -> "dict[str, Unary | Streamed]":
 
 def admin_calls() -> "dict[str, Unary]":
     """Every call of our own Admin service."""
+    return _unary_calls(ADMIN_SERVICE, admin_pb2, _ADMIN_UNARY)
+
+
+def published_admin_calls() -> "dict[str, Unary]":
+    """Every call of the Admin service that is published with the protocol."""
+    return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, _PUBLISHED_ADMIN_UNARY)
+
+
+def _unary_calls(service: Any, module: Any, activities: dict[str, Activity]) -> "dict[str, Unary]":  # noqa: ANN401
     return {
         method.name: Unary(
-            _ADMIN_UNARY[method.name],
-            getattr(admin_pb2, method.input_type.name),
-            getattr(admin_pb2, method.output_type.name),
+            activities[method.name],
+            getattr(module, method.input_type.name),
+            getattr(module, method.output_type.name),
         )
-        for method in ADMIN_SERVICE.methods
+        for method in service.methods
     }
 
 

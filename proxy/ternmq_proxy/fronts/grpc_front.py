@@ -31,18 +31,21 @@ from ternmq_proxy.fronts.calls import (
     ADMIN_SERVICE,
     AT_ONCE_BYTES_MAX,
     MESSAGING_SERVICE,
+    PUBLISHED_ADMIN_SERVICE,
     Answered,
     Begin,
     Streamed,
     Unary,
     admin_calls,
     messaging_calls,
+    published_admin_calls,
 )
 from ternmq_proxy.fronts.conversations import Conversations
 from ternmq_proxy.fronts.delivered_traces import DeliveredTraces
 from ternmq_proxy.fronts.deliveries import Deliveries
 from ternmq_proxy.fronts.health import Health
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
+from ternmq_proxy.fronts.outcomes import Outcome, carried_out, refused
 from ternmq_proxy.fronts.overload import Overload
 from ternmq_proxy.fronts.parsing import PIECE_BYTES, no_message, parsed_in_pieces
 from ternmq_proxy.fronts.reflection import Reflection
@@ -166,6 +169,11 @@ class GrpcFront:
         """`host:port` of each listener for clients, in their order."""
         return list(self._listeners)
 
+    @property
+    def connections(self) -> int:
+        """How many there are now, of all listeners."""
+        return self._traffic().connections
+
     async def start(self, services: "Services") -> None:
         self._services = services
         self._delivered_traces = DeliveredTraces(services.handles)
@@ -190,9 +198,12 @@ class GrpcFront:
         self._methods |= self._health.methods()
         operators = self._admin_methods
         operators |= self._methods
-        for name, call in admin_calls().items():
-            operators[f"/{ADMIN_SERVICE.full_name}/{name}"] = self._method(ADMIN_SERVICE.full_name, name, call)
-        reflection = Reflection((MESSAGING_SERVICE.full_name, ADMIN_SERVICE.full_name, Health.NAME))
+        administration = {ADMIN_SERVICE: admin_calls(), PUBLISHED_ADMIN_SERVICE: published_admin_calls()}
+        for service, calls in administration.items():
+            for name, call in calls.items():
+                operators[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
+        served = (MESSAGING_SERVICE, *administration)
+        reflection = Reflection((*(service.full_name for service in served), Health.NAME))
         operators |= {path: conversations.for_users(path, method) for path, method in reflection.methods().items()}
 
     async def stop(self, grace_s: float) -> None:
@@ -262,22 +273,24 @@ class GrpcFront:
                     made = self._callers.caller(served, name)
                     request = await self._request(call.request, size, served)
                 except MessagingError as error:
-                    response = call.response(status=status_of(error, name))
+                    outcome = refused(call.response, status_of(error, name))
                 else:
                     measured.code = CUT
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
                     with NOTHING if span is None else Within(span):
-                        response = await self._response(name, call, request, made)
-                measured.code = _code_of(response.status)
-                answered: bytes = response.SerializeToString()
+                        outcome = await self._outcome(name, call, request, made)
+                measured.code = _code_of(outcome.status)
+                answered = outcome.serialized()
+            if outcome.status.code != _OK:
+                self._callers.refused(name, outcome.status, served)
+            if answered is None:
+                raise outcome.refusal()
             figures.bytes_out += len(answered)
-            if response.status.code != _OK:
-                self._callers.refused(name, response.status, served)
             await served.finish(answered)
 
         return answer
 
-    async def _response(self, name: str, call: Unary, request: Any, made: Call) -> Any:  # noqa: ANN401 - of the call's own types
+    async def _outcome(self, name: str, call: Unary, request: Any, made: Call) -> Outcome:  # noqa: ANN401 - of the call's own type
         current_call.set(made)
         services = self._services
         try:
@@ -287,9 +300,9 @@ class GrpcFront:
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
             mark_failed(_code_of(status))
-            return call.response(status=status)
+            return refused(call.response, status)
         else:
-            return response
+            return carried_out(response)
 
     def _streamed(self, name: str, call: Streamed, spans: CallSpans | None) -> "Serve":
         figures = self._figures
@@ -304,12 +317,12 @@ class GrpcFront:
                     made = self._callers.call(served, identity)
                     asked = await self._services.access.check(name, request, made, self._services)
                 except MessagingError as error:
-                    refused = call.response(status=status_of(error, name))
-                    measured.code = _code_of(refused.status)
-                    self._callers.refused(name, refused.status, served)
+                    refusal = call.response(status=status_of(error, name))
+                    measured.code = _code_of(refusal.status)
+                    self._callers.refused(name, refusal.status, served)
                     if error.code == definition_pb2.UNAUTHORIZED:
                         await asyncio.sleep(hold_s(self._callers.call(served)))
-                    await served.finish(refused.SerializeToString())
+                    await served.finish(refusal.SerializeToString())
                     return
                 measured.code = CUT
                 made = replace(made, room=served.room())

@@ -1,0 +1,51 @@
+"""ListConsumerConnection: the consumers of a group that are connected to this server."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_protos.admin_v1.admin_pb2 import ListClientsRequest
+from ternmq_protos.v2.admin_pb2 import ClientInfo, ListConsumerConnectionRequest, ListConsumerConnectionResponse
+from ternmq_proxy.activities.admin_clients import LIMIT_MAX, list_clients
+from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
+from ternmq_proxy.activities.published_admin.client_info import client_info
+from ternmq_proxy.activities.published_admin.named import named_group, named_topic, refuse_lite
+from ternmq_proxy.activities.published_admin.subscribers import Found, Wanted, subscribers
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+async def list_consumer_connection(
+    request: ListConsumerConnectionRequest, call: "Call", services: "Services"
+) -> ListConsumerConnectionResponse:
+    """The group's clients by their ids; with a topic, those that subscribe it."""
+    if request.HasField("liteTopic"):
+        refuse_lite()
+    group = await named_group(request.group, services)
+    if request.HasField("topic"):
+        topic = await named_topic(request.topic, services)
+        found = await _of_topic(Wanted(group.name, topic.name), services)
+    else:
+        found = await _of_group(group.name, call, services)
+    outcome = status_of_cut("clients", is_cut=found.is_cut, silent=found.silent)
+    return ListConsumerConnectionResponse(status=outcome, client_info=found.entries)
+
+
+async def _of_topic(wanted: Wanted, services: "Services") -> Found[ClientInfo]:
+    found = await subscribers(wanted, services)
+    return Found([each.client_info for each in found.entries], found.is_cut, found.silent)
+
+
+async def _of_group(group: str, call: "Call", services: "Services") -> Found[ClientInfo]:
+    by_id: dict[str, ClientInfo] = {}  # a client may have connections to several processes
+    page, silent = "", list[str]()
+    while len(by_id) <= ENTRIES_MAX:
+        asked = ListClientsRequest(group=group, limit=LIMIT_MAX, page=page)
+        answer = await list_clients(asked, call, services)
+        for client in answer.clients:
+            by_id.setdefault(client.client_id, client_info(client))
+        page, silent = answer.next_page, list(answer.silent)
+        if not page:
+            break
+    infos = list(by_id.values())
+    return Found(infos[:ENTRIES_MAX], len(infos) > ENTRIES_MAX, silent)

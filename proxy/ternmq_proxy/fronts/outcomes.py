@@ -1,0 +1,48 @@
+"""What a unary call comes to: its answer and the status of that, or, of a call whose answers have no status, a status
+alone, which gRPC's own has to tell (`overview.md, Status codes`)."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.status import OK
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.served_call import CallRefused
+
+_STATUSES: "dict[definition_pb2.Code, Status]" = {
+    definition_pb2.BAD_REQUEST: Status.INVALID_ARGUMENT,
+    definition_pb2.UNAUTHORIZED: Status.UNAUTHENTICATED,
+    definition_pb2.TOO_MANY_REQUESTS: Status.RESOURCE_EXHAUSTED,
+}
+
+if TYPE_CHECKING:
+    Kind = Any  # the class of the call's answers, which no annotation here can say for all
+
+
+class Outcome(NamedTuple):
+    """`answer` is None where the call is refused and its answers can't say so."""
+
+    status: definition_pb2.Status
+    answer: Any
+
+    def serialized(self) -> bytes | None:
+        """The answer's bytes, None if there is none."""
+        return None if self.answer is None else self.answer.SerializeToString()
+
+    def refusal(self) -> CallRefused:
+        """What ends the call where there is no answer."""
+        return CallRefused(_STATUSES.get(self.status.code, Status.INTERNAL), self.status.message)
+
+
+def has_status(kind: "Kind") -> bool:
+    """Whether answers of that class tell their outcome."""
+    return "status" in kind.DESCRIPTOR.fields_by_name
+
+
+def carried_out(answer: Any) -> Outcome:  # noqa: ANN401
+    """The call was carried out, as the answer says or, if it says nothing of that, well."""
+    return Outcome(answer.status if has_status(answer) else OK, answer)
+
+
+def refused(kind: "Kind", status: definition_pb2.Status) -> Outcome:
+    """The call was refused, and an answer of that class says so if it can."""
+    return Outcome(status, kind(status=status) if has_status(kind) else None)
