@@ -13,12 +13,13 @@ from ternmq_common.limits import HOUR_MS, KIB, MIB, MessageLimits, RequestLimits
 from ternmq_common.names import RESERVED_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from ternmq_rpc.grpc_http2.messages import Status
 
 FOLDER = Path(__file__).parents[2] / "docs" / "protocol"
 PAGES = {page.stem: page.read_text() for page in sorted(FOLDER.glob("*.md"))}
-FILES = (definition_pb2.DESCRIPTOR, service_pb2.DESCRIPTOR, admin_pb2.DESCRIPTOR)
+FILES = (definition_pb2.DESCRIPTOR, service_pb2.DESCRIPTOR, admin_pb2.DESCRIPTOR, published_pb2.DESCRIPTOR)
 QUOTED = re.compile(r"`([^`]+)`")
 CODE = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
 SNAKE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
@@ -63,7 +64,11 @@ def test_every_call_is_on_a_page() -> None:
     together = "".join(PAGES.values())
     messaging = service_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name
     assert {name for name in messaging if f"`{name}`" not in together} == set()
-    admin = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name
+    admin = [
+        name
+        for file in (admin_pb2, published_pb2)
+        for name in file.DESCRIPTOR.services_by_name["Admin"].methods_by_name
+    ]
     assert {name for name in admin if not re.search(rf"\b{name}\b", PAGES["admin"])} == set()
 
 
