@@ -89,6 +89,21 @@ async def test_of_a_client_without_settings_the_filter_of_its_receives_is_told(
     assert (expression.type, expression.expression) == (pb.FILTER_TYPE_UNSPECIFIED, "a")
 
 
+async def test_of_a_long_filter_lists_have_the_beginning_and_one_consumer_the_whole(
+    client: RawClient, topic: str, group: str
+) -> None:
+    tags = " || ".join(f"tag-{number:03}" for number in range(100))
+    await join(client, group, subscribed(topic, tags))
+    (info,) = (await told(client, "ListSubscription", group={"name": group})).subscription_info
+    assert info.expression.expression.startswith(tags[:100])
+    assert len(info.expression.expression) < 200
+    assert info.expression.type == pb.TAG
+    (each,) = (await told(client, "DescribeSubscription", group={"name": group})).client_subscription_info
+    assert each.subscription_info.expression == info.expression
+    answer = await told(client, "GetConsumerRunningInfo", group={"name": group}, client_id=client.client_id)
+    assert answer.consumer_running_info.subscriptions[topic].expression == tags
+
+
 async def test_who_said_good_bye_subscribes_nothing(client: RawClient, topic: str, group: str) -> None:
     await join(client, group, subscribed(topic))
     await client.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest(group={"name": group}))

@@ -108,6 +108,20 @@ async def test_the_messages_of_a_time_are_those_that_were_stored_in_it(timed: Ra
     assert bodies(await found(timed, topic, begin_timestamp=end, end_timestamp=begin)) == []
 
 
+@pytest.mark.parametrize("by", [{}, {"message_key": "k"}])
+async def test_a_time_has_both_of_its_ends(client: RawClient, topic: str, by: dict[str, str]) -> None:
+    await client.send(topic, b"one", keys=["k"])
+    (message,) = (await found(client, topic)).messages
+    stored_ms = message.system_properties.store_timestamp.ToMilliseconds()
+    for begin_ms, end_ms, expected in (
+        (stored_ms, stored_ms, [b"one"]),
+        (stored_ms + 1, stored_ms + 1, []),
+        (stored_ms - 1, stored_ms - 1, []),
+    ):
+        span = {"begin_timestamp": moment(begin_ms), "end_timestamp": moment(end_ms)}
+        assert bodies(await found(client, topic, **span, **by)) == expected
+
+
 @pytest.mark.parametrize("seconds", [2**63 - 1, -(2**63)])
 async def test_any_two_numbers_are_a_time(client: RawClient, topic: str, seconds: int) -> None:
     await client.send(topic, b"one")

@@ -34,6 +34,11 @@ class Page:
         self.following = ""
         self.messages: list[StoredMessage] = []
 
+    @property
+    def most(self) -> int:
+        """How many messages are to be looked at, if all pass, to see where the next page begins."""
+        return self.skipped + self._size - len(self.messages) + 1
+
     def takes(self, stored: "StoredMessage") -> bool:
         """Whether the message was for this page, or one before it; if not, the next page begins with it."""
         if self.skipped:

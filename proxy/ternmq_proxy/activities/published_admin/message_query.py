@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
+from ternmq_common.printable import cut
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import ListMessageRequest, ListMessageResponse
@@ -55,7 +56,7 @@ def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -
         if request.broker_name not in brokers:
             raise MessagingError(
                 definition_pb2.BAD_REQUEST,
-                f"topic {topic.name!r} is not on broker {request.broker_name!r}, but on {', '.join(brokers)}",
+                f"topic {topic.name!r} is not on broker {cut(request.broker_name)!r}, but on {', '.join(brokers)}",
             )
         brokers = (request.broker_name,)
     ids = range(topic.queues)

@@ -80,7 +80,8 @@ class Walk:
         while at < end:
             if self._is_over():
                 return at
-            pulled = await self._messages.pull(queue, at, self._passing, batch=PULL_BATCH_MAX, poll_s=0.0)
+            batch = min(page.most, PULL_BATCH_MAX) if self._passing.takes_all else PULL_BATCH_MAX
+            pulled = await self._messages.pull(queue, at, self._passing, batch=batch, poll_s=0.0)
             for stored in pulled.messages:
                 if stored.queue_offset >= end:
                     return None

@@ -139,9 +139,9 @@ async def _places(wanted: Wanted, services: "Services") -> "AsyncIterator[tuple[
 
 
 async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[SubscriptionInfo]:
-    first: _First[tuple[str, str]] = _First()
-    async for place in _places(wanted, services):
-        first.add(place)
+    first = _First()
+    async for group, topic in _places(wanted, services):
+        first.add(group, topic)
     turns = Turns()
     infos = []
     for group, topic in first.all():
@@ -149,44 +149,43 @@ async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[Subsc
             info = _info(group, topic, services)
             if info.subscription_consistency:
                 client_id = min(filters)
-                client = services.clients.find(client_id)
-                info.expression.CopyFrom(expression_of(client, topic, filters[client_id]))
+                info.expression.CopyFrom(_shown(services.clients.find(client_id), topic, filters[client_id]))
             infos.append(info)
         await turns.next()
     return infos
 
 
 async def _own_subscribers(wanted: Wanted, services: "Services") -> list[Described]:
-    first: _First[tuple[str, str, str, str]] = _First()
+    first = _First()
     turns = Turns()
     async for group, topic in _places(wanted, services):
         for client_id, kept in services.subscriptions.filters(group, topic).items():
-            first.add((client_id, group, topic, kept))
+            first.add(client_id, group, topic, kept)
             await turns.next()
     described = []
     for client_id, group, topic, kept in first.all():
         client = services.clients.find(client_id)
         shown = ClientInfo(client_id=client_id) if client is None else client_info(connected(client, services))
         info = _info(group, topic, services)
-        info.expression.CopyFrom(expression_of(client, topic, kept))
+        info.expression.CopyFrom(_shown(client, topic, kept))
         described.append(Described(client_info=shown, subscription_info=info))
         await turns.next()
     return described
 
 
-class _First(Generic[Entry]):
+class _First:
     """Keeps the first entries in their order, one more than are shown, of however many are added."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[tuple[str, ...]] = []
 
-    def add(self, entry: Entry) -> None:
+    def add(self, *entry: str) -> None:
         self._entries.append(entry)
         if len(self._entries) > 4 * _SHOWN_AND_ONE:
             self._entries = self.all()
 
-    def all(self) -> list[Entry]:
-        return sorted(self._entries)[:_SHOWN_AND_ONE]  # type: ignore[type-var]  # tuples of names
+    def all(self) -> list[tuple[str, ...]]:
+        return sorted(self._entries)[:_SHOWN_AND_ONE]
 
 
 def _info(group: str, topic: str, services: "Services") -> SubscriptionInfo:
@@ -197,6 +196,11 @@ def _info(group: str, topic: str, services: "Services") -> SubscriptionInfo:
         message_model=CLUSTERING,
         subscription_consistency=services.subscriptions.agree(group, topic),
     )
+
+
+def _shown(client: "ConnectedClient | None", topic: str, kept: str) -> FilterExpression:
+    """The filter as lists have it: each may be long, and they hold many."""
+    return FilterExpression(type=expression_of(client, topic, kept).type, expression=kept)
 
 
 def expression_of(client: "ConnectedClient | None", topic: str, kept: str) -> FilterExpression:
