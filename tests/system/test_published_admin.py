@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -112,6 +113,13 @@ async def test_a_topic_is_described_by_its_type_and_its_making(
     assert before_ms <= answer.create_timestamp.ToMilliseconds() <= await client.server_ms()
     assert not answer.HasField("description")
     assert not answer.tags
+
+
+async def test_of_a_mixed_topic_no_one_type_is_told(client: RawClient, new_topic: str) -> None:
+    topic = admin_pb2.Topic(name=new_topic, mixed=True)
+    assert code(await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))) == "OK"
+    answer = await told(client, "DescribeTopicStatus", topic={"name": new_topic})
+    assert answer.topic_message_type == pb.MESSAGE_TYPE_UNSPECIFIED
 
 
 async def test_a_route_is_told_as_json_in_rocketmqs_form(client: RawClient, server: Embedded, new_topic: str) -> None:

@@ -6,8 +6,8 @@ to operators while it lasts.
 
 News        what a group subscribes since a moment ago is notified to the brokers, and looked at for what it would lose
             (`subscription_news.py`).
-Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `SETTINGS_TOPICS_MAX` topics
-            of a client, those that it used last, and `ALL_ENTRIES_MAX` of all clients: beyond, TOO_MANY_REQUESTS.
+Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `SETTINGS_TOPICS_MAX`
+            topics of a client, those that it used last, and `ALL_ENTRIES_MAX` of all: beyond, TOO_MANY_REQUESTS.
 """
 
 import logging

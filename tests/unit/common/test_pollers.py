@@ -37,9 +37,10 @@ async def test_a_poll_that_waits_on_keeps_its_place() -> None:
     pollers = Pollers()
     order = list[str]()
 
-    async def wait(name: str, place: int) -> None:
-        await pollers.wait("g", "t", 20, place)
+    async def wait(name: str, place: int) -> bool:
+        was_woken = await pollers.wait("g", "t", 20, place)
         order.append(name)
+        return was_woken
 
     first, second = pollers.place(), pollers.place()
     waiting = [asyncio.create_task(pollers.wait("g", "t", 20)) for _ in range(2)]

@@ -32,10 +32,12 @@ _PERM = {
 async def describe_topic_status(
     request: DescribeTopicStatusRequest, call: "Call", services: "Services"
 ) -> DescribeTopicStatusResponse:
-    """What a topic takes, and since when it is there; topics have no description and no tags."""
+    """What a topic takes, and since when it is there; topics have no description and no tags. Of a mixed topic no one
+    type can be told."""
     del call
     topic = await named_topic(request.topic, services)
-    answer = DescribeTopicStatusResponse(status=OK, topic_message_type=topic.type)
+    kind = definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic.mixed else topic.type
+    answer = DescribeTopicStatusResponse(status=OK, topic_message_type=kind)
     if topic.created_ms:
         answer.create_timestamp.FromMilliseconds(topic.created_ms)
     return answer
