@@ -183,6 +183,31 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(out: int, back
         await link.close()
 
 
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_call_behind_a_large_one_on_a_slow_line_is_not_late(*, written: bool) -> None:
+    async def answers(stream: ScriptedStream) -> None:
+        await stream.welcome()
+        while (frame := await stream.frame()) is not None:
+            for each in calls_in(frame):
+                await stream.answer(each, ["member"])
+
+    timing, told = LinkTiming(look_s=0.02, slow_bytes_per_s=1 << 20), Told()
+    async with ScriptedBroker(answers) as broker, Wire() as wire, asyncio.timeout(PATIENCE_S):
+        wire.to, wire.pause_s = broker.address, 0.02
+        link = BrokerLink("broker-0", wire.address, told, proxy="proxy", known=lambda: 7, timing=timing)
+        link.start()
+        await told.changes.get()
+        call = CALLS["pulling_members"]
+        large = asyncio.create_task(link.ask(call, ("g", "x" * (4 << 20)), timeout_s=PATIENCE_S))
+        await asyncio.sleep(0)
+        if written:
+            await until(lambda: link.figures(set_aside=False).frames_out > 0)
+        (small,) = await link.ask(call, ("g", "t"), timeout_s=0.1)
+        assert small == "member"
+        await large
+        await link.close()
+
+
 async def test_a_proxy_that_stood_still_does_not_take_that_for_the_brokers_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
