@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq import Admin, Message, Producer
+from ternmq import Admin, ConnectionEvent, ConnectionState, Message, Producer
 from tests.e2e.traffic.server import make_topics
 from tests.support.embedded import RawClient, code
 from tests.support.stack import Stack
@@ -46,12 +46,14 @@ async def test_each_of_many_topics_keeps_its_message_over_a_restart_and_one_grou
     later, ready = names[:MADE_AT_ONCE], names[MADE_AT_ONCE:]
     stack = Stack(tmp_path)
     make_topics(stack, ready)
-    received = dict[str, list[bytes]]()
+    received, heard = dict[str, list[bytes]](), list[ConnectionEvent]()
     with stack:
         async with Admin(stack.grpc, request_timeout=PATIENCE_S) as admin:
             await for_each(later, lambda name: admin.create_topic(name, "normal", queues=1), at_once=MADE_AT_ONCE)
-        async with Producer(stack.grpc, request_timeout=PATIENCE_S) as producer:
+        async with Producer(stack.grpc, request_timeout=PATIENCE_S, on_connection=heard.append) as producer:
             await for_each(names, lambda name: producer.send(Message(name, name.encode())), at_once=IN_FLIGHT)
+        # More topics than settings may name are no reason to lose the session.
+        assert [event.state for event in heard] == [ConnectionState.CONNECTED]
         await asyncio.to_thread(stack.restart)
         async with RawClient(stack.grpc) as client:
 

@@ -43,14 +43,15 @@ async def test_a_poll_that_waits_on_keeps_its_place() -> None:
         return was_woken
 
     first, second = pollers.place(), pollers.place()
-    waiting = [asyncio.create_task(pollers.wait("g", "t", 20)) for _ in range(2)]
-    waiting += [asyncio.create_task(wait("second", second)), asyncio.create_task(wait("first", first))]
+    others = [poll(pollers) for _ in range(2)]
+    waiting = [asyncio.create_task(wait("second", second)), asyncio.create_task(wait("first", first))]
     await asyncio.sleep(0)
     pollers.wake_group("g", "t", 2)
-    await woken(waiting)
-    assert order == ["first", "second"]
-    pollers.wake_group("g", "t", 2)
     await asyncio.gather(*waiting)
+    assert order == ["first", "second"]
+    assert await woken(others) == 0
+    pollers.wake_group("g", "t", 2)
+    await asyncio.gather(*others)
 
 
 async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
