@@ -266,6 +266,26 @@ async def test_a_cancelled_poll_passes_its_turn_on() -> None:
     assert await second == [MESSAGE]
 
 
+async def test_a_poll_that_was_woken_in_vain_keeps_its_place() -> None:
+    brokers = {name: ModelBroker(name) for name in NAMES}
+    polls = Polls()
+    receiving = ClusterReceiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
+    broker = brokers["broker-0"]
+    first, second = (asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S)) for _ in range(2))
+    await spin()
+    for answer in ([], [], []):  # both have asked, and the first one was woken and asked once more
+        asked = broker.asked.popleft()
+        asked.answer.set_result(list(answer))
+        await spin()
+        if not broker.asked:
+            polls.ready("broker-0", GROUP, TOPIC)
+            await spin()
+    broker.asked.popleft().answer.set_result([MESSAGE])
+    assert await first == [MESSAGE]
+    assert not second.done()
+    second.cancel()
+
+
 async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
     brokers = {name: ModelBroker(name) for name in NAMES}
     receiving = ClusterReceiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), Polls())

@@ -96,9 +96,13 @@ class Polls:
         """Topics may be on other brokers now: those that wait are to look."""
         self._pollers.wake_all(1)
 
-    async def wait(self, group: str, topic: str, seconds: float) -> bool:
-        """Wait until it is worth asking again; False when `seconds` passed first."""
-        return await self._pollers.wait(group, topic, seconds)
+    def place(self) -> int:
+        """A place in a wait queue, behind all that were given before."""
+        return self._pollers.place()
+
+    async def wait(self, group: str, topic: str, seconds: float, place: int | None = None) -> bool:
+        """Wait until it is worth asking again, at that place, or at the end; False when `seconds` passed first."""
+        return await self._pollers.wait(group, topic, seconds, place)
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
         """The topic or the group is deleted."""

@@ -61,6 +61,7 @@ class ClusterReceiving:
     async def _poll(self, order: "PopOrder", broker: str, poll_s: float, room: "AnswerRoom | None") -> "list[Delivery]":
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
+        place: int | None = None
         while True:
             await self._until_led(order, broker, end)
             found = False
@@ -75,7 +76,9 @@ class ClusterReceiving:
                 return deliveries
             if self._polls.worth_asking(order.group, order.topic, self._readable(order.topic, broker)):
                 continue  # a notification came while the others were asked
-            if not await self._polls.wait(order.group, order.topic, left_s):
+            if place is None:
+                place = self._polls.place()
+            if not await self._polls.wait(order.group, order.topic, left_s, place):
                 return []
 
     async def _until_led(self, order: "PopOrder", first: str, end: float) -> None:
