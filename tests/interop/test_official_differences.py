@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.interop.clients import command_of, in_each
 from tests.interop.programs import EXAMPLES, Programs
 from tests.interop.server import Server
+from tests.support.embedded import code
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -27,11 +29,19 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def seen(server: Server, home: Path, case: str, kind: "pb.MessageType") -> str:
     """The line that the program prints."""
-    topic = await server.client.create_topic(f"differences-{case}", queues=1, kind=kind)
+    asked = admin_pb2.Topic(name=f"differences-{case}", queues=1, type=kind, mixed=case == "mixed")
+    answer = await server.client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=asked))
+    assert code(answer) == "OK"
     group = await server.create_group(f"differences-{case}", fifo=kind == pb.FIFO)
     command = command_of(DIFFERENCES.build("java"), "java", home / case, name="", java_class="differences.Differences")
     program = await asyncio.create_subprocess_exec(
-        *command, server.endpoint, case, topic, group, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command,
+        server.endpoint,
+        case,
+        asked.name,
+        group,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(CASE_S):
         output, errors = await program.communicate()
@@ -63,6 +73,10 @@ def check_invisible(line: str) -> None:
     assert change.startswith("40011 the invisibleTime is too large")
 
 
+def check_mixed(line: str) -> None:
+    assert line == "received normal ordered timed"
+
+
 def check_gap(line: str) -> None:
     assert line == "0 1 2 then 0 3 4", "what was acknowledged behind a gap does not come again"
 
@@ -72,6 +86,7 @@ CASES: dict[str, tuple[Callable[[str], None], "pb.MessageType"]] = {
     "delay": (check_delay, pb.DELAY),
     "handle": (check_handle, pb.NORMAL),
     "invisible": (check_invisible, pb.NORMAL),
+    "mixed": (check_mixed, pb.NORMAL),
     "gap": (check_gap, pb.FIFO),
 }
 

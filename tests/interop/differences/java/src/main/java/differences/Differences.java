@@ -48,6 +48,7 @@ public final class Differences {
             case "handle" -> cases.aHandleThatIsOver();
             case "invisible" -> cases.invisibleDurations();
             case "gap" -> cases.aGap();
+            case "mixed" -> cases.aMixedTopic();
             default -> throw new IllegalArgumentException(args[1]);
         });
         System.exit(0);
@@ -112,6 +113,16 @@ public final class Differences {
             consumer.ack(first.get(1));
             consumer.ack(first.get(2));
             return bodies(first) + " then " + bodies(receive(consumer, 3, 3));
+        }
+    }
+
+    private String aMixedTopic() throws Exception {
+        SimpleConsumer consumer = consumer("*");
+        try (Producer producer = producer()) {
+            producer.send(message("normal").build());
+            producer.send(message("ordered").setMessageGroup("g").build());
+            producer.send(message("timed").setDeliveryTimestamp(System.currentTimeMillis() + 1000).build());
+            return "received " + bodies(receive(consumer, 1, 3));
         }
     }
 
