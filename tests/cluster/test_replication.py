@@ -308,7 +308,7 @@ async def test_a_planned_move_is_seen_by_no_client(shard: Shard, client: RawClie
     assert set(codes) == {"OK"}
     bodies: list[bytes] = []
     while len(bodies) < len(codes):
-        bodies += await consumed(client, topic, "readers", 1)
+        bodies += await consumed(client, topic, "in-order", 1)
     assert bodies == [b"%d" % number for number in range(len(codes))]
 
 
