@@ -1,4 +1,5 @@
 """Programs that use the official clients, each built once in the user's cache folder, so that only the first is slow.
+One that was built of the same sources by the same tools is not built again: another process may be running it.
 
 A missing toolchain is a failure; what to install says `tests/interop/install_toolchains.sh`.
 """
@@ -6,6 +7,8 @@ A missing toolchain is a failure; what to install says `tests/interop/install_to
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -80,10 +83,27 @@ class Programs:
         missing = [tool for tool in toolchain.tools if shutil.which(tool) is None]
         if missing:
             pytest.fail(f"{', '.join(missing)} missing: run tests/interop/install_toolchains.sh")
+        commands, stamp = toolchain.commands(folder), self._folder / f"{language}.built"
+        made_of = self._digest(language, [*map(str, map(shutil.which, toolchain.tools)), repr(commands)])
+        if stamp.exists() and stamp.read_text() == made_of and any(folder.iterdir()):
+            return
+        stamp.unlink(missing_ok=True)
         for source in self._sources:
             shutil.copytree(source / language, folder, ignore=LEFTOVERS, dirs_exist_ok=True)
-        for command in toolchain.commands(folder):
+        for command in commands:
             _run(command, folder)
+        stamp.write_text(made_of)
+
+    def _digest(self, language: str, tools: list[str]) -> str:
+        """Of what a program is built of, and by which tools."""
+        digest = hashlib.sha256("\n".join(tools).encode())
+        for source in self._sources:
+            for folder, folders, names in os.walk(source / language):
+                folders[:] = sorted(set(folders) - LEFTOVERS(folder, folders))
+                for name in sorted(names):
+                    path = Path(folder, name)
+                    digest.update(f"{path.relative_to(source)}\n".encode() + path.read_bytes())
+        return digest.hexdigest()
 
 
 def _run(command: list[str], folder: Path) -> None:
