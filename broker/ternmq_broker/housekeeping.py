@@ -155,13 +155,13 @@ class Housekeeping:
         await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
         if self._clock.problem() is not None:
             return
-        await self._purge_topics()
         before_ms = self._clock.now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
             self._store.roll()  # all that is there is old, so the segment that grows is replaced too
         while count := await asyncio.to_thread(self._store.expired_segments, before_ms):
             # When room is short, what one segment frees has to hold what waits in the next.
             await self._remove(1 if self._room.is_short else count)
+        await self._purge_topics()  # which writes, so that what makes room comes first
 
     async def _purge_topics(self) -> None:
         """Have topics with a retention of their own hold nothing older; the disk has its room when segments go."""

@@ -335,3 +335,20 @@ async def test_while_nobody_knows_the_time_no_topic_s_own_retention_counts() -> 
     house.clock.advance(HOUR_MS // 2)
     await house.remove_expired()
     assert house.store.bounds(TOPIC, 0) == before
+
+
+async def test_a_retention_of_a_topic_s_own_that_fails_keeps_no_segment_from_going() -> None:
+    house = House()
+
+    async def full(_topic: str, _queue_id: int, _below: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    house.keeping._purge = full
+    house.keeping.retention_of = lambda _: HOUR_MS // 2
+    house.clock.advance(HOUR_MS * 3 // 4)
+    house.add()
+    house.clock.advance(HOUR_MS // 2)
+    house.store.append("other", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
+    with pytest.raises(OSError, match="No space"):
+        await house.remove_expired()
+    assert house.store.segments < 10, "old segments went all the same"
